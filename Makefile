@@ -1,0 +1,102 @@
+# One Makefile for everything.  `make demo` shows fringes, `make check` runs the tests; both install what is missing.
+#
+#   make                     build the daemons and tools into build/
+#   make demo                the demonstration: simulated array to fringes (2 minutes)
+#   make check               unit and engine tests (15 minutes at most)
+#   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make install DESTDIR= prefix=/usr/local
+#
+# Variants: CC=clang, SANITIZE=address,undefined, SANITIZE=thread, WERROR=1; each builds into its own directory.
+
+CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
+prefix  ?= /usr/local
+SANITIZE ?=
+WERROR  ?=
+comma   := ,
+BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
+
+# ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
+PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o
+CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/matcher.o common/presence.o
+DEVICE   = common/device.o common/device_cpu.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o
+TIME     = common/clock.o common/timebase.o
+SERVICE  = common/config.o common/config_print.o common/config_values.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/version.o
+KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
+FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
+XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/xpipeline.o xbgpu/xsend.o
+DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
+VISREC   = tools/visrec_config.o tools/visrec_dump.o tools/visrec_array.o tools/visrec_uvh5.o
+
+existing = $(patsubst %.c,%.o,$(wildcard $(1:.o=.c)))
+LIB_OBJS     := $(call existing,$(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS))
+DAEMON_OBJS  := $(call existing,$(FGPU) $(XBGPU))
+TOOL_OBJS    := $(call existing,$(DSIM) $(VISREC))
+PROGRAMS     := $(patsubst %/main.c,%,$(wildcard fgpu/main.c xbgpu/main.c)) $(patsubst tools/%.c,%,$(wildcard tools/dsim.c tools/visrec.c))
+UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
+
+# ---- Flags ---------------------------------------------------------------------------------------------------------
+PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap kissfft-float
+HDF5     = hdf5
+pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
+
+CFLAGS  ?= -O3 -g
+WARN     = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
+           $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
+# No contraction into FMA: the kernels' twins must give the same bits wherever they run.
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
+             $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
+             $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
+             $(call pkg,--cflags,$(PACKAGES)) $(CFLAGS)
+ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(findstring thread,$(SANITIZE)),,-fopenmp) $(LDFLAGS)
+LIBS     = $(call pkg,--libs,$(PACKAGES)) -lev -lpthread -lm
+HDF5_CFLAGS = $(call pkg,--cflags,$(HDF5))
+HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
+CHECK_LIBS  = $(call pkg,--libs,check)
+
+.PHONY: all setup unit-tests check check-unit check-engine check-all demo install clean examples
+all: $(addprefix $(BUILD)/,$(PROGRAMS))
+
+# ---- Programs ------------------------------------------------------------------------------------------------------
+OBJ      = $(BUILD)/obj
+objects  = $(addprefix $(OBJ)/,$(1))
+PARTS_fgpu   = $(FGPU)
+PARTS_xbgpu  = $(XBGPU)
+PARTS_dsim   = $(DSIM)
+PARTS_visrec = $(VISREC)
+main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(1).o)
+
+$(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
+	@rm -f $@
+	@$(AR) rcs $@ $^
+
+define program
+$(BUILD)/$(1): $(call objects,$(call main_of,$(1)) $(call existing,$(PARTS_$(1)))) $(BUILD)/libcbf.a
+	$$(CC) $$(ALL_LDFLAGS) -o $$@ $$^ $(if $(filter visrec,$(1)),$$(HDF5_LIBS)) $$(LIBS)
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+
+$(OBJ)/tools/visrec%.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
+$(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(call pkg,--cflags,check)
+$(OBJ)/common/version.o: EXTRA_CFLAGS = -DCBF_BUILD_ID='"$(shell git describe --always --dirty 2>/dev/null || echo release)"'
+
+$(OBJ)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+
+-include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
+
+# ---- Tests ---------------------------------------------------------------------------------------------------------
+# Every unit test is one Check suite, linked with everything but the main files.
+$(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
+		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
+
+unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
+
+clean:
+	rm -rf build build-*

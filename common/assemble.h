@@ -1,0 +1,140 @@
+/* assemble.h - packets become chunks: placement (a pure function) and a sliding window of open chunks.
+ *
+ * Flow:      receiver: for each packet  assembler_admit -> copy the payload if it did not land there -> next
+ *            window moves on --full chunk--> worker's inbox;  free chunks come from the member's free inbox
+ * Ownership: an open chunk belongs to the assembler; a full one to the worker.
+ * Threads:   one thread per assembler; threads share nothing but the inboxes.
+ * Blocking:  never, unless 'may_wait' (a file source): then it waits for a free chunk.
+ *            Otherwise, where there is no free chunk, the heaps of that chunk are counted (REJECT_NO_CHUNK) and lost.
+ *
+ * A heap is complete when each of its bytes arrived exactly once.  One bit per 8 bytes is kept, so a duplicate is
+ * refused and cannot complete a heap that has a hole.  Packets of a heap may have any sizes that are multiples of 8
+ * (the last of a heap: any size) and come in any order.
+ *
+ * The window holds 'window_chunks' consecutive chunks [oldest, oldest + window).  With d = chunks from the window:
+ *   inside                                   placed
+ *   1..window_chunks ahead of the newest     the window moves up to it; the oldest chunks leave, in order
+ *   1..window_chunks behind the oldest       late: REJECT_TOO_OLD
+ *   further away in either direction         a jump: REJECT_JUMP until believed
+ * A jump is believed after 'jump_heaps' consecutive heaps of one source each lie within one window of that source's
+ * heap before, and 'jump_sources' sources say the same; a source's heap inside or near the window resets its count.
+ * Then all open chunks leave and the window starts at the new place.  (One mad clock costs only itself.)
+ * A heap is what is counted, not a packet: packets of the same heap as the source's last do not count again.
+ * A chunk in which no heap was completed is not handed on but used again. */
+#ifndef COMMON_ASSEMBLE_H
+#define COMMON_ASSEMBLE_H
+
+#include "common/chunk.h"
+#include "common/inbox.h"
+#include "common/stats.h"
+#include "common/timebase.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Why a packet was refused; each is a counter.  Those before REJECT_TOO_OLD are found without the window. */
+enum reject {
+    REJECT_NONE = 0,
+    REJECT_MALFORMED,      /* not SPEAD-64-48 (spead.h says in which way) */
+    REJECT_NO_ITEMS,       /* lacks an item that our heaps have: descriptors and the like ("metadata") */
+    REJECT_STOP,           /* a stop heap */
+    REJECT_HEAP_SIZE,      /* heap length is not what the configuration says */
+    REJECT_ALIGNMENT,      /* payload offset or length not a multiple of 8 */
+    REJECT_BAD_TIMESTAMP,  /* timestamp not a multiple of the heap's length */
+    REJECT_BAD_SOURCE,     /* polarisation or feng_id not one of ours */
+    REJECT_BAD_FREQUENCY,  /* first channel not this engine's: wrongly wired */
+    REJECT_TOO_OLD,        /* behind the window */
+    REJECT_JUMP,           /* far from the window, not (yet) believed */
+    REJECT_DUPLICATE,      /* bytes that had arrived */
+    REJECT_NO_CHUNK,       /* no free chunk: the worker is behind */
+    N_REJECTS
+};
+
+const char *reject_name(enum reject reject); /* as in the metric's label: "too_old" */
+
+/* The shape of a member's chunks. */
+struct assemble_layout {
+    int64_t heap_samples;       /* timestamp step from heap to heap of one source */
+    size_t heap_bytes;          /* exact heap length */
+    size_t n_heaps_per_source;  /* of one chunk */
+    unsigned n_sources;         /* in this member */
+};
+
+/* What a packet says about itself, once the daemon has identified it. */
+struct assemble_packet {
+    unsigned source;    /* < n_sources */
+    int64_t timestamp;  /* 64-bit */
+    uint64_t heap_bytes;
+    uint64_t offset;    /* of the payload in the heap */
+    uint64_t n_bytes;   /* of payload; offset + n_bytes <= heap_bytes is the parser's business */
+    uint32_t extra;     /* kept per heap */
+};
+
+struct assemble_place {
+    int64_t chunk;      /* index of the chunk on the 64-bit grid: floor(timestamp / chunk length) */
+    size_t heap;        /* in the chunk */
+    size_t offset;      /* of the first payload byte in the chunk's payload */
+};
+
+/* Placement: packet -> place, or the reason why not.  Pure. */
+enum reject assemble_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
+                           struct assemble_place *place);
+
+static inline int64_t assemble_chunk_samples(const struct assemble_layout *layout)
+{
+    return layout->heap_samples * (int64_t)layout->n_heaps_per_source;
+}
+
+/* What an assembler counts; the daemon makes these public under its own names and labels. */
+struct assembler_stats {
+    struct counter heaps;            /* complete heaps handed on */
+    struct counter bytes;            /* their payload */
+    struct counter chunks;           /* handed on */
+    struct counter missing_heaps;    /* expected since the first chunk but never handed on; never decreases */
+    struct counter incomplete_heaps; /* begun but with holes when their chunk left */
+    struct counter copied_packets;   /* payloads that did not land where they belong */
+    struct counter jumps;            /* believed */
+    struct counter rejects[N_REJECTS]; /* packets, by reason */
+    struct gauge newest_timestamp;   /* first sample of the newest chunk handed on; -1 before */
+};
+
+struct assembler;
+
+struct assembler_config {
+    struct assemble_layout layout;
+    unsigned member;             /* written to nothing: for messages */
+    const char *name;            /* of the member, for messages: "m000 pol 0"; copied */
+    unsigned window_chunks;      /* >= 1 */
+    unsigned jump_heaps;         /* 8 */
+    unsigned jump_sources;       /* 1, or 2 where several sources can agree */
+    bool may_wait;
+    struct timebase timebase;
+    struct inbox *free_chunks;   /* chunk items */
+    struct inbox *worker;        /* full chunks go here as {full_kind, 0, chunk} */
+    int full_kind;
+    struct assembler_stats *stats;
+};
+
+int assembler_create(const struct assembler_config *config, struct assembler **assembler);
+
+/* Gives open chunks back to nobody: call assembler_flush() first.  NULL is accepted. */
+void assembler_destroy(struct assembler *assembler);
+
+/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first. */
+int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp);
+
+/* Takes a packet in: places it, moves the window if need be, marks its bytes as arrived, and says in '*payload' where the
+ * caller must have put them before the next call.  'arrival_ns' is monotonic.  On a reason, which has been counted,
+ * nothing else has changed and '*payload' is untouched. */
+enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
+                            uint8_t **payload);
+
+/* Where the payload of a packet would go if it came now, without changing anything: NULL if not into an open chunk, or
+ * if any of its bytes have arrived.  For landing slots. */
+uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
+
+/* Hands on all open chunks (end of a file, shutdown), oldest first. */
+void assembler_flush(struct assembler *assembler);
+
+#endif

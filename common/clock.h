@@ -1,0 +1,22 @@
+/* clock.h - the only place that reads a clock or sleeps, so that a simulation can own the time.
+ *
+ * Threads: all functions from any thread. */
+#ifndef COMMON_CLOCK_H
+#define COMMON_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+/* Monotonic time in nanoseconds: for intervals, deadlines and pacing. */
+int64_t clock_monotonic_ns(void);
+
+/* Nanoseconds since the UNIX epoch: only to place the first timestamp and to label what people read. */
+int64_t clock_unix_ns(void);
+
+/* Sleeps until the monotonic clock reads 'deadline_ns'; returns at once if that is past. */
+void clock_sleep_until(int64_t deadline_ns);
+
+/* The deadline as the kernel takes it, on CLOCK_MONOTONIC. */
+struct timespec clock_timespec(int64_t monotonic_ns);
+
+#endif

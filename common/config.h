@@ -1,0 +1,127 @@
+/* config.h - YAML file + key tables -> structs.
+ *
+ * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/ and
+ * (later) the man page come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where the
+ * table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
+ *
+ * Errors: all of a file are collected, each with file:line:column, one sentence, and the nearest valid key for a
+ * misspelt one; config_load() then fails.  Nothing is half-applied: the caller exits with EXIT_CONFIG. */
+#ifndef COMMON_CONFIG_H
+#define COMMON_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum config_type {
+    CFG_INT,       /* int64_t */
+    CFG_POW2,      /* int64_t, a power of two */
+    CFG_DOUBLE,    /* double */
+    CFG_DECIMAL,   /* struct decimal (timebase.h): kept exactly as written */
+    CFG_BOOL,      /* bool */
+    CFG_STRING,    /* char *, never NULL unless the default is NULL; freed by config_free */
+    CFG_ENUM,      /* int, index in 'choices' */
+    CFG_ENDPOINTS, /* struct endpoint_list */
+    CFG_INT_LIST,  /* struct config_int_list: [1, 2, 3], or a single integer */
+    CFG_POSITION,  /* double[3]: a list of three numbers */
+};
+
+enum config_unit {
+    UNIT_NONE,
+    UNIT_HZ,
+    UNIT_S,
+    UNIT_BYTES,
+    UNIT_SAMPLES,
+    UNIT_SPECTRA,
+    UNIT_BITS,
+    UNIT_CHANNELS,
+    UNIT_BATCHES,
+    UNIT_CHUNKS,
+    UNIT_M,
+    UNIT_DEG,
+};
+
+struct config_int_list {
+    size_t n;
+    int64_t *items;
+};
+
+/* One key.  A default is text, parsed like the file's own; NULL: the key is required; "" of a CFG_STRING,
+ * CFG_ENDPOINTS or CFG_INT_LIST: absent (NULL, n = 0). */
+struct config_key {
+    const char *name;
+    enum config_type type;
+    enum config_unit unit;
+    double min, max;            /* inclusive; both 0: no bound.  For a CFG_STRING: of its length */
+    const char *default_text;
+    bool live;                  /* may be changed while running */
+    size_t offset;              /* of the value in the section's struct */
+    const char *const *choices; /* CFG_ENUM: NULL-terminated */
+    const char *help;           /* one sentence: what it is, for the example file and the schema */
+    unsigned variants;          /* bit i: valid with choice i of the section's `kind` key; 0: always */
+};
+
+struct config_section {
+    const char *name;
+    const char *help;
+    const struct config_key *keys;
+    size_t n_keys;
+    size_t struct_bytes; /* of one instance */
+    size_t offset;       /* of the instance in the whole; of a struct config_array where it repeats */
+    bool repeats;
+    size_t min_n, max_n; /* instances, where it repeats */
+    bool optional;       /* the section may be left out: all keys then have their defaults */
+    const char *example; /* YAML of the list items in the example file, where it repeats and defaults do not tell */
+};
+
+struct config_array {
+    size_t n;
+    void *items; /* [n] of the section's struct */
+};
+
+struct config_table {
+    const char *program; /* "fgpu" */
+    const char *help;
+    const struct config_section *sections;
+    size_t n_sections;
+};
+
+/* Where a value came from, and the errors so far. */
+struct config;
+
+/* Reads 'path' into 'out' (zeroed by the caller; layout by the table).  Returns 0, -EINVAL after errors (see
+ * config_print_errors), or another negative errno when the file cannot be read (that, too, is an error in the list). */
+int config_load(const struct config_table *table, const char *path, void *out, struct config **config);
+
+/* Adds an error at the place of the value stored at 'field' (an address inside 'out'); without one in the file, at its
+ * section.  For checks across keys.  The sentence names what is wrong and what would be right. */
+void config_error(struct config *config, const void *field, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* True if the value at 'field' was given in the file (not defaulted). */
+bool config_given(const struct config *config, const void *field);
+
+/* Number of errors so far; prints them sorted by line as "file:line:column: sentence". */
+size_t config_n_errors(const struct config *config);
+void config_print_errors(const struct config *config, FILE *out);
+
+/* The effective values with their units, as YAML that could be loaded again. */
+void config_print(const struct config_table *table, const void *values, FILE *out);
+
+/* JSON Schema (draft 2020-12) of the file. */
+void config_print_schema(const struct config_table *table, FILE *out);
+
+/* The annotated example: every key with unit, range, default and help. */
+void config_print_example(const struct config_table *table, FILE *out);
+
+/* Frees what config_load allocated in 'values' and the bookkeeping.  NULL is accepted. */
+void config_free(const struct config_table *table, void *values, struct config *config);
+
+/* The command line that all programs share: PROGRAM [--check-config|--print-config|--print-schema|--print-example|
+ * --version|--help] CONFIG.yaml.  Loads and runs 'check' (cross-key checks, may be NULL), prints what was asked for.
+ * Returns -1 to go on with 'values' loaded, else the exit code (0, EXIT_CONFIG for a bad file or command line). */
+int config_main(const struct config_table *table, int argc, char **argv,
+                void (*check)(void *values, struct config *config), void *values, struct config **config);
+
+#endif

@@ -1,0 +1,131 @@
+/* device.h - where the work runs: memory, streams, events, copies, FFT plans, kernel launches.
+ *
+ * Two devices, 'cpu' and 'cuda', behind one vtable; the pipelines are written once.  A stream runs its operations in
+ * order; two streams are ordered by events only.  A stream of the cpu device is a thread, so a missing event is a data
+ * race that a thread sanitizer finds without a GPU.
+ *
+ * Threads:   create and destroy from one thread; operations on a stream from one thread at a time.
+ * Blocking:  nothing waits for the device except device_stream_wait() (shutdown and tests).  A stream holds
+ *            DEVICE_STREAM_DEPTH operations; enqueueing more waits for room, as CUDA's own queues do.
+ * Allocation: all create and alloc functions before READY; operations allocate nothing.
+ * Errors:    creation returns negative errno.  An operation that fails later ends the process through the handler given
+ *            to device_open(): nothing sensible can follow.
+ * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended.  It may only
+ *            push onto an inbox (loan_put does); it must not call the device. */
+#ifndef COMMON_DEVICE_H
+#define COMMON_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DEVICE_STREAM_DEPTH 1024
+#define KERNEL_ARGS_MAX 256
+
+struct device;
+struct device_stream;
+struct device_event;
+struct device_fft;
+
+enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
+struct device_config {
+    enum device_kind kind;
+    int n_threads; /* cpu: OpenMP threads per kernel; 0: one per core */
+};
+
+/* A kernel: what device_launch() runs.  One constant per stem, defined in kernels/<stem>.c. */
+struct kernel {
+    const char *name;             /* the stem: kernels/<name>.{h,cu,c} */
+    size_t args_bytes;            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
+    void (*cpu)(const void *args, int n_threads); /* the plain C twin */
+};
+
+/* Opens the device; DEVICE_AUTO takes CUDA where there is one.  Says in the log which and why.
+ * Returns 0 or negative errno with one sentence in 'why'. */
+int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
+void device_close(struct device *device);
+const char *device_name(const struct device *device);
+
+/* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough. */
+void *device_alloc(struct device *device, size_t bytes);
+void device_free(struct device *device, void *memory);
+
+/* Host memory that the device copies from and to at full speed. */
+void *device_alloc_pinned(struct device *device, size_t bytes);
+void device_free_pinned(struct device *device, void *memory);
+
+/* 'name' appears as the thread's name and in profiles. */
+int device_stream_create(struct device *device, const char *name, struct device_stream **stream);
+/* Runs what is queued, then destroys.  NULL is accepted. */
+void device_stream_destroy(struct device_stream *stream);
+/* Waits until everything queued so far has run.  Shutdown and tests only. */
+void device_stream_wait(struct device_stream *stream);
+
+/* An event marks a point in a stream.  Before its first record it counts as passed. */
+int device_event_create(struct device *device, struct device_event **event);
+void device_event_destroy(struct device_event *event);
+void device_event_record(struct device_event *event, struct device_stream *stream);
+/* What follows in 'stream' waits for the last record of 'event' that was enqueued before this call. */
+void device_stream_wait_event(struct device_stream *stream, struct device_event *event);
+
+/* Copies in stream order; between pinned host and device memory, or within the device. */
+void device_copy(struct device_stream *stream, void *dst, const void *src, size_t bytes);
+/* 'n_rows' rows of 'row_bytes', with their starts 'dst_pitch' and 'src_pitch' bytes apart. */
+void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                    size_t row_bytes, size_t n_rows);
+void device_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
+
+/* Batched forward complex-to-complex float FFT of 'n' points, unnormalised, e^{-2 pi i jk/n}: in and out are
+ * [batch][n] complex float.  'n' a power of two >= 1.  Scratch memory belongs to the plan, so one stream at a time. */
+int device_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft);
+void device_fft_destroy(struct device_fft *fft);
+void device_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
+
+/* Runs 'kernel' with a copy of 'args' (kernel->args_bytes). */
+void device_launch(struct device_stream *stream, const struct kernel *kernel, const void *args);
+
+/* See Callbacks above. */
+void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
+
+/* The vtable, for device implementations only. */
+struct device_ops {
+    void (*close)(struct device *device);
+    void *(*alloc)(struct device *device, size_t bytes);
+    void (*free)(struct device *device, void *memory);
+    void *(*alloc_pinned)(struct device *device, size_t bytes);
+    void (*free_pinned)(struct device *device, void *memory);
+    int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
+    void (*stream_destroy)(struct device_stream *stream);
+    void (*stream_wait)(struct device_stream *stream);
+    int (*event_create)(struct device *device, struct device_event **event);
+    void (*event_destroy)(struct device_event *event);
+    void (*event_record)(struct device_event *event, struct device_stream *stream);
+    void (*stream_wait_event)(struct device_stream *stream, struct device_event *event);
+    void (*copy_2d)(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                    size_t row_bytes, size_t n_rows);
+    void (*fill)(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
+    int (*fft_create)(struct device *device, size_t n, size_t batch, struct device_fft **fft);
+    void (*fft_destroy)(struct device_fft *fft);
+    void (*fft_run)(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
+    void (*launch)(struct device_stream *stream, const struct kernel *kernel, const void *args);
+    void (*then)(struct device_stream *stream, void (*fn)(void *arg), void *arg);
+};
+
+/* The common head of each implementation's objects. */
+struct device {
+    const struct device_ops *ops;
+    const char *name;
+};
+struct device_stream {
+    struct device *device;
+};
+struct device_event {
+    struct device *device;
+};
+struct device_fft {
+    struct device *device;
+};
+
+int device_cpu_open(const struct device_config *config, struct device **device);
+
+#endif

@@ -1,0 +1,39 @@
+/* endpoint.h - where packets come from and go to: IPv4 addresses, ports, interfaces. */
+#ifndef COMMON_ENDPOINT_H
+#define COMMON_ENDPOINT_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SPEAD_DEFAULT_PORT 7148
+#define ENDPOINT_LIST_MAX 4096
+
+struct endpoint {
+    struct in_addr address;
+    uint16_t port; /* host order */
+};
+
+struct endpoint_list {
+    size_t n;
+    struct endpoint *items;
+};
+
+/* Parses "a.b.c.d[+n][:port]" items separated by commas or spaces: '+n' adds the n following addresses; the default
+ * port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one sentence in 'why') or -ENOMEM. */
+int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes);
+
+void endpoint_list_fini(struct endpoint_list *list);
+
+/* "a.b.c.d:port" into 'text' (>= 22 bytes); returns 'text'. */
+char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_bytes);
+
+bool endpoint_is_multicast(const struct endpoint *endpoint);
+bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
+
+/* The IPv4 address of an interface given by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").
+ * Returns 0, -ENODEV (no such interface, or it has no IPv4 address) with one sentence in 'why'. */
+int interface_address(const char *interface, struct in_addr *address, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,34 @@
+/* log.h - what the operator reads: the journal when systemd started us, else stderr.
+ *
+ * Threads: any; one message is one write.  Blocking: as the journal or stderr does; on the data path only through
+ * log_limited(), which says at most one message per key and interval and then how many were left out. */
+#ifndef COMMON_LOG_H
+#define COMMON_LOG_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
+
+/* 'program' names the process in each line; 'max_level' is the most talkative level shown. */
+void log_init(const char *program, enum log_level max_level);
+
+void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#define log_error(...) log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)
+#define log_info(...) log_message(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...) log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
+
+/* The state of one rate-limited message. */
+struct log_limit {
+    _Atomic int64_t next_ns;
+    _Atomic uint64_t n_suppressed;
+};
+
+/* As log_message, but at most once every 10 s per 'limit'; the message that comes through then says how many were left
+ * out in between. */
+void log_limited(struct log_limit *limit, enum log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

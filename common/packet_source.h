@@ -1,0 +1,84 @@
+/* packet_source.h - receive packets into landing slots.
+ *
+ * Flow:      network or file --recv--> slots that the caller offered: {header | payload | spill}
+ * The caller tells where it expects the next payloads to belong; the source says where each fell.  A packet's bytes
+ * fill the header buffer first, then the payload buffer, then the spill, so a packet as predicted puts its payload
+ * exactly where it is wanted and the CPU reads the header only.  packet_copy() gathers whatever fell elsewhere.
+ *
+ * Sockets give recvmmsg three iovecs a slot; a verbs source scatters likewise; a file source copies.
+ * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
+ * Waiting:   a source that can wait (a file) is never obliged to lose a packet: its reader may block on free memory. */
+#ifndef COMMON_PACKET_SOURCE_H
+#define COMMON_PACKET_SOURCE_H
+
+#include "common/endpoint.h"
+#include "common/stats.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PACKET_BATCH_MAX 64
+#define PACKET_BYTES_MAX 65536
+
+struct packet_slot {
+    /* Offered by the caller. */
+    uint8_t *header;
+    size_t header_bytes;
+    uint8_t *payload; /* may be NULL with payload_bytes 0 */
+    size_t payload_bytes;
+    uint8_t *spill;
+    size_t spill_bytes;
+    /* Filled in by recv. */
+    size_t packet_bytes; /* of the packet as sent; what did not fit into the three is lost and 'truncated' is set */
+    bool truncated;
+    unsigned endpoint; /* index in the list that the source was opened with */
+};
+
+struct packet_source;
+
+struct packet_source_config {
+    const struct endpoint_list *endpoints; /* what to receive; multicast groups are joined */
+    const char *interface;                 /* name or address, for multicast; NULL: the kernel's choice */
+    size_t buffer_bytes;                   /* socket buffer asked for, over all endpoints; 0: leave */
+    const char *pcap_file;                 /* read packets from this capture instead of the network; else NULL */
+};
+
+/* Opens sockets or the capture.  Returns 0 or negative errno with one sentence in 'why' (for the operator: names the
+ * endpoint or file, and what to do about it).  A buffer that the kernel did not grant is a warning with the sysctl. */
+int packet_source_open(const struct packet_source_config *config, struct packet_source **source, char *why,
+                       size_t why_bytes);
+
+void packet_source_close(struct packet_source *source);
+
+/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.
+ * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source. */
+int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
+
+/* True where the packets keep: the reader then waits for memory instead of dropping. */
+bool packet_source_can_wait(const struct packet_source *source);
+
+/* Datagrams that the kernel dropped for want of socket buffer since open, where it says so (SO_RXQ_OVFL); else 0. */
+uint64_t packet_source_kernel_drops(const struct packet_source *source);
+
+/* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
+void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
+
+/* The vtable of an implementation, for packet_source_*.c only. */
+struct packet_source_ops {
+    int (*recv)(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
+    uint64_t (*kernel_drops)(const struct packet_source *source);
+    void (*close)(struct packet_source *source);
+    bool can_wait;
+};
+
+struct packet_source {
+    const struct packet_source_ops *ops;
+};
+
+int packet_source_udp_open(const struct packet_source_config *config, struct packet_source **source, char *why,
+                           size_t why_bytes);
+int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **source, char *why,
+                            size_t why_bytes);
+
+#endif

@@ -1,0 +1,74 @@
+/* receiver.h - a receive thread: source -> parse -> identify -> assemble.
+ *
+ * Flow:      packet_source --slots--> identify() --> member's assembler --full chunks--> worker's inbox
+ * Threads:   one per receiver; it owns its source and its assemblers.
+ * Blocking:  waits for packets, 100 ms at most; for free chunks only where the source can wait.
+ *
+ * Landing: the receiver offers as payload slot the place where it expects the next packet of each source to belong,
+ * sources in the order in which the batch before had them.  A packet as expected costs no copy.  One that is not goes by
+ * way of the slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half
+ * landed well, the next batches are received into the slots' own buffers and copied once. */
+#ifndef COMMON_RECEIVER_H
+#define COMMON_RECEIVER_H
+
+#include "common/assemble.h"
+#include "common/packet_source.h"
+#include "common/spead.h"
+
+#include <stdbool.h>
+
+struct receiver;
+
+/* What the daemon reads out of a parsed packet. */
+struct receiver_identity {
+    unsigned member;         /* index in the receiver's list of assemblers */
+    unsigned source;         /* in that member */
+    uint64_t wire_timestamp; /* 48 bits */
+    uint32_t extra;
+};
+
+/* Says whose packet it is, or why it is not one of ours.  Pure; 'context' is the daemon's constant description.
+ * packet->wanted[] is in the order of receiver_config.wanted_ids. */
+typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint, const struct spead_packet *packet,
+                                         struct receiver_identity *identity);
+
+struct receiver_config {
+    const char *thread_name;
+    int cpu; /* < 0: not pinned */
+    struct packet_source_config source;
+    const uint16_t *wanted_ids; /* [const, static] */
+    size_t n_wanted;
+    receiver_identify identify;
+    const void *context;
+    const struct assembler_config *assemblers; /* copied */
+    size_t n_assemblers;
+    struct inbox *worker; /* told {end_kind, 0, NULL} when a file has ended and all is flushed */
+    int end_kind;
+    int64_t end_value; /* the item's value */
+};
+
+/* What a receiver counts before a packet belongs to a member. */
+struct receiver_stats {
+    struct counter packets;
+    struct counter rejects[N_REJECTS];
+    struct counter malformed[SPEAD_N_ERRORS];
+    struct gauge kernel_drops;
+};
+
+/* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
+int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
+
+const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
+
+/* True where the source is a file. */
+bool receiver_can_wait(const struct receiver *receiver);
+
+int receiver_start(struct receiver *receiver);
+
+/* Stops the thread (within 100 ms), flushes open chunks to the worker.  Idempotent. */
+void receiver_stop(struct receiver *receiver);
+
+/* NULL is accepted. */
+void receiver_destroy(struct receiver *receiver);
+
+#endif

@@ -1,0 +1,100 @@
+/* sender.h - a paced thread that sends SPEAD streams.
+ *
+ * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> packet_sink
+ * Ownership: a job belongs to the sender until its last packet is gone (or it is dropped); then its loan is put.
+ * Threads:   one per sender; 'send.threads' deals streams to senders.
+ * Blocking:  sleeps until the next departure; the worker never waits for it.
+ *
+ * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
+ * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
+ * A late stream goes on at its rate (which is above real time) and does not catch up faster.  Rate 0: unpaced.
+ *
+ * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
+ * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure. */
+#ifndef COMMON_SENDER_H
+#define COMMON_SENDER_H
+
+#include "common/loan.h"
+#include "common/packet_sink.h"
+#include "common/spead.h"
+#include "common/stats.h"
+#include "common/units.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SENDER_QUANTUM_NS (200 * NS_PER_US)
+#define SEND_ITEMS_MAX 8
+
+/* One heap to send. */
+struct send_heap {
+    unsigned destination;
+    const uint8_t *payload;
+    size_t payload_bytes;
+    struct spead_item items[SEND_ITEMS_MAX];
+    size_t n_items;
+};
+
+/* Heaps that leave interleaved (a batch of an F-engine: all substreams), or not at all. */
+struct send_group {
+    struct send_heap *heaps;
+    size_t n_heaps;
+    bool send;               /* false: skipped without a packet or a heap count */
+    int64_t ready_ns;        /* monotonic arrival of the last packet that went into it; 0: unknown (latency gauge) */
+    uint64_t n_clipped[N_POLS]; /* saturated samples in it, counted when it is sent */
+};
+
+/* A buffer's worth of groups, in order. */
+struct send_job {
+    struct loan *loan;
+    struct send_group *groups;
+    size_t n_groups;
+};
+
+struct sender;
+struct send_stream;
+
+struct send_stream_stats {
+    struct counter heaps;
+    struct counter bytes;   /* payload */
+    struct counter packets;
+    struct counter clipped[N_POLS];
+    struct gauge latency_ns; /* ready_ns -> first packet of a group, of the last group */
+};
+
+struct send_stream_config {
+    const char *name; /* copied */
+    struct packet_sink_config sink; /* destinations included */
+    size_t packet_payload_bytes;    /* a multiple of 8 */
+    double rate_bytes_per_s;        /* 0: unpaced */
+    uint64_t heap_cnt_start;
+    uint64_t heap_cnt_step;
+    const struct spead_descriptor *descriptors; /* copied when encoded */
+    size_t n_descriptors;
+    int64_t descriptor_first_ns;    /* after the one at start */
+    int64_t descriptor_interval_ns; /* 0: only the one at start */
+    size_t max_jobs;                /* that can ever be queued: the stream's output buffers */
+    struct send_stream_stats *stats;
+};
+
+int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t max_jobs, struct sender **sender);
+
+/* Opens the stream's sink and hands the stream to 'sender' (not yet started).
+ * Returns 0 or negative errno with one sentence in 'why'. */
+int sender_add_stream(struct sender *sender, const struct send_stream_config *config, struct send_stream **stream,
+                      char *why, size_t why_bytes);
+
+int sender_start(struct sender *sender);
+
+/* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
+void sender_push(struct send_stream *stream, struct send_job *job);
+
+/* No more jobs will come: what is queued leaves at its pace, or at once where 'hurry', then a stop heap on every
+ * substream; returns when the thread has ended.  Idempotent. */
+void sender_stop(struct sender *sender, bool hurry);
+
+/* NULL is accepted. */
+void sender_destroy(struct sender *sender);
+
+#endif

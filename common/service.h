@@ -1,0 +1,39 @@
+/* service.h - what a daemon tells the init system, and the loop of its main thread.
+ *
+ * Flow:      main: service_open -> build everything -> service_run (libev, until a stop) -> tear down -> exit code
+ * Threads:   main thread, except service_stop(), which any thread may call.
+ *
+ * Exit codes: 0 clean stop; EXIT_CONFIG whatever a restart cannot cure; 1 everything else. */
+#ifndef COMMON_SERVICE_H
+#define COMMON_SERVICE_H
+
+#include <stdbool.h>
+
+#define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h: systemd must not restart that */
+
+struct ev_loop;
+struct service;
+
+/* Installs SIGTERM and SIGINT: the first one ends service_run(), a second one ends the process at once (exit 1).
+ * Returns 0 or -ENOMEM. */
+int service_open(struct service **service);
+
+/* The loop, for timers and listeners of the main thread. */
+struct ev_loop *service_loop(struct service *service);
+
+/* READY=1 to systemd (and STATUS=), then the loop until a signal or service_stop().  Returns the exit code given to
+ * service_stop(), or 0 for a signal. */
+int service_run(struct service *service);
+
+/* Ends the loop from any thread; the first exit code given that is not 0 counts. */
+void service_stop(struct service *service, int exit_code);
+
+/* STATUS= to systemd: one line of what it is doing. */
+void service_status(struct service *service, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* STOPPING=1, when draining begins. */
+void service_stopping(struct service *service);
+
+void service_close(struct service *service);
+
+#endif

@@ -1,0 +1,158 @@
+/* config.c - the keys of fgpu's YAML. */
+#include "fgpu/config.h"
+
+#include "common/units.h"
+
+static const char *const timebase_choices[] = {"clock", "packets", NULL};
+static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const kind_choices[] = {"wideband", NULL};
+static const char *const window_choices[] = {"hann", "rect", NULL};
+static const char *const dither_choices[] = {"uniform", "none", NULL};
+
+#define AT(member) offsetof(struct fgpu_config_time, member)
+static const struct config_key time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
+     "UNIX time of ADC sample 0, as the digitisers were synchronised."},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each digitiser."},
+    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
+     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_device, member)
+static const struct config_key device_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "auto", false, AT(kind), device_choices,
+     "Where the kernels run; auto takes CUDA where there is a GPU."},
+    {"threads", CFG_INT, UNIT_NONE, 0, 1024, "0", false, AT(n_threads), NULL,
+     "Threads per kernel on the CPU device; 0 is one per core."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_recv, member)
+static const struct config_key recv_keys[] = {
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Replay this capture instead of listening to the network; nothing is lost, however slow."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
+     "Socket buffer of each receive thread, shared by its endpoints; 0 leaves the kernel's default."},
+    {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
+     "Width of a digitiser sample: 2 to 10, 12 or 16."},
+    {"packet_samples", CFG_INT, UNIT_SAMPLES, 8, 65536, "4096", false, AT(packet_samples), NULL,
+     "Samples in a digitiser heap, which is one packet."},
+    {"chunk_samples", CFG_INT, UNIT_SAMPLES, 8, 1073741824, "4194304", false, AT(chunk_samples), NULL,
+     "Samples of one polarisation that are processed at once; a multiple of packet_samples."},
+    {"max_delay_diff", CFG_INT, UNIT_SAMPLES, 0, 1073741824, "65536", false, AT(max_delay_diff_samples), NULL,
+     "Largest difference between the delays of an antenna's polarisations that costs no data."},
+    {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
+     "Chunks that an input keeps open for late packets, and waits for the other polarisation."},
+    {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
+     "Receive buffers per input; at least 2 window + 4."},
+    {"threads", CFG_INT, UNIT_NONE, 0, 256, "0", false, AT(n_threads), NULL,
+     "Receive threads, among which inputs are dealt; 0 is one per input."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each receive thread, repeated as needed; none: not pinned."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_antenna, member)
+static const struct config_key antenna_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people and metrics."},
+    {"feng_id", CFG_INT, UNIT_NONE, 0, 65535, NULL, false, AT(feng_id), NULL,
+     "Index of the antenna in the array, from 0."},
+    {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
+     "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."},
+    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL,
+     "Where polarisation 1 is sent to."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_output, member)
+static const struct config_key output_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "wideband", false, AT(kind), kind_choices, "What sort of output this is."},
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the stream."},
+    {"channels", CFG_POW2, UNIT_CHANNELS, 64, 65536, NULL, false, AT(n_chan), NULL, "Channels over the whole band."},
+    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
+     "Spectra in a heap (and so in a batch); a multiple of 16."},
+    {"batches_per_buffer", CFG_INT, UNIT_BATCHES, 1, 65536, "1", false, AT(n_batches), NULL,
+     "Batches that are transformed at once."},
+    {"buffers", CFG_INT, UNIT_NONE, 2, 1024, "4", false, AT(n_buffers), NULL,
+     "Output buffers per antenna; what a stalled receiver or switch may hold up."},
+    {"taps", CFG_INT, UNIT_NONE, 1, 32, "16", false, AT(n_taps), NULL, "Taps of the polyphase filter bank."},
+    {"w_cutoff", CFG_DOUBLE, UNIT_NONE, 0, 16, "1.0", false, AT(w_cutoff), NULL,
+     "Width of the filter's pass band, in channels."},
+    {"window_function", CFG_ENUM, UNIT_NONE, 0, 0, "hann", false, AT(window), window_choices,
+     "Window of the filter's prototype."},
+    {"gain", CFG_DOUBLE, UNIT_NONE, 0, 1e9, "1.0", false, AT(gain), NULL,
+     "Gain of every channel before quantisation."},
+    {"sample_bits", CFG_INT, UNIT_BITS, 4, 8, "8", false, AT(sample_bits), NULL,
+     "Width of each component that is sent: 4 or 8."},
+    {"dither", CFG_ENUM, UNIT_NONE, 0, 0, "uniform", false, AT(dither), dither_choices,
+     "What is added before rounding: uniform in half a step either way, or none."},
+    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9007199254740992.0, "-1", false, AT(dither_seed), NULL,
+     "Seed of the dither; -1 chooses one at random and logs it."},
+    {"destinations", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(destinations), NULL,
+     "One per substream: channels are divided evenly among them, in order."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_send, member)
+static const struct config_key send_keys[] = {
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Write all packets to this capture instead of the network."},
+    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "1048576", false, AT(buffer_bytes), NULL,
+     "Socket buffer of each stream; 0 leaves the kernel's default."},
+    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
+     "Voltage bytes per packet; a multiple of 8."},
+    {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
+     "Sending rate over real-time rate; 0 sends without pacing."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Send threads, among which streams are dealt."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each send thread, repeated as needed; none: not pinned."},
+    {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
+     "Antennas in the array: the step of heap counts."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct fgpu_config_http, member)
+static const struct config_key http_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of /metrics and /healthz; none: not served."},
+};
+#undef AT
+
+static const char antenna_example[] = "  - name: m000\n"
+                                      "    feng_id: 0\n"
+                                      "    pol0: 239.10.0.0+7:7148\n"
+                                      "    pol1: 239.10.0.8+7:7148\n";
+static const char output_example[] = "  - kind: wideband\n"
+                                     "    name: antenna-channelised-voltage\n"
+                                     "    channels: 4096\n"
+                                     "    spectra_per_heap: 256\n"
+                                     "    destinations: 239.10.1.0+15:7148\n";
+
+#define SECTION(keys) keys, ARRAY_LEN(keys)
+static const struct config_section sections[] = {
+    {"time", "Time: what a timestamp means.", SECTION(time_keys), sizeof(struct fgpu_config_time),
+     offsetof(struct fgpu_config, time), false, 0, 0, false, NULL},
+    {"device", "Where the kernels run.", SECTION(device_keys), sizeof(struct fgpu_config_device),
+     offsetof(struct fgpu_config, device), false, 0, 0, true, NULL},
+    {"recv", "Digitiser packets in.", SECTION(recv_keys), sizeof(struct fgpu_config_recv),
+     offsetof(struct fgpu_config, recv), false, 0, 0, true, NULL},
+    {"antennas", "The antennas that this service channelises.", SECTION(antenna_keys),
+     sizeof(struct fgpu_config_antenna), offsetof(struct fgpu_config, antennas), true, 1, 256, false, antenna_example},
+    {"outputs", "Streams made of every antenna.", SECTION(output_keys), sizeof(struct fgpu_config_output),
+     offsetof(struct fgpu_config, outputs), true, 1, 64, false, output_example},
+    {"send", "Channelised voltages out.", SECTION(send_keys), sizeof(struct fgpu_config_send),
+     offsetof(struct fgpu_config, send), false, 0, 0, true, NULL},
+    {"http", "Monitoring.", SECTION(http_keys), sizeof(struct fgpu_config_http), offsetof(struct fgpu_config, http),
+     false, 0, 0, true, NULL},
+};
+
+const struct config_table fgpu_config_table = {
+    "fgpu", "F-engine: digitiser samples in, channelised voltages out.", sections, ARRAY_LEN(sections)};

@@ -1,0 +1,108 @@
+/* config.h - what an F-engine service is told: fgpu's YAML as structs.
+ *
+ * The key table (config.c) is the only list of keys, ranges, defaults and help. */
+#ifndef FGPU_CONFIG_H
+#define FGPU_CONFIG_H
+
+#include "common/config.h"
+#include "common/device.h"
+#include "common/endpoint.h"
+#include "common/timebase.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fgpu_timebase { FGPU_TIMEBASE_CLOCK, FGPU_TIMEBASE_PACKETS };
+enum fgpu_output_kind { FGPU_WIDEBAND };
+enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
+
+struct fgpu_config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+    int timebase; /* enum fgpu_timebase */
+};
+
+struct fgpu_config_device {
+    int kind; /* enum device_kind */
+    int64_t n_threads;
+};
+
+struct fgpu_config_recv {
+    char *interface;
+    char *pcap_file;
+    int64_t buffer_bytes;
+    int64_t sample_bits;
+    int64_t packet_samples; /* of a digitiser heap */
+    int64_t chunk_samples;  /* of an input's chunk */
+    int64_t max_delay_diff_samples;
+    int64_t window_chunks;
+    int64_t n_chunks; /* buffers per input */
+    int64_t n_threads; /* 0: one per input */
+    struct config_int_list affinity;
+};
+
+struct fgpu_config_antenna {
+    char *name;
+    int64_t feng_id;
+    struct endpoint_list pols[2];
+};
+
+struct fgpu_config_output {
+    int kind; /* enum fgpu_output_kind */
+    char *name;
+    int64_t n_chan;
+    int64_t spectra_per_heap;
+    int64_t n_batches; /* of an output buffer */
+    int64_t n_buffers; /* output buffers per antenna */
+    int64_t n_taps;
+    double w_cutoff;
+    int window; /* enum pfb_window */
+    double gain;
+    int64_t sample_bits;
+    int dither; /* enum fgpu_dither */
+    int64_t dither_seed; /* -1: chosen at random and published */
+    struct endpoint_list destinations; /* one per substream */
+};
+
+struct fgpu_config_send {
+    char *interface;
+    char *pcap_file;
+    int64_t ttl;
+    int64_t buffer_bytes;
+    int64_t packet_payload_bytes;
+    double rate_factor;
+    int64_t n_threads;
+    struct config_int_list affinity;
+    int64_t array_size; /* stride of heap counts, and of descriptors in time */
+};
+
+struct fgpu_config_http {
+    struct endpoint_list listen; /* none, or one */
+};
+
+struct fgpu_config {
+    struct fgpu_config_time time;
+    struct fgpu_config_device device;
+    struct fgpu_config_recv recv;
+    struct config_array antennas; /* struct fgpu_config_antenna */
+    struct config_array outputs;  /* struct fgpu_config_output */
+    struct fgpu_config_send send;
+    struct fgpu_config_http http;
+};
+
+extern const struct config_table fgpu_config_table;
+
+/* Checks across keys: alignment of packets with chunks and channels, counts, memory.  For config_main(). */
+void fgpu_config_check(void *values, struct config *config);
+
+static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)
+{
+    return (struct fgpu_config_antenna *)config->antennas.items + i;
+}
+
+static inline struct fgpu_config_output *fgpu_config_output(const struct fgpu_config *config, size_t i)
+{
+    return (struct fgpu_config_output *)config->outputs.items + i;
+}
+
+#endif

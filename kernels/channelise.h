@@ -1,0 +1,71 @@
+/* channelise - ADC samples to quantised spectra, for one antenna (two polarisations) and one output.
+ *
+ * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), again and again, all on one stream
+ *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
+ * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
+ * Threads:   the worker.   Blocking and allocation: none after create.
+ * Source:    Price, "Spectrometers and Polyphase Filterbanks in Radio Astronomy" (2016), for the method. */
+#ifndef KERNELS_CHANNELISE_H
+#define KERNELS_CHANNELISE_H
+
+#include "common/device.h"
+#include "common/units.h"
+#include "kernels/design_pfb.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct channelise_config {
+    unsigned n_chan;           /* power of two, 64..65536 */
+    unsigned n_taps;           /* 1..32 */
+    double w_cutoff;
+    enum pfb_window window;
+    unsigned sample_bits;      /* 2..10, 12, 16 */
+    unsigned spectra_per_heap; /* a multiple of 16 */
+    unsigned n_batches;        /* of an output buffer */
+    unsigned out_bits;         /* 8 or 4 */
+    bool dither;
+    uint64_t seed;
+    uint32_t stream_id;
+};
+
+/* Where one output spectrum of one polarisation comes from. */
+struct channelise_spectrum {
+    int64_t offset; /* index in the device input of the first sample of its window */
+    float fine;     /* remaining delay, samples, [-1/2, 1/2] */
+    float phase;    /* radians, at the band's centre */
+};
+
+/* An output buffer's parts; n_spectra = n_batches * spectra_per_heap. */
+struct channelise_buffer {
+    uint8_t *voltages;      /* device: heaps [batch][chan][spectrum][pol] */
+    uint32_t *saturated;    /* device: [batch][pol] */
+    float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
+    float *rotation_device; /* device: the same */
+};
+
+struct channelise;
+
+/* Samples of input that a spectrum looks at: n_taps * 2 n_chan; and samples from spectrum to spectrum: 2 n_chan. */
+size_t channelise_window_samples(const struct channelise_config *config);
+size_t channelise_spacing_samples(const struct channelise_config *config);
+size_t channelise_voltage_bytes(const struct channelise_config *config);  /* of a buffer's voltages */
+size_t channelise_scratch_bytes(const struct channelise_config *config);  /* device memory of the object */
+
+/* Returns 0 or -ENOMEM. */
+int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
+void channelise_destroy(struct channelise *channelise);
+
+/* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed samples).
+ * spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance by exactly the
+ * spacing.  Reads 'spectra' before it returns. */
+void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
+                       const struct channelise_buffer *buffer, size_t first, size_t n,
+                       const struct channelise_spectrum *const spectra[N_POLS]);
+
+/* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps (never to be sent).
+ * 'first_spectrum' is the absolute index of spectrum 0; 'gain' is device memory, complex float [chan][pol]. */
+void channelise_finish(struct channelise *channelise, struct device_stream *stream,
+                       const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
+
+#endif

@@ -1,0 +1,141 @@
+/* config.c - the keys of xbgpu's YAML. */
+#include "xbgpu/config.h"
+
+#include "common/units.h"
+
+static const char *const timebase_choices[] = {"clock", "packets", NULL};
+static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
+static const char *const kind_choices[] = {"correlate", NULL};
+static const char *const missing_choices[] = {"flag", "weights", NULL};
+static const char *const missing_dump_choices[] = {"send", "skip", NULL};
+
+#define AT(member) offsetof(struct xbgpu_config_time, member)
+static const struct config_key time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
+     "UNIX time of ADC sample 0, as the digitisers were synchronised."},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each digitiser."},
+    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
+     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct xbgpu_config_device, member)
+static const struct config_key device_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "auto", false, AT(kind), device_choices,
+     "Where the kernels run; auto takes CUDA where there is a GPU."},
+    {"threads", CFG_INT, UNIT_NONE, 0, 1024, "0", false, AT(n_threads), NULL,
+     "Threads per kernel on the CPU device; 0 is one per core."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct xbgpu_config_recv, member)
+static const struct config_key recv_keys[] = {
+    {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
+     "Where the F-engines send this slice of the band to: a.b.c.d[+n][:port], comma separated."},
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Replay this capture instead of listening to the network; nothing is lost, however slow."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
+     "Socket buffer of each receive thread, shared by its endpoints; 0 leaves the kernel's default."},
+    {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL, "Antennas in the array."},
+    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
+     "Channels of the whole stream, over all engines."},
+    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
+     "Channels that this engine receives."},
+    {"channel_offset", CFG_INT, UNIT_CHANNELS, 0, 65535, "0", false, AT(chan_offset), NULL,
+     "First channel that this engine receives; a multiple of channels_per_substream."},
+    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
+     "Spectra in a heap of an F-engine; a multiple of 16."},
+    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
+     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream."},
+    {"sample_bits", CFG_INT, UNIT_BITS, 8, 8, "8", false, AT(sample_bits), NULL,
+     "Width of each received component."},
+    {"batches_per_chunk", CFG_INT, UNIT_BATCHES, 1, 65536, "8", false, AT(batches_per_chunk), NULL,
+     "Heaps of each F-engine that are processed at once."},
+    {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
+     "Chunks that are kept open for late packets."},
+    {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
+     "Receive buffers per receive thread; at least 2 window + 4."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Receive threads, among which F-engines are dealt."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each receive thread, repeated as needed; none: not pinned."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct xbgpu_config_output, member)
+static const struct config_key output_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "correlate", false, AT(kind), kind_choices, "What sort of output this is."},
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the stream."},
+    {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
+     "Length of an accumulation in batches; 0 takes integration_time."},
+    {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
+     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."},
+    {"destination", CFG_ENDPOINTS, UNIT_NONE, 1, 1, NULL, false, AT(destination), NULL,
+     "Where the visibilities are sent to."},
+    {"missing", CFG_ENUM, UNIT_NONE, 0, 0, "flag", false, AT(missing), missing_choices,
+     "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that went into each baseline are sent along."},
+    {"missing_dump", CFG_ENUM, UNIT_NONE, 0, 0, "send", false, AT(missing_dump), missing_dump_choices,
+     "A dump in which no antenna was complete is sent, all flagged, or skipped."},
+    {"audit_samples", CFG_INT, UNIT_NONE, 0, 65536, "1", false, AT(audit_samples), NULL,
+     "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
+    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL,
+     "Send data from the start."},
+    {"buffers", CFG_INT, UNIT_NONE, 2, 1024, "3", false, AT(n_buffers), NULL,
+     "Output buffers; a dump is spread over the time of the next, so at least 2."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct xbgpu_config_send, member)
+static const struct config_key send_keys[] = {
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Write all packets to this capture instead of the network."},
+    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "1048576", false, AT(buffer_bytes), NULL,
+     "Socket buffer of each stream; 0 leaves the kernel's default."},
+    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
+     "Payload bytes per packet; a multiple of 8."},
+    {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
+     "Sending rate over real-time rate; 0 sends without pacing."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Send threads, among which streams are dealt."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each send thread, repeated as needed; none: not pinned."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct xbgpu_config_http, member)
+static const struct config_key http_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of /metrics and /healthz; none: not served."},
+};
+#undef AT
+
+static const char output_example[] = "  - kind: correlate\n"
+                                     "    name: baseline-correlation-products\n"
+                                     "    integration_time: 0.5\n"
+                                     "    destination: 239.10.2.0:7148\n"
+                                     "    send_enabled: true\n";
+
+#define SECTION(keys) keys, ARRAY_LEN(keys)
+static const struct config_section sections[] = {
+    {"time", "Time: what a timestamp means.", SECTION(time_keys), sizeof(struct xbgpu_config_time),
+     offsetof(struct xbgpu_config, time), false, 0, 0, false, NULL},
+    {"device", "Where the kernels run.", SECTION(device_keys), sizeof(struct xbgpu_config_device),
+     offsetof(struct xbgpu_config, device), false, 0, 0, true, NULL},
+    {"recv", "Channelised voltages in.", SECTION(recv_keys), sizeof(struct xbgpu_config_recv),
+     offsetof(struct xbgpu_config, recv), false, 0, 0, false, NULL},
+    {"outputs", "Streams made of the voltages.", SECTION(output_keys), sizeof(struct xbgpu_config_output),
+     offsetof(struct xbgpu_config, outputs), true, 1, 64, false, output_example},
+    {"send", "Visibilities out.", SECTION(send_keys), sizeof(struct xbgpu_config_send),
+     offsetof(struct xbgpu_config, send), false, 0, 0, true, NULL},
+    {"http", "Monitoring.", SECTION(http_keys), sizeof(struct xbgpu_config_http), offsetof(struct xbgpu_config, http),
+     false, 0, 0, true, NULL},
+};
+
+const struct config_table xbgpu_config_table = {
+    "xbgpu", "X-engine: channelised voltages in, visibilities out.", sections, ARRAY_LEN(sections)};

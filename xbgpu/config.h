@@ -1,0 +1,97 @@
+/* config.h - what an X-engine service is told: xbgpu's YAML as structs.
+ *
+ * The key table (config.c) is the only list of keys, ranges, defaults and help. */
+#ifndef XBGPU_CONFIG_H
+#define XBGPU_CONFIG_H
+
+#include "common/config.h"
+#include "common/device.h"
+#include "common/endpoint.h"
+#include "common/timebase.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum xbgpu_timebase { XBGPU_TIMEBASE_CLOCK, XBGPU_TIMEBASE_PACKETS };
+enum xbgpu_output_kind { XBGPU_CORRELATE };
+enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
+enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
+
+struct xbgpu_config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+    int timebase; /* enum xbgpu_timebase */
+};
+
+struct xbgpu_config_device {
+    int kind; /* enum device_kind */
+    int64_t n_threads;
+};
+
+struct xbgpu_config_recv {
+    struct endpoint_list sources;
+    char *interface;
+    char *pcap_file;
+    int64_t buffer_bytes;
+    int64_t n_ants;
+    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan_substream;
+    int64_t chan_offset;
+    int64_t spectra_per_heap;
+    int64_t samples_between_spectra;
+    int64_t sample_bits;
+    int64_t batches_per_chunk;
+    int64_t window_chunks;
+    int64_t n_chunks; /* buffers per receive thread */
+    int64_t n_threads;
+    struct config_int_list affinity;
+};
+
+struct xbgpu_config_output {
+    int kind; /* enum xbgpu_output_kind */
+    char *name;
+    int64_t integration_batches; /* 0: from integration_time */
+    double integration_time_s;   /* 0: from integration_batches */
+    struct endpoint_list destination; /* one */
+    int missing;      /* enum xbgpu_missing */
+    int missing_dump; /* enum xbgpu_missing_dump */
+    int64_t audit_samples; /* (baseline, channel) pairs summed again per dump */
+    bool send_enabled;
+    int64_t n_buffers;
+};
+
+struct xbgpu_config_send {
+    char *interface;
+    char *pcap_file;
+    int64_t ttl;
+    int64_t buffer_bytes;
+    int64_t packet_payload_bytes;
+    double rate_factor;
+    int64_t n_threads;
+    struct config_int_list affinity;
+};
+
+struct xbgpu_config_http {
+    struct endpoint_list listen; /* none, or one */
+};
+
+struct xbgpu_config {
+    struct xbgpu_config_time time;
+    struct xbgpu_config_device device;
+    struct xbgpu_config_recv recv;
+    struct config_array outputs; /* struct xbgpu_config_output */
+    struct xbgpu_config_send send;
+    struct xbgpu_config_http http;
+};
+
+extern const struct config_table xbgpu_config_table;
+
+/* Checks across keys: channels and substreams, integration lengths, memory.  For config_main(). */
+void xbgpu_config_check(void *values, struct config *config);
+
+static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu_config *config, size_t i)
+{
+    return (struct xbgpu_config_output *)config->outputs.items + i;
+}
+
+#endif
