@@ -8,6 +8,7 @@
 #include "kernels/correlate.h"
 
 #include "common/units.h"
+#include "kernels/clones.h"
 
 #include <assert.h>
 #include <string.h>
@@ -31,7 +32,7 @@ struct partial_sums {
     int32_t sums[BLOCK_ANTS][BLOCK_ANTS][N_POL_PRODUCTS][2];
 };
 
-static void widen(const int8_t *voltages, size_t n_spectra, struct widened *out)
+KERNEL_CLONES static void widen(const int8_t *voltages, size_t n_spectra, struct widened *out)
 {
     for (size_t s = 0; s < n_spectra; s++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
@@ -55,7 +56,8 @@ static void widen_block(const struct correlate_args *a, size_t batch, size_t cha
 }
 
 /* Adds the four products of antennas e1, e2; all eight sums in one pass, so that what is loaded is used four times. */
-static void multiply(const struct widened *e1, const struct widened *e2, size_t n_spectra, int32_t (*sums)[2])
+KERNEL_CLONES static void multiply(const struct widened *e1, const struct widened *e2, size_t n_spectra,
+                                   int32_t (*sums)[2])
 {
     int32_t re00 = 0, im00 = 0, re10 = 0, im10 = 0, re01 = 0, im01 = 0, re11 = 0, im11 = 0;
 

@@ -5,13 +5,14 @@
  * in the L1 cache together with the block's weights. */
 #include "kernels/pfb_fir.h"
 
+#include "kernels/clones.h"
+
 #include <assert.h>
 #include <string.h>
 
 #define MAX_TAPS 32
-#define BLOCK_COLUMNS 128  /* 16 KiB of ring and as much of weights with 32 taps, half of that with 16 */
-#define LANE_COLUMNS 16    /* summed at a time, so that the sums stay in registers */
-#define BLOCK_SPECTRA 256  /* what a thread takes at a time: 32 taps' extra rows are an eighth of it */
+#define BLOCK_COLUMNS 128 /* 16 KiB of ring and as much of weights with 32 taps, half of that with 16 */
+#define BLOCK_SPECTRA 256 /* what a thread takes at a time: 32 taps' extra rows are an eighth of it */
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
@@ -55,19 +56,27 @@ static void unpack(const uint8_t *in, size_t first, size_t n, unsigned sample_bi
     }
 }
 
-/* sums[c] = sum over taps of weights[i][column + c] * (row s + i)[column + c], for LANE_COLUMNS columns. */
-static inline void filter_lane(const struct ring *ring, const float (*weights)[BLOCK_COLUMNS], size_t s, size_t n_taps,
-                               size_t column, float *restrict sums)
+/* sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps for each load and store of a sum, which are still
+ * added in order. */
+static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_COLUMNS], size_t s, size_t n_taps,
+                          float *restrict sums)
 {
-    float lane[LANE_COLUMNS] = {0};
+    size_t i = 0;
 
-    for (size_t i = 0; i < n_taps; i++) {
-        const float *w = &weights[i][column];
-        const float *x = &ring->rows[(s + i) % MAX_TAPS][column];
-        for (size_t c = 0; c < LANE_COLUMNS; c++)
-            lane[c] += w[c] * x[c];
+    memset(sums, 0, BLOCK_COLUMNS * sizeof(*sums));
+    for (; i + 4 <= n_taps; i += 4) {
+        const float *w0 = weights[i], *x0 = ring->rows[(s + i) % MAX_TAPS];
+        const float *w1 = weights[i + 1], *x1 = ring->rows[(s + i + 1) % MAX_TAPS];
+        const float *w2 = weights[i + 2], *x2 = ring->rows[(s + i + 2) % MAX_TAPS];
+        const float *w3 = weights[i + 3], *x3 = ring->rows[(s + i + 3) % MAX_TAPS];
+        for (size_t c = 0; c < BLOCK_COLUMNS; c++)
+            sums[c] = sums[c] + w0[c] * x0[c] + w1[c] * x1[c] + w2[c] * x2[c] + w3[c] * x3[c];
     }
-    memcpy(sums, lane, sizeof(lane));
+    for (; i < n_taps; i++) {
+        const float *w = weights[i], *x = ring->rows[(s + i) % MAX_TAPS];
+        for (size_t c = 0; c < BLOCK_COLUMNS; c++)
+            sums[c] += w[c] * x[c];
+    }
 }
 
 /* Stores 'n' columns from 'column' on of one spectrum, in the order that the unzipped FFTs want.  'out' is the spectrum. */
@@ -86,7 +95,7 @@ static void store(const struct pfb_fir_args *a, const float *sums, size_t column
 }
 
 /* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
-static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, size_t column, size_t n)
+KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, size_t column, size_t n)
 {
     /* Columns past 'n' are computed from what is here and not stored: zeros, so that nothing undefined is. */
     struct ring ring;
@@ -105,8 +114,7 @@ static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, siz
         for (; next_row < s + a->n_taps; next_row++)
             unpack(a->in, (size_t)a->offset + next_row * step + column, n, a->sample_bits,
                    ring.rows[next_row % MAX_TAPS]);
-        for (size_t c = 0; c < n; c += LANE_COLUMNS)
-            filter_lane(&ring, weights, s, a->n_taps, c, sums + c);
+        filter(&ring, weights, s, a->n_taps, sums);
         store(a, sums, column, n, a->out + s * step);
     }
 }
