@@ -229,6 +229,16 @@ void fgpu_recv_stop(struct fgpu_recv *recv)
         receiver_stop(recv->threads[t].receiver);
 }
 
+void fgpu_recv_log(const struct fgpu_recv *recv)
+{
+    char name[96];
+
+    for (size_t i = 0; i < recv->layout->n_inputs; i++) {
+        snprintf(name, sizeof(name), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name, i % N_POLS);
+        assembler_stats_log(name, &recv->inputs[i].stats);
+    }
+}
+
 void fgpu_recv_destroy(struct fgpu_recv *recv)
 {
     if (!recv)

@@ -36,6 +36,9 @@ bool fgpu_recv_can_wait(const struct fgpu_recv *recv);
 /* Ends the threads; open chunks go to the worker.  Idempotent. */
 void fgpu_recv_stop(struct fgpu_recv *recv);
 
+/* Logs what each input received and refused. */
+void fgpu_recv_log(const struct fgpu_recv *recv);
+
 /* The worker must have given all chunks back.  NULL is accepted. */
 void fgpu_recv_destroy(struct fgpu_recv *recv);
 
