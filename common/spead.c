@@ -189,6 +189,7 @@ static size_t format_dtype(const struct spead_descriptor *descriptor, char *text
 {
     size_t n = (size_t) snprintf(text, DTYPE_TEXT_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (",
                                  descriptor->dtype);
+    assert(n < DTYPE_TEXT_MAX);
     for (size_t i = 0; i < descriptor->n_dims; i++) {
         n += (size_t) snprintf(text + n, DTYPE_TEXT_MAX - n, i ? ", %" PRId64 : "%" PRId64, descriptor->shape[i]);
         assert(n < DTYPE_TEXT_MAX);
