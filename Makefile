@@ -27,7 +27,7 @@ TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_print.o common/config_values.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
-XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/xpipeline.o xbgpu/xsend.o
+XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_dump.o tools/visrec_array.o tools/visrec_uvh5.o
 
