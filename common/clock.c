@@ -1,0 +1,42 @@
+/* clock.c - time for everybody: pacing, latency, the first timestamp.  See clock.h. */
+#include "common/clock.h"
+
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+
+static int64_t read_ns(clockid_t id)
+{
+    struct timespec now;
+    int err = clock_gettime(id, &now);
+
+    assert(!err);
+    return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+int64_t clock_monotonic_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+int64_t clock_unix_ns(void)
+{
+    return read_ns(CLOCK_REALTIME);
+}
+
+struct timespec clock_timespec(int64_t monotonic_ns)
+{
+    /* The kernel refuses negative times; zero is just as much in the past. */
+    int64_t ns = monotonic_ns > 0 ? monotonic_ns : 0;
+
+    return (struct timespec){ .tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S };
+}
+
+void clock_sleep_until(int64_t deadline_ns)
+{
+    struct timespec deadline = clock_timespec(deadline_ns);
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) == EINTR)
+        ;
+}

@@ -1,0 +1,151 @@
+/* http.c - the registry of stats.c, for Prometheus and for people: /metrics and /healthz. */
+#include "common/http.h"
+
+#include "common/stats.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Enough for several scrapers and browsers; more would only be a mistake or an attack. */
+#define MAX_CONNECTIONS 64
+#define CONNECTION_TIMEOUT_S 10
+
+struct http {
+    struct MHD_Daemon *daemon;
+    unsigned port;
+};
+
+/* Sends 'response' (NULL: out of memory, the connection is closed) and lets go of it. */
+static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
+                             struct MHD_Response *response)
+{
+    enum MHD_Result result;
+
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned status, const char *text)
+{
+    return reply(connection, status, "text/plain; charset=utf-8",
+                 MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT));
+}
+
+static enum MHD_Result reply_metrics(struct MHD_Connection *connection)
+{
+    char *text = stats_format();
+    struct MHD_Response *response;
+
+    if (!text)
+        return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
+    response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(text);
+    return reply(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", response);
+}
+
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+                                  const char *version, const char *upload, size_t *upload_bytes, void **state)
+{
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
+    if (!strcmp(url, "/metrics"))
+        return reply_metrics(connection);
+    if (!strcmp(url, "/healthz"))
+        return reply_text(connection, MHD_HTTP_OK, "ok\n");
+    return reply_text(connection, MHD_HTTP_NOT_FOUND, "not found; there are /metrics and /healthz\n");
+}
+
+/* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that the
+ * kernel chose where 'listen_at' has none.  Returns the socket or negative errno. */
+static int open_listener(const struct endpoint *listen_at, unsigned *port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = listen_at->address, .sin_port = htons(listen_at->port)};
+    socklen_t address_bytes = sizeof(address);
+    int on = 1;
+    int err, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 32) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
+        err = -errno;
+        close(fd);
+        return err;
+    }
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* libmicrohttpd's thread takes over the signal mask of the one that starts it; signals are the main thread's. */
+static struct MHD_Daemon *start_daemon(int fd)
+{
+    struct MHD_Daemon *daemon;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, NULL,
+                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return daemon;
+}
+
+int http_open(const struct endpoint *listen_at, struct http **http, char *why, size_t why_bytes)
+{
+    char where[32];
+    struct http *h = calloc(1, sizeof(*h));
+    int err = -ENOMEM, fd;
+
+    if (!h)
+        goto fail;
+    fd = open_listener(listen_at, &h->port);
+    if (fd < 0) {
+        err = fd;
+        goto undo_alloc;
+    }
+    h->daemon = start_daemon(fd);
+    if (!h->daemon) {
+        err = -EIO;
+        goto undo_listener;
+    }
+    *http = h;
+    return 0;
+undo_listener:
+    close(fd);
+undo_alloc:
+    free(h);
+fail:
+    snprintf(why, why_bytes, "cannot serve HTTP on %s: %s", endpoint_format(listen_at, where, sizeof(where)),
+             strerror(-err));
+    return err;
+}
+
+unsigned http_port(const struct http *http)
+{
+    return http->port;
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    MHD_stop_daemon(http->daemon);
+    free(http);
+}

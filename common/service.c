@@ -1,0 +1,132 @@
+/* service.c - the main thread's loop, and what systemd hears of it. */
+#include "common/service.h"
+
+#include "common/log.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+struct service {
+    struct ev_loop *loop; /* [const] */
+    ev_async stop;        /* wakes the loop from any thread and from the signal handler */
+    _Atomic int exit_code;
+};
+
+/* What the signal handler knows.  Not libev's own signal watchers: they act only while the loop runs, but a second
+ * signal must end the process while main() drains or waits for a thread that hangs. */
+static struct service *_Atomic signalled;
+static volatile sig_atomic_t n_signals;
+
+static void on_signal(int signal_number)
+{
+    static const char message[] = "second signal: exiting at once\n";
+    int saved_errno = errno;
+    struct service *service = atomic_load(&signalled);
+
+    if (n_signals++) {
+        /* Neither stdio nor the journal may be called from a signal handler. */
+        ssize_t ignored = write(STDERR_FILENO, message, sizeof(message) - 1);
+
+        (void)ignored;
+        _exit(1);
+    }
+    if (service)
+        ev_async_send(service->loop, &service->stop);
+    errno = saved_errno;
+}
+
+static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
+{
+    ev_break(loop, EVBREAK_ALL);
+}
+
+static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int))
+{
+    struct sigaction action = {.sa_handler = stop_handler, .sa_flags = SA_RESTART};
+
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    /* A client of /metrics that went away is an error of its write, not the end of the observation. */
+    action.sa_handler = pipe_handler;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+int service_open(struct service **service)
+{
+    struct service *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return -ENOMEM;
+    s->loop = ev_loop_new(EVFLAG_AUTO);
+    if (!s->loop) {
+        free(s);
+        return -ENOMEM;
+    }
+    ev_async_init(&s->stop, on_stop);
+    ev_async_start(s->loop, &s->stop);
+    n_signals = 0;
+    atomic_store(&signalled, s);
+    set_signals(on_signal, SIG_IGN);
+    *service = s;
+    return 0;
+}
+
+struct ev_loop *service_loop(struct service *service)
+{
+    return service->loop;
+}
+
+int service_run(struct service *service)
+{
+    sd_notify(0, "READY=1\nSTATUS=running");
+    ev_run(service->loop, 0);
+    if (n_signals)
+        log_info("stopping on a signal");
+    return atomic_load(&service->exit_code);
+}
+
+void service_stop(struct service *service, int exit_code)
+{
+    int none = 0;
+
+    atomic_compare_exchange_strong(&service->exit_code, &none, exit_code);
+    ev_async_send(service->loop, &service->stop);
+}
+
+void service_status(struct service *service, const char *format, ...)
+{
+    char status[256];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(status, sizeof(status), format, args);
+    va_end(args);
+    /* A newline would begin the next variable of the protocol. */
+    for (char *c = status; *c; c++) {
+        if (*c == '\n')
+            *c = ' ';
+    }
+    sd_notifyf(0, "STATUS=%s", status);
+}
+
+void service_stopping(struct service *service)
+{
+    sd_notify(0, "STOPPING=1\nSTATUS=draining");
+}
+
+void service_close(struct service *service)
+{
+    if (!service)
+        return;
+    set_signals(SIG_DFL, SIG_DFL);
+    atomic_store(&signalled, NULL);
+    ev_loop_destroy(service->loop);
+    free(service);
+}
