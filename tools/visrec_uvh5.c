@@ -75,6 +75,7 @@ struct visrec_uvh5 {
     struct column columns[N_COLUMNS];
     hid_t cubes[N_CUBES]; /* [row][chan][pol] */
     hsize_t n_dumps;
+    int os_errno; /* of the first call of HDF5 that failed; 0 while none has */
     bool failed; /* a write went wrong: nothing more is tried, least of all at close */
 };
 
@@ -90,13 +91,17 @@ static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
     return 0;
 }
 
+/* Called by HDF5 for each call that fails, while it still knows why: the next call makes it forget. */
+static herr_t note_errno(hid_t stack, void *file)
+{
+    return H5Ewalk2(stack, H5E_WALK_UPWARD, find_errno, &((struct visrec_uvh5 *)file)->os_errno);
+}
+
 static int failure(const struct visrec_uvh5 *file, const char *doing, char *why, size_t why_bytes)
 {
-    int err = 0;
-
-    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, find_errno, &err);
-    snprintf(why, why_bytes, "%s: cannot %s: %s", file->path, doing, err ? strerror(err) : "HDF5 failed");
-    return err ? -err : -EIO;
+    snprintf(why, why_bytes, "%s: cannot %s: %s", file->path, doing,
+             file->os_errno ? strerror(file->os_errno) : "HDF5 failed");
+    return file->os_errno ? -file->os_errno : -EIO;
 }
 
 /* ---- The header's constants --------------------------------------------------------------------------------------- */
@@ -405,7 +410,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         goto undo_memory;
     }
     memcpy(file->columns, column_kinds, sizeof(column_kinds));
-    H5Eset_auto2(H5E_DEFAULT, NULL, NULL); /* we say what went wrong, in one sentence */
+    H5Eset_auto2(H5E_DEFAULT, note_errno, file);
     file->file = open_file(path);
     if (file->file < 0) {
         err = failure(file, "create the file", why, why_bytes);
@@ -420,6 +425,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
 undo_file:
     H5Fclose(file->file);
 undo_memory:
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;
 }
@@ -484,6 +490,7 @@ int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
         err = failure(file, "finish the file", why, why_bytes);
     H5Tclose(file->vis_type);
     H5Tclose(file->bool_type);
+    H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;
 }
