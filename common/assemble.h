@@ -99,6 +99,8 @@ struct assembler_stats {
     struct gauge newest_timestamp;   /* first sample of the newest chunk handed on; -1 before */
 };
 
+#define ASSEMBLE_JUMP_HEAPS 8
+
 struct assembler;
 
 struct assembler_config {
