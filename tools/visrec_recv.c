@@ -47,32 +47,6 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
     return REJECT_NONE;
 }
 
-void visrec_recv_register(const struct receiver_stats *receiver, const struct assembler_stats *assembler)
-{
-    char labels[64];
-
-    stats_counter("visrec_packets", "Packets received.", NULL, &receiver->packets);
-    stats_gauge("visrec_kernel_drops", "Packets lost for want of socket buffer.", NULL, &receiver->kernel_drops);
-    stats_counter("visrec_heaps", "Complete heaps received.", NULL, &assembler->heaps);
-    stats_counter("visrec_missing_heaps", "Heaps expected since the first dump that did not arrive.", NULL,
-                  &assembler->missing_heaps);
-    stats_counter("visrec_incomplete_heaps", "Heaps of which only a part arrived.", NULL,
-                  &assembler->incomplete_heaps);
-    for (int i = REJECT_NONE + 1; i < N_REJECTS; i++) {
-        bool early = i < REJECT_TOO_OLD; /* found before the assembler sees the packet, or by its placement */
-
-        labels[0] = '\0';
-        stats_label(labels, sizeof(labels), "reason", reject_name(i));
-        stats_label(labels, sizeof(labels), "stage", "identify");
-        if (early)
-            stats_counter("visrec_rejected_packets", "Packets refused, by reason.", labels, &receiver->rejects[i]);
-        labels[0] = '\0';
-        stats_label(labels, sizeof(labels), "reason", reject_name(i));
-        stats_label(labels, sizeof(labels), "stage", "assemble");
-        stats_counter("visrec_rejected_packets", "Packets refused, by reason.", labels, &assembler->rejects[i]);
-    }
-}
-
 char *visrec_recv_explain(const struct receiver_stats *receiver, const struct assembler_stats *assembler, char *text,
                           size_t text_bytes)
 {
