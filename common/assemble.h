@@ -9,18 +9,23 @@
  *
  * A heap is complete when each of its bytes arrived exactly once.  One bit per 8 bytes is kept, so a duplicate is
  * refused and cannot complete a heap that has a hole.  Packets of a heap may have any sizes that are multiples of 8
- * (the last of a heap: any size) and come in any order.
+ * (the last of a heap: any size) and come in any order.  A packet of which any byte has arrived is refused whole.
  *
- * The window holds 'window_chunks' consecutive chunks [oldest, oldest + window).  With d = chunks from the window:
+ * The window holds 'window_chunks' consecutive chunks [oldest, oldest + window).  The first packet makes its chunk the
+ * oldest.  From then on, with d = chunks from the window:
  *   inside                                   placed
  *   1..window_chunks ahead of the newest     the window moves up to it; the oldest chunks leave, in order
  *   1..window_chunks behind the oldest       late: REJECT_TOO_OLD
  *   further away in either direction         a jump: REJECT_JUMP until believed
- * A jump is believed after 'jump_heaps' consecutive heaps of one source each lie within one window of that source's
- * heap before, and 'jump_sources' sources say the same; a source's heap inside or near the window resets its count.
+ *
+ * A source claims a jump with 'jump_heaps' consecutive heaps that are far from the window, each later than the one
+ * before and within one window of it; anything of that source inside or near the window ends its claim.  The claim
+ * is believed when more sources make it than were heard inside or near the window since it began, and they are
+ * 'jump_sources' or nobody was heard there (so a member of fewer sources, or one where only one is alive, recovers too).
  * Then all open chunks leave and the window starts at the new place.  (One mad clock costs only itself.)
- * A heap is what is counted, not a packet: packets of the same heap as the source's last do not count again.
- * A chunk in which no heap was completed is not handed on but used again. */
+ *
+ * Chunks are taken from the free inbox when their first packet comes.  A chunk in which no heap was completed is not
+ * handed on but goes home.  At most 'window_chunks' chunks are open. */
 #ifndef COMMON_ASSEMBLE_H
 #define COMMON_ASSEMBLE_H
 
@@ -40,7 +45,7 @@ enum reject {
     REJECT_NO_ITEMS,       /* lacks an item that our heaps have: descriptors and the like ("metadata") */
     REJECT_STOP,           /* a stop heap */
     REJECT_HEAP_SIZE,      /* heap length is not what the configuration says */
-    REJECT_ALIGNMENT,      /* payload offset or length not a multiple of 8 */
+    REJECT_ALIGNMENT,      /* payload offset or length not a multiple of 8, or no payload */
     REJECT_BAD_TIMESTAMP,  /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,     /* polarisation or feng_id not one of ours */
     REJECT_BAD_FREQUENCY,  /* first channel not this engine's: wrongly wired */
@@ -109,7 +114,7 @@ struct assembler_config {
     const char *name;            /* of the member, for messages: "m000 pol 0"; copied */
     unsigned window_chunks;      /* >= 1 */
     unsigned jump_heaps;         /* 8 */
-    unsigned jump_sources;       /* 1, or 2 where several sources can agree */
+    unsigned jump_sources;       /* 2 where several sources can agree; more than there are means all that there are */
     bool may_wait;
     struct timebase timebase;
     struct inbox *free_chunks;   /* chunk items */
@@ -123,12 +128,14 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 /* Gives open chunks back to nobody: call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first. */
+/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first, and also
+ * for one that is far from the window: the silence before it may have lasted longer than half of what 48 bits hold
+ * (22 hours at 1.7 GHz).  With 'timebase: packets' there is no now, so always nearest to the newest. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp);
 
 /* Takes a packet in: places it, moves the window if need be, marks its bytes as arrived, and says in '*payload' where the
  * caller must have put them before the next call.  'arrival_ns' is monotonic.  On a reason, which has been counted,
- * nothing else has changed and '*payload' is untouched. */
+ * no byte is marked and '*payload' is untouched. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
 
@@ -136,7 +143,7 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * if any of its bytes have arrived.  For landing slots. */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
-/* Hands on all open chunks (end of a file, shutdown), oldest first. */
+/* Hands on all open chunks (end of a file, shutdown), oldest first.  The next packet would start a new window. */
 void assembler_flush(struct assembler *assembler);
 
 #endif

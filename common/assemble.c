@@ -1,0 +1,444 @@
+/* assemble.c - where a packet's payload belongs, and when a chunk is done: between the receiver and the worker's inbox.
+ *
+ * Reading order: placement (pure), a heap's bytes, chunks that come and go, jumps, and assembler_admit(), which is the
+ * state machine. */
+#include "common/assemble.h"
+
+#include "common/log.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIT_BYTES 8 /* what one bit of chunk->filled stands for */
+#define UNITS_PER_WORD 64
+
+/* While there is no free chunk, ask for one (which takes a lock) once in so many packets. */
+#define NO_CHUNK_RETRY_PACKETS 64
+
+/* What the window knows of one source, for belief in jumps. */
+struct source {
+    unsigned n_claim_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
+    int64_t claim_samples;  /* timestamp of the newest of those */
+    uint64_t claim_began;   /* n_packets when the first of those came */
+    uint64_t near_at;       /* n_packets when something inside or near the window came last */
+};
+
+struct assembler {
+    struct assembler_config config; /* [const] */
+    int64_t chunk_samples;          /* [const] */
+    int64_t window_samples;         /* [const] */
+    uint64_t n_packets;             /* placed so far: the time by which claims are compared */
+    bool started;                   /* there is a window */
+    int64_t oldest;                 /* chunk index of window[0] */
+    int64_t newest;                 /* newest chunk index for which there was a packet */
+    unsigned retry_packets;         /* until a free chunk is asked for again */
+    struct source *sources;         /* [n_sources] */
+    struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
+    struct log_limit jump_limit;
+    char name[64];
+};
+
+const char *reject_name(enum reject reject)
+{
+    static const char *const names[N_REJECTS] = {
+        [REJECT_NONE] = "none",
+        [REJECT_MALFORMED] = "malformed",
+        [REJECT_NO_ITEMS] = "no_items",
+        [REJECT_STOP] = "stop",
+        [REJECT_HEAP_SIZE] = "heap_size",
+        [REJECT_ALIGNMENT] = "alignment",
+        [REJECT_BAD_TIMESTAMP] = "bad_timestamp",
+        [REJECT_BAD_SOURCE] = "bad_source",
+        [REJECT_BAD_FREQUENCY] = "bad_frequency",
+        [REJECT_TOO_OLD] = "too_old",
+        [REJECT_JUMP] = "jump",
+        [REJECT_DUPLICATE] = "duplicate",
+        [REJECT_NO_CHUNK] = "no_chunk",
+    };
+
+    assert((unsigned)reject < N_REJECTS);
+    return names[reject];
+}
+
+/* ---- Placement --------------------------------------------------------------------------------------------------- */
+
+enum reject assemble_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
+                           struct assemble_place *place)
+{
+    if (packet->heap_bytes != layout->heap_bytes)
+        return REJECT_HEAP_SIZE;
+    uint64_t end = packet->offset + packet->n_bytes;
+    assert(packet->offset <= end && end <= packet->heap_bytes);
+    if (packet->n_bytes == 0 || packet->offset % UNIT_BYTES != 0 ||
+        (packet->n_bytes % UNIT_BYTES != 0 && end != packet->heap_bytes))
+        return REJECT_ALIGNMENT;
+    if (packet->timestamp % layout->heap_samples != 0)
+        return REJECT_BAD_TIMESTAMP;
+    if (packet->source >= layout->n_sources)
+        return REJECT_BAD_SOURCE;
+
+    int64_t n_times = (int64_t)layout->n_heaps_per_source;
+    int64_t time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    place->chunk = floor_div(time, n_times);
+    place->heap = (size_t)(time - place->chunk * n_times) * layout->n_sources + packet->source;
+    place->offset = place->heap * layout->heap_bytes + packet->offset;
+    return REJECT_NONE;
+}
+
+/* ---- A heap's bytes ---------------------------------------------------------------------------------------------- */
+
+/* The bits of word 'word' that lie within units [first, end) of a heap. */
+static uint64_t word_mask(size_t word, size_t first, size_t end)
+{
+    size_t word_first = word * UNITS_PER_WORD;
+    uint64_t mask = UINT64_MAX;
+
+    if (first > word_first)
+        mask <<= first - word_first;
+    if (end < word_first + UNITS_PER_WORD)
+        mask &= UINT64_MAX >> (word_first + UNITS_PER_WORD - end);
+    return mask;
+}
+
+/* Whether any of the packet's bytes has arrived.  The bits count only while a heap is begun and not complete: heaps of
+ * one packet never touch them. */
+static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
+{
+    const uint64_t *filled = chunk->filled + heap * chunk->filled_words;
+    size_t first = packet->offset / UNIT_BYTES;
+    size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+
+    if (chunk->filled_bytes[heap] == 0)
+        return false;
+    if (chunk->filled_bytes[heap] == chunk->heap_bytes)
+        return true;
+    for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
+        if (filled[word] & word_mask(word, first, end))
+            return true;
+    return false;
+}
+
+/* Marks the packet's bytes, none of which has arrived, and with the last ones the heap as present. */
+static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
+{
+    uint64_t *filled = chunk->filled + heap * chunk->filled_words;
+    size_t first = packet->offset / UNIT_BYTES;
+    size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+
+    chunk->filled_bytes[heap] += packet->n_bytes;
+    if (chunk->filled_bytes[heap] == chunk->heap_bytes) {
+        chunk->present[heap] = 1;
+        chunk->extra[heap] = packet->extra;
+        chunk->n_present++;
+        return;
+    }
+    for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
+        filled[word] |= word_mask(word, first, end);
+}
+
+static size_t count_incomplete_heaps(const struct chunk *chunk)
+{
+    size_t n = 0;
+
+    for (size_t heap = 0; heap < chunk->n_heaps; heap++)
+        n += chunk->filled_bytes[heap] != 0 && !chunk->present[heap];
+    return n;
+}
+
+/* ---- Chunks come and go ------------------------------------------------------------------------------------------ */
+
+/* The open chunk for window[slot], taking a free one if it has none yet.  NULL if there is none to be had. */
+static struct chunk *open_chunk(struct assembler *a, size_t slot)
+{
+    struct inbox_item item;
+    int err;
+
+    if (a->window[slot])
+        return a->window[slot];
+    if (a->retry_packets > 0) {
+        a->retry_packets--;
+        return NULL;
+    }
+    err = a->config.may_wait ? inbox_pop(a->config.free_chunks, &item) : inbox_try_pop(a->config.free_chunks, &item);
+    if (err) {
+        a->retry_packets = NO_CHUNK_RETRY_PACKETS - 1;
+        return NULL;
+    }
+    struct chunk *chunk = item.object;
+    const struct assemble_layout *layout = &a->config.layout;
+    assert(chunk->n_heaps == layout->n_heaps_per_source * layout->n_sources && chunk->heap_bytes == layout->heap_bytes);
+    chunk_reset(chunk, (a->oldest + (int64_t)slot) * a->chunk_samples);
+    a->window[slot] = chunk;
+    return chunk;
+}
+
+/* window[slot] leaves: to the worker, or home if nothing in it is of use. */
+static void close_chunk(struct assembler *a, size_t slot)
+{
+    struct assembler_stats *stats = a->config.stats;
+    struct chunk *chunk = a->window[slot];
+    size_t n_heaps = a->config.layout.n_heaps_per_source * a->config.layout.n_sources;
+
+    a->window[slot] = NULL;
+    /* What nobody has begun yet is not expected yet. */
+    if (a->oldest + (int64_t)slot <= a->newest)
+        counter_add(&stats->missing_heaps, n_heaps - (chunk ? chunk->n_present : 0));
+    if (!chunk)
+        return;
+    if (chunk->n_present < n_heaps)
+        counter_add(&stats->incomplete_heaps, count_incomplete_heaps(chunk));
+    loan_out(&chunk->loan, 1);
+    if (chunk->n_present == 0) {
+        loan_put(&chunk->loan);
+        return;
+    }
+    counter_add(&stats->heaps, chunk->n_present);
+    counter_add(&stats->bytes, chunk->n_present * chunk->heap_bytes);
+    counter_add(&stats->chunks, 1);
+    gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
+    inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
+}
+
+/* The window moves up until 'chunk' is its newest. */
+static void window_advance(struct assembler *a, int64_t chunk)
+{
+    unsigned n_chunks = a->config.window_chunks;
+    size_t n_leave = (size_t)(chunk - (a->oldest + n_chunks - 1));
+
+    assert(n_leave >= 1 && n_leave <= n_chunks);
+    a->newest = chunk;
+    for (size_t slot = 0; slot < n_leave; slot++)
+        close_chunk(a, slot);
+    memmove(a->window, a->window + n_leave, (n_chunks - n_leave) * sizeof(a->window[0]));
+    for (size_t slot = n_chunks - n_leave; slot < n_chunks; slot++)
+        a->window[slot] = NULL;
+    a->oldest += (int64_t)n_leave;
+    a->retry_packets = 0;
+}
+
+static void window_close(struct assembler *a)
+{
+    for (size_t slot = 0; slot < a->config.window_chunks; slot++)
+        close_chunk(a, slot);
+}
+
+static void window_start(struct assembler *a, int64_t chunk)
+{
+    a->started = true;
+    a->oldest = chunk;
+    a->newest = chunk;
+    a->retry_packets = 0;
+}
+
+/* The window starts again at 'chunk', far away.  What a jump forward leaves out was expected and is missing. */
+static void window_jump(struct assembler *a, int64_t chunk)
+{
+    const struct assemble_layout *layout = &a->config.layout;
+    int64_t window_end = a->oldest + a->config.window_chunks;
+
+    log_limited(&a->jump_limit, LOG_LEVEL_WARNING, "%s: timestamps jumped by %lld samples to %lld", a->name,
+                (long long)((chunk - a->newest) * a->chunk_samples), (long long)(chunk * a->chunk_samples));
+    counter_add(&a->config.stats->jumps, 1);
+    if (chunk > a->newest) {
+        a->newest = chunk;
+        counter_add(&a->config.stats->missing_heaps,
+                    (uint64_t)(chunk - window_end) * layout->n_heaps_per_source * layout->n_sources);
+    }
+    window_close(a);
+    window_start(a, chunk);
+    for (unsigned i = 0; i < layout->n_sources; i++)
+        a->sources[i].n_claim_heaps = 0;
+}
+
+/* ---- Jumps ------------------------------------------------------------------------------------------------------- */
+
+/* Takes note of a packet far from the window.  Returns true if it makes its source's claim, which is long enough, longer
+ * by a heap, so that belief is worth another look. */
+static bool claim_extend(struct assembler *a, const struct assemble_packet *packet)
+{
+    struct source *source = &a->sources[packet->source];
+    int64_t ahead = packet->timestamp - source->claim_samples;
+
+    if (source->n_claim_heaps == 0 || ahead > a->window_samples || ahead < -a->window_samples) {
+        source->n_claim_heaps = 0;
+        source->claim_began = a->n_packets;
+    } else if (ahead <= 0) {
+        return false; /* another packet of that heap, or one that was overtaken */
+    }
+    if (source->n_claim_heaps < a->config.jump_heaps)
+        source->n_claim_heaps++;
+    source->claim_samples = packet->timestamp;
+    return source->n_claim_heaps == a->config.jump_heaps;
+}
+
+/* Whether enough sources make the same claim as this one, and more than the window was heard of in the meantime. */
+static bool claim_believed(const struct assembler *a, const struct source *claimant)
+{
+    unsigned n_agree = 0, n_against = 0;
+
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
+        const struct source *source = &a->sources[i];
+        int64_t apart = source->claim_samples - claimant->claim_samples;
+
+        if (source->n_claim_heaps == 0)
+            n_against += source->near_at > claimant->claim_began;
+        else if (source->n_claim_heaps == a->config.jump_heaps)
+            n_agree += apart >= -a->window_samples && apart <= a->window_samples;
+    }
+    return n_agree > n_against && (n_agree >= a->config.jump_sources || n_against == 0);
+}
+
+/* ---- Packets ----------------------------------------------------------------------------------------------------- */
+
+/* Where a chunk lies as seen from the window. */
+enum zone { ZONE_FAR, ZONE_LATE, ZONE_INSIDE, ZONE_AHEAD };
+
+static enum zone window_zone(const struct assembler *a, int64_t chunk)
+{
+    int64_t n_chunks = a->config.window_chunks;
+    int64_t distance = chunk - a->oldest;
+
+    if (distance < -n_chunks || distance >= 2 * n_chunks)
+        return ZONE_FAR;
+    if (distance < 0)
+        return ZONE_LATE;
+    return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
+}
+
+/* Makes the window hold chunk place->chunk, or says why it should not. */
+static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet, int64_t chunk)
+{
+    struct source *source = &a->sources[packet->source];
+
+    a->n_packets++;
+    if (!a->started)
+        window_start(a, chunk);
+    enum zone zone = window_zone(a, chunk);
+    if (zone == ZONE_FAR) {
+        if (!claim_extend(a, packet) || !claim_believed(a, source))
+            return REJECT_JUMP;
+        window_jump(a, chunk);
+    }
+    source->n_claim_heaps = 0;
+    source->near_at = a->n_packets;
+    if (zone == ZONE_LATE)
+        return REJECT_TOO_OLD;
+    if (zone == ZONE_AHEAD)
+        window_advance(a, chunk);
+    if (chunk > a->newest)
+        a->newest = chunk;
+    return REJECT_NONE;
+}
+
+static enum reject admit(struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns,
+                         uint8_t **payload)
+{
+    struct assemble_place place;
+    enum reject reject;
+
+    reject = assemble_place(&a->config.layout, packet, &place);
+    if (reject)
+        return reject;
+    reject = window_admit(a, packet, place.chunk);
+    if (reject)
+        return reject;
+    struct chunk *chunk = open_chunk(a, (size_t)(place.chunk - a->oldest));
+    if (!chunk)
+        return REJECT_NO_CHUNK;
+    if (heap_overlaps(chunk, place.heap, packet))
+        return REJECT_DUPLICATE;
+    heap_fill(chunk, place.heap, packet);
+    chunk->last_arrival_ns = arrival_ns;
+    *payload = chunk->payload + place.offset;
+    return REJECT_NONE;
+}
+
+enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
+                            uint8_t **payload)
+{
+    enum reject reject = admit(assembler, packet, arrival_ns, payload);
+
+    if (reject)
+        counter_add(&assembler->config.stats->rejects[reject], 1);
+    return reject;
+}
+
+uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet)
+{
+    struct assemble_place place;
+
+    if (!assembler->started || assemble_place(&assembler->config.layout, packet, &place) != REJECT_NONE ||
+        window_zone(assembler, place.chunk) != ZONE_INSIDE)
+        return NULL;
+    const struct chunk *chunk = assembler->window[place.chunk - assembler->oldest];
+    if (!chunk || heap_overlaps(chunk, place.heap, packet))
+        return NULL;
+    return chunk->payload + place.offset;
+}
+
+int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp)
+{
+    const struct timebase *timebase = &assembler->config.timebase;
+
+    if (assembler->started) {
+        int64_t newest_samples = assembler->newest * assembler->chunk_samples;
+        int64_t timestamp = timebase_unwrap(wire_timestamp, newest_samples);
+
+        /* Anything well beyond the window and well within half a period would do as the limit here. */
+        if (timebase->from_packets || llabs(timestamp - newest_samples) <= 2 * assembler->window_samples)
+            return timestamp;
+    }
+    return timebase_unwrap(wire_timestamp, timebase_first_near(timebase));
+}
+
+void assembler_flush(struct assembler *assembler)
+{
+    if (assembler->started)
+        window_close(assembler);
+    assembler->started = false;
+}
+
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
+
+int assembler_create(const struct assembler_config *config, struct assembler **assembler)
+{
+    struct assembler *a;
+
+    assert(config->window_chunks >= 1 && config->jump_heaps >= 1 && config->jump_sources >= 1);
+    assert(config->layout.heap_samples > 0 && config->layout.n_heaps_per_source > 0 && config->layout.n_sources > 0);
+    assert(config->layout.heap_bytes > 0 && config->layout.heap_bytes <= UINT32_MAX);
+    a = calloc(1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    a->config = *config;
+    strncpy(a->name, config->name, sizeof(a->name) - 1);
+    a->config.name = a->name;
+    a->chunk_samples = assemble_chunk_samples(&config->layout);
+    a->window_samples = a->chunk_samples * config->window_chunks;
+    a->sources = calloc(config->layout.n_sources, sizeof(*a->sources));
+    if (!a->sources)
+        goto undo_assembler;
+    a->window = calloc(config->window_chunks, sizeof(*a->window));
+    if (!a->window)
+        goto undo_sources;
+    gauge_set(&config->stats->newest_timestamp, -1);
+    *assembler = a;
+    return 0;
+undo_sources:
+    free(a->sources);
+undo_assembler:
+    free(a);
+    return -ENOMEM;
+}
+
+void assembler_destroy(struct assembler *assembler)
+{
+    if (!assembler)
+        return;
+    free(assembler->window);
+    free(assembler->sources);
+    free(assembler);
+}
