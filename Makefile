@@ -24,12 +24,12 @@ CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o
 TIME     = common/clock.o common/timebase.o
-SERVICE  = common/config.o common/config_load.o common/config_print.o common/config_values.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/version.o
+SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
-XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/xpipeline.o xbgpu/xsend.o
+XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
-VISREC   = tools/visrec_config.o tools/visrec_dump.o tools/visrec_array.o tools/visrec_uvh5.o
+VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5.o
 
 existing = $(patsubst %.c,%.o,$(wildcard $(1:.o=.c)))
 LIB_OBJS     := $(call existing,$(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS))

@@ -1,11 +1,13 @@
 /* config_internal.h - what the files of config share: single values, and walking a table over a struct.
  *
- * Flow: config_load.c (YAML -> values) and config_print.c (values -> YAML, schema, example) meet in config_values.c,
- * which alone knows what each type looks like as text and in memory. */
+ * Flow: config_file.c (file -> YAML) -> config_load.c (YAML -> values); config_print.c goes the other way.  They meet in
+ * config_values.c, which alone knows what each type looks like as text and in memory. */
 #ifndef COMMON_CONFIG_INTERNAL_H
 #define COMMON_CONFIG_INTERNAL_H
 
 #include "common/config.h"
+
+#include <yaml.h>
 
 /* A place in the file; both count from 1, line 0 is the file as a whole. */
 struct config_mark {
@@ -31,7 +33,19 @@ void *config_section_item(const struct config_section *section, const void *valu
 int config_kind(const struct config_section *section, const void *item);
 bool config_key_applies(const struct config_key *key, int kind);
 
-/* ---- config_values.c: one value ----------------------------------------------------------------------------------- */
+/* ---- config_load.c: the sections and keys of a YAML document -------------------------------------------------------- */
+
+/* Fills the zeroed 'values'; what is wrong is reported.  Returns 0, or -ENOMEM. */
+int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
+                         void *values);
+
+/* ---- config_values.c: one value from text -------------------------------------------------------------------------- */
+
+/* Numbers of a CFG_POSITION. */
+#define CONFIG_POSITION_N 3
+
+/* Room for any sentence about one value. */
+#define CONFIG_SENTENCE_BYTES 640
 
 /* True for the types that are written as a list (or, with one item, without its brackets). */
 bool config_type_is_list(enum config_type type);
@@ -47,13 +61,11 @@ int config_value_parse(const struct config_key *key, const char *const *items, s
 /* Parses the key's default text, which must be valid.  Returns 0 or -ENOMEM. */
 int config_value_default(const struct config_key *key, void *field);
 
-/* Writes the value as YAML, or as JSON. */
-void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
-
-/* Writes a text as a JSON string, which is YAML, too. */
-void config_text_print(const char *text, FILE *out);
-
 void config_value_free(const struct config_key *key, void *field);
+
+/* ---- config_format.c: one value to text ---------------------------------------------------------------------------- */
+
+bool config_key_bounded(const struct config_key *key);
 
 /* What a value must be: "an integer from 2 to 16 bits"; returns 'text'. */
 char *config_expected(const struct config_key *key, char *text, size_t text_bytes);
@@ -67,6 +79,10 @@ char *config_number_format(double number, char *text, size_t text_bytes);
 /* 'value' in quotes for a message, cut where it is long; returns 'text'. */
 char *config_quote(const char *value, char *text, size_t text_bytes);
 
-#define CONFIG_SENTENCE_BYTES 640
+/* Writes the value as YAML, or as JSON. */
+void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
+
+/* Writes a text as a JSON string, which is YAML, too. */
+void config_text_print(const char *text, FILE *out);
 
 #endif

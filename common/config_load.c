@@ -1,4 +1,4 @@
-/* config_load.c - a YAML file to the structs of a key table, with every error that an operator could have made.
+/* config_load.c - a YAML document (from config_file.c) to the structs of a key table, with every error at once.
  *
  * libyaml's document keeps the line and column of each node and resolves aliases; nothing here is deeper than
  * section -> key -> list item, so neither deep nesting nor aliases that contain themselves lead anywhere. */
@@ -11,28 +11,18 @@
 #include <string.h>
 #include <yaml.h>
 
-/* A configuration is a few kilobytes; what is larger is another file. */
-#define FILE_MAX_BYTES (4 << 20)
-
 #define MAX_KEYS 64
 #define NAME_MAX_CHARS 40
 
 struct loader {
     struct config *config;
     yaml_document_t *document;
-    const char *text; /* the whole file, for hints about what libyaml found */
-    size_t text_bytes;
     bool out_of_memory;
 };
 
-static struct config_mark mark_of(yaml_mark_t mark)
-{
-    return (struct config_mark){mark.line + 1, mark.column + 1};
-}
-
 static struct config_mark node_mark(const yaml_node_t *node)
 {
-    return mark_of(node->start_mark);
+    return (struct config_mark){node->start_mark.line + 1, node->start_mark.column + 1};
 }
 
 /* ---- What YAML calls things ---------------------------------------------------------------------------------------- */
@@ -403,20 +393,13 @@ static void load_section(struct loader *loader, const struct config_section *sec
         report_not_keys(loader, section->name, node);
 }
 
-static void load_document(struct loader *loader, const struct config_table *table, void *values)
+/* Sorts the pairs of the file's mapping by the table, as collect_keys() does for a section. */
+static void collect_sections(struct loader *loader, const struct config_table *table, const yaml_node_t *root,
+                             yaml_node_t **keys, yaml_node_t **nodes)
 {
-    const yaml_node_t *root = yaml_document_get_root_node(loader->document);
-    yaml_node_t *keys[MAX_KEYS] = {NULL}, *nodes[MAX_KEYS] = {NULL};
-    struct config_mark file = {1, 1};
-    bool empty = !root || is_null(root);
+    yaml_node_pair_t *pair;
 
-    assert(table->n_sections <= MAX_KEYS);
-    if (!empty && root->type != YAML_MAPPING_NODE) {
-        report_not_keys(loader, "the file", root);
-        return;
-    }
-    for (size_t i = 0; !empty && root->data.mapping.pairs.start + i < root->data.mapping.pairs.top; i++) {
-        const yaml_node_pair_t *pair = &root->data.mapping.pairs.start[i];
+    for (pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
         yaml_node_t *name = yaml_document_get_node(loader->document, pair->key);
         size_t s;
 
@@ -436,152 +419,24 @@ static void load_document(struct loader *loader, const struct config_table *tabl
             nodes[s] = yaml_document_get_node(loader->document, pair->value);
         }
     }
+}
+
+int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
+                         void *values)
+{
+    struct loader loader = {.config = config, .document = document};
+    const yaml_node_t *root = yaml_document_get_root_node(document);
+    yaml_node_t *keys[MAX_KEYS] = {NULL}, *nodes[MAX_KEYS] = {NULL};
+    struct config_mark file = {1, 1};
+
+    assert(table->n_sections <= MAX_KEYS);
+    if (root && root->type == YAML_MAPPING_NODE) {
+        collect_sections(&loader, table, root, keys, nodes);
+    } else if (root && !is_null(root)) {
+        report_not_keys(&loader, "the file", root);
+        return 0;
+    }
     for (size_t s = 0; s < table->n_sections; s++)
-        load_section(loader, &table->sections[s], nodes[s], keys[s] ? node_mark(keys[s]) : file, values);
-}
-
-/* ---- The file ------------------------------------------------------------------------------------------------------ */
-
-/* True if the indentation of 'line' (from 0) has a tab: the commonest mistake, and libyaml's words for it are obscure. */
-static bool is_tab_indented(const struct loader *loader, size_t line)
-{
-    const char *at = loader->text, *end = at + loader->text_bytes;
-
-    for (; line && at; line--) {
-        at = memchr(at, '\n', end - at);
-        at += at != NULL;
-    }
-    while (at && at < end && *at == ' ')
-        at++;
-    return at && at < end && *at == '\t';
-}
-
-/* The place of a byte, for errors of the encoding, which libyaml reports by offset only. */
-static struct config_mark offset_mark(const struct loader *loader, size_t offset)
-{
-    struct config_mark mark = {1, 1};
-
-    for (size_t i = 0; i < offset && i < loader->text_bytes; i++) {
-        if (loader->text[i] == '\n')
-            mark = (struct config_mark){mark.line + 1, 1};
-        else if (((unsigned char)loader->text[i] & 0xc0) != 0x80)
-            mark.column++;
-    }
-    return mark;
-}
-
-static void report_yaml(struct loader *loader, const yaml_parser_t *parser)
-{
-    struct config_mark mark = mark_of(parser->problem_mark);
-
-    if (parser->error == YAML_MEMORY_ERROR) {
-        loader->out_of_memory = true;
-    } else if (parser->error == YAML_READER_ERROR) {
-        config_error_at(loader->config, offset_mark(loader, parser->problem_offset),
-                        "the file is not plain UTF-8 text here (%s)", parser->problem);
-    } else if (is_tab_indented(loader, parser->problem_mark.line)) {
-        config_error_at(loader->config, mark, "the line is indented with a tab; YAML wants spaces");
-    } else if (parser->context && parser->context_mark.line != parser->problem_mark.line) {
-        config_error_at(loader->config, mark, "this is not valid YAML: %s %s that begins in line %zu", parser->problem,
-                        parser->context, parser->context_mark.line + 1);
-    } else {
-        config_error_at(loader->config, mark, "this is not valid YAML: %s%s%s", parser->problem,
-                        parser->context ? " " : "", parser->context ? parser->context : "");
-    }
-}
-
-/* True if nothing but comments follows the first document. */
-static bool check_single_document(struct loader *loader, yaml_parser_t *parser)
-{
-    yaml_document_t document;
-    yaml_node_t *root;
-
-    if (!yaml_parser_load(parser, &document)) {
-        report_yaml(loader, parser);
-        return false;
-    }
-    root = yaml_document_get_root_node(&document);
-    if (root)
-        config_error_at(loader->config, mark_of(document.start_mark),
-                        "a second YAML document begins here; the file must be one");
-    yaml_document_delete(&document);
-    return !root;
-}
-
-static void load_text(struct loader *loader, const struct config_table *table, void *values)
-{
-    yaml_document_t document;
-    yaml_parser_t parser;
-
-    if (!yaml_parser_initialize(&parser)) {
-        loader->out_of_memory = true;
-        return;
-    }
-    yaml_parser_set_input_string(&parser, (const unsigned char *)loader->text, loader->text_bytes);
-    if (yaml_parser_load(&parser, &document)) {
-        loader->document = &document;
-        if (!yaml_document_get_root_node(&document) || check_single_document(loader, &parser))
-            load_document(loader, table, values);
-        yaml_document_delete(&document);
-    } else {
-        report_yaml(loader, &parser);
-    }
-    yaml_parser_delete(&parser);
-}
-
-/* Reads the whole file to *text, which the caller frees.  Returns 0 or negative errno. */
-static int read_file(const char *path, char **text, size_t *text_bytes)
-{
-    FILE *in = fopen(path, "rb");
-    char *buffer;
-    size_t n;
-    int err = 0;
-
-    if (!in)
-        return -errno;
-    buffer = malloc(FILE_MAX_BYTES + 1);
-    if (!buffer) {
-        fclose(in);
-        return -ENOMEM;
-    }
-    errno = 0;
-    n = fread(buffer, 1, FILE_MAX_BYTES + 1, in);
-    if (ferror(in))
-        err = errno ? -errno : -EIO;
-    else if (n > FILE_MAX_BYTES)
-        err = -EFBIG;
-    fclose(in);
-    if (err) {
-        free(buffer);
-        return err;
-    }
-    *text = buffer;
-    *text_bytes = n;
-    return 0;
-}
-
-int config_load(const struct config_table *table, const char *path, void *out, struct config **config)
-{
-    struct config_mark whole_file = {0, 0};
-    struct loader loader = {0};
-    char *text;
-    int err;
-
-    *config = config_create(table, path);
-    if (!*config)
-        return -ENOMEM;
-    loader.config = *config;
-    err = read_file(path, &text, &loader.text_bytes);
-    if (err) {
-        config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));
-        return err;
-    }
-    loader.text = text;
-    load_text(&loader, table, out);
-    free(text);
-    if (loader.out_of_memory) {
-        config_error_at(*config, whole_file, "out of memory");
-        return -ENOMEM;
-    }
-    return config_n_errors(*config) ? -EINVAL : 0;
+        load_section(&loader, &table->sections[s], nodes[s], keys[s] ? node_mark(keys[s]) : file, values);
+    return loader.out_of_memory ? -ENOMEM : 0;
 }
