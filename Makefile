@@ -103,5 +103,41 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
 
+# What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
+check:
+	@scripts/setup check
+	@$(MAKE) --no-print-directory check-unit check-engine
+
+check-unit: unit-tests
+	@scripts/run-unit-tests $(BUILD)/tests
+
+check-engine: all
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
+
+check-all:
+	@scripts/setup ci
+	@scripts/check-variants
+
+demo:
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) .venv/bin/python scripts/demo
+
+setup:
+	@scripts/setup check
+
+# The example configurations come from the key tables; a test holds them to it.
+examples: $(BUILD)/fgpu $(BUILD)/xbgpu
+	$(BUILD)/fgpu --print-example > config/fgpu.yaml
+	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+
+# ---- Installing ----------------------------------------------------------------------------------------------------
+install: all
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/doc/cbf
+	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
+	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
+	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(prefix)/share/doc/cbf
+
 clean:
 	rm -rf build build-*
