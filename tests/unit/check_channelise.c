@@ -29,11 +29,11 @@ struct fixture {
 
 static void fixture_init(struct fixture *f, const struct channelise_config *config)
 {
-    struct device_config device_config = {.kind = DEVICE_CPU, .n_threads = 2};
+    struct device_config device_config = { .kind = DEVICE_CPU, .n_threads = 2 };
     size_t rotation_bytes, input_bytes = N_SAMPLES * config->sample_bits / 8;
     char why[200];
 
-    *f = (struct fixture){.config = *config, .n_chan = config->n_chan};
+    *f = (struct fixture){ .config = *config, .n_chan = config->n_chan };
     f->n_spectra = config->n_batches * config->spectra_per_heap;
     rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
     ck_assert_int_eq(device_open(&device_config, &f->device, why, sizeof(why)), 0);
@@ -127,9 +127,8 @@ static void model_filter(const struct fixture *f, size_t pol, size_t s, double *
     for (size_t p = 0; p < step; p++) {
         out[p] = 0;
         for (size_t i = 0; i < f->config.n_taps; i++)
-            out[p] += f->weights[i * step + p] * sample_at(f->input[pol],
-                                                           (size_t)f->spectra[pol][s].offset + i * step + p,
-                                                           f->config.sample_bits);
+            out[p] += f->weights[i * step + p] *
+                      sample_at(f->input[pol], (size_t)f->spectra[pol][s].offset + i * step + p, f->config.sample_bits);
     }
 }
 
@@ -147,8 +146,8 @@ static double complex model_channel(const struct fixture *f, size_t pol, size_t 
     sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
     if (f->config.dither) {
         uint64_t index = first_spectrum + s;
-        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id};
-        const uint32_t key[2] = {(uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32)};
+        const uint32_t counter[4] = { (uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id };
+        const uint32_t key[2] = { (uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32) };
         uint32_t bits[4];
         philox4x32(counter, key, bits);
         sum += philox_dither(bits[2 * pol]) + I * philox_dither(bits[2 * pol + 1]);
@@ -184,14 +183,15 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
         model_filter(f, pol, s, filtered);
         for (size_t k = 0; k < f->n_chan; k++) {
             double complex expected = model_channel(f, pol, s, k, first_spectrum, filtered, turn);
-            double part[2] = {creal(expected), cimag(expected)};
+            double part[2] = { creal(expected), cimag(expected) };
             double beyond = fmax(fabs(part[0]), fabs(part[1])) - limit;
             int value[2];
 
             output_at(f, pol, s, k, value);
             for (int i = 0; i < 2; i++)
                 if (!(fabs(value[i] - fmin(fmax(part[i], -limit), limit)) <= 0.5 + TOLERANCE))
-                    ck_abort_msg("pol %zu spectrum %zu chan %zu part %d is %d, not %g", pol, s, k, i, value[i], part[i]);
+                    ck_abort_msg("pol %zu spectrum %zu chan %zu part %d is %d, not %g", pol, s, k, i, value[i],
+                                 part[i]);
             least += beyond > TOLERANCE;
             most += beyond > -TOLERANCE;
         }
@@ -209,25 +209,27 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
 static void append_in_pieces(struct fixture *f, size_t n)
 {
-    const uint8_t *input[N_POLS] = {f->input[0], f->input[1]};
+    const uint8_t *input[N_POLS] = { f->input[0], f->input[1] };
 
     for (size_t first = 0, piece; first < n; first += piece) {
-        const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
+        const struct channelise_spectrum *spectra[N_POLS] = { f->spectra[0] + first, f->spectra[1] + first };
         piece = 1 + random_below(n - first);
         channelise_append(f->channelise, f->stream, input, &f->buffer, first, piece, spectra);
     }
 }
 
+/* clang-format off */
 static const struct channelise_config configs[] = {
-    {.n_chan = 64, .n_taps = 16, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 10, .spectra_per_heap = 16,
-     .n_batches = 3, .out_bits = 8, .dither = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7},
-    {.n_chan = 256, .n_taps = 8, .w_cutoff = 0.9, .window = PFB_HANN, .sample_bits = 12, .spectra_per_heap = 16,
-     .n_batches = 2, .out_bits = 4, .dither = true, .seed = 99, .stream_id = 65536},
-    {.n_chan = 128, .n_taps = 4, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 8, .spectra_per_heap = 48,
-     .n_batches = 2, .out_bits = 8, .dither = false},
-    {.n_chan = 64, .n_taps = 1, .w_cutoff = 0, .window = PFB_RECT, .sample_bits = 3, .spectra_per_heap = 32,
-     .n_batches = 1, .out_bits = 4, .dither = false},
+    { .n_chan = 64, .n_taps = 16, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 10, .spectra_per_heap = 16,
+      .n_batches = 3, .out_bits = 8, .dither = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
+    { .n_chan = 256, .n_taps = 8, .w_cutoff = 0.9, .window = PFB_HANN, .sample_bits = 12, .spectra_per_heap = 16,
+      .n_batches = 2, .out_bits = 4, .dither = true, .seed = 99, .stream_id = 65536 },
+    { .n_chan = 128, .n_taps = 4, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 8, .spectra_per_heap = 48,
+      .n_batches = 2, .out_bits = 8, .dither = false },
+    { .n_chan = 64, .n_taps = 1, .w_cutoff = 0, .window = PFB_RECT, .sample_bits = 3, .spectra_per_heap = 32,
+      .n_batches = 1, .out_bits = 4, .dither = false },
 };
+/* clang-format on */
 
 /* Twice, with other spectra and another time, as buffers and scratch are used again and again. */
 START_TEST(end_to_end)
