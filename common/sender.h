@@ -96,9 +96,9 @@ int sender_start(struct sender *sender);
 /* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
 
-/* No more jobs will come: what is queued leaves at its pace, or at once where 'hurry', then a stop heap on every
+/* No more jobs will come: what is queued leaves at its pace, then a stop heap on every
  * substream; returns when the thread has ended.  Idempotent. */
-void sender_stop(struct sender *sender, bool hurry);
+void sender_stop(struct sender *sender);
 
 /* NULL is accepted. */
 void sender_destroy(struct sender *sender);

@@ -1,0 +1,20 @@
+/* receiver_metrics.h - the counters of the receive side under the names that both daemons publish.
+ *
+ * 'prefix' is "fgpu_input" or "xbgpu_input"; the names after it are those of the reference correlator where it has them
+ * (heaps, bytes, chunks, missing_heaps, too_old_heaps, bad_timestamp_heaps, ...), with a reason label for the rest. */
+#ifndef COMMON_RECEIVER_METRICS_H
+#define COMMON_RECEIVER_METRICS_H
+
+#include "common/assemble.h"
+#include "common/receiver.h"
+
+/* A member's counters, with its labels ("antenna=\"m000\",pol=\"0\""). */
+void assembler_stats_register(const char *prefix, const char *labels, const struct assembler_stats *stats);
+
+/* A receive thread's counters, labelled with the thread's name. */
+void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats);
+
+/* One log line of what was received and refused: at the end of a run. */
+void assembler_stats_log(const char *name, const struct assembler_stats *stats);
+
+#endif

@@ -1,0 +1,222 @@
+/* layout.c - sizes that follow from the configuration, and the checks across its keys. */
+#include "fgpu/layout.h"
+
+#include "common/chunk.h"
+#include "common/matcher.h"
+#include "common/memory.h"
+#include "common/spead.h"
+#include "common/units.h"
+
+#include <string.h>
+
+#define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
+
+struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
+                                                uint64_t dither_seed)
+{
+    const struct fgpu_config_output *out = fgpu_config_output(config, output);
+
+    return (struct channelise_config){
+        .n_chan = (unsigned)out->n_chan,
+        .n_taps = (unsigned)out->n_taps,
+        .w_cutoff = out->w_cutoff,
+        .window = (enum pfb_window)out->window,
+        .sample_bits = (unsigned)config->recv.sample_bits,
+        .spectra_per_heap = (unsigned)out->spectra_per_heap,
+        .n_batches = (unsigned)out->n_batches,
+        .out_bits = (unsigned)out->sample_bits,
+        .dither = out->dither == FGPU_DITHER_UNIFORM,
+        .seed = dither_seed,
+        .stream_id = (uint32_t)(fgpu_config_antenna(config, ant)->feng_id * 256 + (int64_t)output),
+    };
+}
+
+int64_t fgpu_batch_samples(const struct fgpu_config_output *output)
+{
+    return output->spectra_per_heap * 2 * output->n_chan;
+}
+
+size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
+{
+    return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
+}
+
+double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output)
+{
+    size_t n_substreams = output->destinations.n;
+    size_t heap_bytes = fgpu_batch_bytes(output) / n_substreams;
+    size_t payload = (size_t)config->send.packet_payload_bytes;
+    size_t n_packets = (heap_bytes + payload - 1) / payload;
+    size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS));
+    double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
+
+    if (config->send.pcap_file[0] != '\0')
+        return 0; /* a file need not be spared */
+    return config->send.rate_factor * (double)batch_bytes / batch_s;
+}
+
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config)
+{
+    int64_t window_max = 0;
+    struct fgpu_layout l = {
+        .n_ants = config->antennas.n,
+        .n_inputs = config->antennas.n * N_POLS,
+        .n_outputs = config->outputs.n,
+        .packet_bytes = (size_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
+        .heaps_per_chunk = (size_t)(config->recv.chunk_samples / config->recv.packet_samples),
+    };
+
+    l.n_recv_threads = (size_t)config->recv.n_threads;
+    if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
+        l.n_recv_threads = l.n_inputs;
+    if (config->recv.pcap_file[0] != '\0')
+        l.n_recv_threads = 1; /* one reader of one file */
+    l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
+
+    for (size_t o = 0; o < l.n_outputs; o++) {
+        struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
+        int64_t window = (int64_t)channelise_window_samples(&c);
+        size_t voltages = channelise_voltage_bytes(&c);
+        size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
+        size_t n_buffers = (size_t)fgpu_config_output(config, o)->n_buffers;
+
+        window_max = window > window_max ? window : window_max;
+        l.host_bytes += l.n_ants * n_buffers * (voltages + rotation);
+        l.device_bytes += l.n_ants * (n_buffers * (voltages + rotation) + channelise_scratch_bytes(&c));
+    }
+    l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
+    l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
+    l.history_bytes = l.history_heaps * l.packet_bytes;
+    l.host_bytes +=
+        l.n_inputs * chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
+    l.device_bytes += l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes);
+    *layout = l;
+}
+
+static void check_recv(const struct fgpu_config *config, struct config *errors)
+{
+    const struct fgpu_config_recv *recv = &config->recv;
+    struct matcher_config matcher = {.n_members = N_POLS, .window_chunks = (unsigned)recv->window_chunks};
+    int64_t n_min = recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+
+    if (recv->sample_bits == 11 || (recv->sample_bits > 12 && recv->sample_bits < 16))
+        config_error(errors, &recv->sample_bits, "sample_bits must be 2 to 10, 12 or 16, not %lld",
+                     (long long)recv->sample_bits);
+    if (recv->packet_samples % 8 != 0)
+        config_error(errors, &recv->packet_samples, "packet_samples must be a multiple of 8, not %lld",
+                     (long long)recv->packet_samples);
+    if (recv->chunk_samples % recv->packet_samples != 0)
+        config_error(errors, &recv->chunk_samples, "chunk_samples (%lld) must be a multiple of packet_samples (%lld)",
+                     (long long)recv->chunk_samples, (long long)recv->packet_samples);
+    if (recv->n_chunks < n_min)
+        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
+                     (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
+}
+
+static void check_antennas(const struct fgpu_config *config, struct config *errors)
+{
+    for (size_t a = 0; a < config->antennas.n; a++) {
+        const struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
+        if (ant->feng_id >= config->send.array_size)
+            config_error(errors, &ant->feng_id, "feng_id %lld does not fit an array_size of %lld",
+                         (long long)ant->feng_id, (long long)config->send.array_size);
+        for (size_t b = 0; b < a; b++) {
+            if (ant->feng_id == fgpu_config_antenna(config, b)->feng_id)
+                config_error(errors, &ant->feng_id, "feng_id %lld is taken by antenna %s", (long long)ant->feng_id,
+                             fgpu_config_antenna(config, b)->name);
+            if (strcmp(ant->name, fgpu_config_antenna(config, b)->name) == 0)
+                config_error(errors, &ant->name, "two antennas are called %s", ant->name);
+        }
+    }
+}
+
+static const struct endpoint_list *input_endpoints(const struct fgpu_config *config, size_t input)
+{
+    return &fgpu_config_antenna(config, input / N_POLS)->pols[input % N_POLS];
+}
+
+/* An endpoint tells whose packet it is, so each belongs to one input. */
+static void check_endpoints(const struct fgpu_config *config, struct config *errors)
+{
+    char text[32];
+
+    for (size_t i = 0; i < config->antennas.n * N_POLS; i++) {
+        const struct endpoint_list *mine = input_endpoints(config, i);
+        for (size_t m = 0; m < mine->n; m++)
+            for (size_t j = 0; j <= i; j++) {
+                const struct endpoint_list *others = input_endpoints(config, j);
+                for (size_t n = 0; n < (j == i ? m : others->n); n++)
+                    if (endpoint_equal(&mine->items[m], &others->items[n]))
+                        config_error(errors, mine, "%s is received by antenna %s pol%zu already",
+                                     endpoint_format(&mine->items[m], text, sizeof(text)),
+                                     fgpu_config_antenna(config, j / N_POLS)->name, j % N_POLS);
+            }
+    }
+}
+
+static void check_output(const struct fgpu_config *config, size_t o, struct config *errors)
+{
+    const struct fgpu_config_output *out = fgpu_config_output(config, o);
+    int64_t n_substreams = (int64_t)out->destinations.n;
+
+    for (size_t p = 0; p < o; p++)
+        if (strcmp(out->name, fgpu_config_output(config, p)->name) == 0)
+            config_error(errors, &out->name, "two outputs are called %s", out->name);
+    if (out->spectra_per_heap % 16 != 0)
+        config_error(errors, &out->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
+                     (long long)out->spectra_per_heap);
+    if (out->sample_bits != 4 && out->sample_bits != 8)
+        config_error(errors, &out->sample_bits, "sample_bits must be 4 or 8, not %lld", (long long)out->sample_bits);
+    if (out->n_chan % n_substreams != 0) {
+        config_error(errors, &out->destinations, "%lld channels cannot be divided among %lld destinations",
+                     (long long)out->n_chan, (long long)n_substreams);
+        return;
+    }
+    /* A packet boundary inside a spectrum's pair of polarisations helps nobody; inside a channel it is only untidy, but a
+     * receiver that works packet by packet relies on whole channels or whole fractions of one. */
+    int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
+    int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
+    int64_t payload = config->send.packet_payload_bytes;
+    if (heap_bytes > payload && payload % chan_bytes != 0 && chan_bytes % payload != 0)
+        config_error(errors, config_given(errors, &config->send.packet_payload_bytes)
+                                 ? (const void *)&config->send.packet_payload_bytes
+                                 : (const void *)&out->spectra_per_heap,
+                     "packets of %lld bytes do not align with channels of %lld bytes in output %s: "
+                     "packet_payload must be a multiple or a whole fraction of that",
+                     (long long)payload, (long long)chan_bytes, out->name);
+}
+
+static void check_memory(const struct fgpu_config *config, struct config *errors)
+{
+    struct fgpu_layout layout;
+    uint64_t available = memory_available_bytes();
+
+    fgpu_layout_init(&layout, config);
+    if (layout.history_samples > config->recv.chunk_samples)
+        config_error(errors, &config->recv.chunk_samples,
+                     "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",
+                     (long long)config->recv.chunk_samples, (long long)layout.history_samples);
+    /* On the cpu device, device memory is the host's. */
+    uint64_t needed = layout.host_bytes + (config->device.kind == DEVICE_CUDA ? 0 : layout.device_bytes);
+    if (available != 0 && needed > available)
+        config_error(errors, &config->recv.chunk_samples,
+                     "this configuration needs %llu MiB of memory, and %llu MiB are available: lower chunk_samples, "
+                     "chunks, batches_per_buffer or buffers",
+                     (unsigned long long)(needed >> 20), (unsigned long long)(available >> 20));
+}
+
+void fgpu_config_check(void *values, struct config *errors)
+{
+    const struct fgpu_config *config = values;
+
+    check_recv(config, errors);
+    check_antennas(config, errors);
+    check_endpoints(config, errors);
+    for (size_t o = 0; o < config->outputs.n; o++)
+        check_output(config, o, errors);
+    if (config->send.packet_payload_bytes % 8 != 0)
+        config_error(errors, &config->send.packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
+                     (long long)config->send.packet_payload_bytes);
+    if (config_n_errors(errors) == 0)
+        check_memory(config, errors);
+}

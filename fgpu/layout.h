@@ -1,0 +1,46 @@
+/* layout.h - the sizes that follow from fgpu's configuration: heaps, chunks, windows, rates, memory.
+ *
+ * Pure arithmetic on a checked configuration; used by every stage, and by --check-config to say what does not fit. */
+#ifndef FGPU_LAYOUT_H
+#define FGPU_LAYOUT_H
+
+#include "fgpu/config.h"
+#include "kernels/channelise.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Device inputs of an antenna: one being read, the one before it (its tail is the next one's history), one being
+ * uploaded. */
+#define FGPU_N_DEVICE_INPUTS 3
+
+struct fgpu_layout {
+    size_t n_ants;
+    size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */
+    size_t n_outputs; /* per antenna */
+    size_t n_recv_threads;
+    size_t packet_bytes;       /* of a digitiser heap */
+    size_t heaps_per_chunk;    /* of one input */
+    size_t chunk_bytes;
+    int64_t history_samples;   /* kept of the chunk before: longest window + max_delay_diff, in whole heaps */
+    size_t history_heaps;
+    size_t history_bytes;
+    uint64_t host_bytes;       /* pinned: chunks and output buffers */
+    uint64_t device_bytes;     /* inputs, output buffers, scratch */
+};
+
+/* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
+
+/* What one output of one antenna is for the kernels. */
+struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
+                                                uint64_t dither_seed);
+
+/* Samples from batch to batch of an output, and bytes of a batch (all substreams). */
+int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
+size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
+
+/* Bytes per second, headers included, at which one antenna's stream leaves; 0: unpaced. */
+double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
+#endif

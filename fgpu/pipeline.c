@@ -1,0 +1,255 @@
+/* pipeline.c - the worker's loop, and the order in which the stages are made and unmade. */
+#include "fgpu/pipeline.h"
+
+#include "common/chunk.h"
+#include "common/device.h"
+#include "common/inbox.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "common/units.h"
+#include "fgpu/antenna.h"
+#include "fgpu/recv.h"
+#include "fgpu/send.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* What comes to the worker's inbox; item.object in brackets. */
+enum item_kind {
+    ITEM_CHUNK,      /* a full chunk of an input [struct chunk] */
+    ITEM_INPUT_FREE, /* a device input has no readers left [struct fgpu_device_input] */
+    ITEM_DOWNLOADED, /* an output buffer is in host memory [struct fgpu_buffer] */
+    ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
+    ITEM_RECV_END,   /* a receive thread's file has ended */
+    ITEM_DRAIN,      /* main: no more chunks will come */
+};
+
+struct fgpu_pipeline {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct device *device;
+    struct fgpu_pipeline_config c;
+    struct inbox *inbox;
+    struct device_stream *upload, *download;
+    struct fgpu_send *send;
+    struct fgpu_recv *recv;
+    struct fgpu_antenna **antennas; /* [n_ants] */
+    uint64_t *dither_seeds;         /* [n_outputs] */
+    struct thread worker;
+    bool started;
+    /* [worker] */
+    bool draining;
+    size_t n_recv_ended;
+    size_t n_downloaded;
+};
+
+static bool may_wait(const struct fgpu_pipeline *p)
+{
+    return p->draining || fgpu_recv_can_wait(p->recv);
+}
+
+static void begin_drain(struct fgpu_pipeline *p)
+{
+    if (p->draining)
+        return;
+    p->draining = true;
+    for (size_t a = 0; a < p->layout->n_ants; a++)
+        fgpu_antenna_end(p->antennas[a]);
+}
+
+/* Takes in one item.  Returns the antenna that can go on, or NULL for all or none. */
+static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_item *item)
+{
+    struct chunk *chunk;
+    struct fgpu_buffer *buffer;
+
+    switch ((enum item_kind)item->kind) {
+    case ITEM_CHUNK:
+        chunk = item->object;
+        fgpu_antenna_add_chunk(p->antennas[chunk->member / N_POLS], chunk->member % N_POLS, chunk);
+        return p->antennas[chunk->member / N_POLS];
+    case ITEM_INPUT_FREE:
+        return fgpu_antenna_give_input(item->object);
+    case ITEM_DOWNLOADED:
+        p->n_downloaded++;
+        fgpu_send_push(item->object);
+        return NULL;
+    case ITEM_SENT:
+        buffer = item->object;
+        fgpu_stream_give(buffer);
+        return p->antennas[buffer->stream->ant];
+    case ITEM_RECV_END:
+        if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
+            begin_drain(p);
+        return NULL;
+    case ITEM_DRAIN:
+        begin_drain(p);
+        return NULL;
+    }
+    return NULL;
+}
+
+/* While draining: true once nothing is left to compute or to download. */
+static bool drained(struct fgpu_pipeline *p)
+{
+    size_t n_finished = 0;
+    bool done = true;
+
+    for (size_t a = 0; a < p->layout->n_ants; a++)
+        done = fgpu_antenna_advance(p->antennas[a], true) && done;
+    if (!done)
+        return false;
+    for (size_t a = 0; a < p->layout->n_ants; a++) {
+        fgpu_antenna_flush(p->antennas[a]);
+        n_finished += fgpu_antenna_n_finished(p->antennas[a]);
+    }
+    return p->n_downloaded == n_finished;
+}
+
+static void *run_worker(void *arg)
+{
+    struct fgpu_pipeline *p = arg;
+    struct inbox_item item;
+
+    while (!(p->draining && drained(p)) && inbox_pop(p->inbox, &item) == 0) {
+        struct fgpu_antenna *antenna = handle(p, &item);
+        if (antenna)
+            fgpu_antenna_advance(antenna, may_wait(p));
+    }
+    if (p->n_recv_ended == fgpu_recv_n_threads(p->recv))
+        p->c.ended(p->c.context);
+    return NULL;
+}
+
+/* ---- Making and unmaking ------------------------------------------------------------------------------------------ */
+
+/* All that can ever wait in the inbox at once. */
+static size_t inbox_slots(const struct fgpu_pipeline *p)
+{
+    size_t n = p->layout->n_inputs * (size_t)p->config->recv.n_chunks;
+
+    n += p->layout->n_ants * FGPU_N_DEVICE_INPUTS;
+    for (size_t o = 0; o < p->layout->n_outputs; o++)
+        n += p->layout->n_ants * (size_t)fgpu_config_output(p->config, o)->n_buffers;
+    return n + p->layout->n_recv_threads + 1 /* drain */;
+}
+
+static int choose_dither_seeds(struct fgpu_pipeline *p)
+{
+    p->dither_seeds = calloc(p->layout->n_outputs, sizeof(*p->dither_seeds));
+    if (!p->dither_seeds)
+        return -ENOMEM;
+    for (size_t o = 0; o < p->layout->n_outputs; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(p->config, o);
+        p->dither_seeds[o] = (uint64_t)output->dither_seed;
+        if (output->dither != FGPU_DITHER_UNIFORM)
+            continue;
+        if (output->dither_seed < 0 && getrandom(&p->dither_seeds[o], sizeof(uint64_t), 0) != sizeof(uint64_t))
+            return -EIO;
+        p->dither_seeds[o] &= INT64_MAX >> 10; /* so that it can be given back as dither_seed */
+        log_info("%s: dither seed %llu", output->name, (unsigned long long)p->dither_seeds[o]);
+    }
+    return 0;
+}
+
+static int create_antennas(struct fgpu_pipeline *p)
+{
+    p->antennas = calloc(p->layout->n_ants, sizeof(struct fgpu_antenna *));
+    if (!p->antennas)
+        return -ENOMEM;
+    for (size_t a = 0; a < p->layout->n_ants; a++) {
+        struct fgpu_antenna_config config = {p->config, p->layout, p->device,       p->upload,       p->download,
+                                             p->send,   a,         p->inbox, ITEM_INPUT_FREE, p->dither_seeds};
+        int err = fgpu_antenna_create(&config, &p->antennas[a]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int fgpu_pipeline_create(const struct fgpu_pipeline_config *config, struct fgpu_pipeline **pipeline, char *why,
+                         size_t why_bytes)
+{
+    struct fgpu_pipeline *p = calloc(1, sizeof(*p));
+
+    snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+             (unsigned long long)(config->layout->host_bytes >> 20),
+             (unsigned long long)(config->layout->device_bytes >> 20));
+    if (!p)
+        return -ENOMEM;
+    p->c = *config;
+    p->config = config->config;
+    p->layout = config->layout;
+    p->device = config->device;
+    int err = inbox_create(inbox_slots(p), &p->inbox);
+    if (!err)
+        err = device_stream_create(p->device, "upload", &p->upload);
+    if (!err)
+        err = device_stream_create(p->device, "download", &p->download);
+    if (!err)
+        err = choose_dither_seeds(p);
+    if (err)
+        goto undo;
+    struct fgpu_send_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    err = fgpu_send_create(&send, &p->send, why, why_bytes);
+    if (!err)
+        err = create_antennas(p);
+    if (err)
+        goto undo;
+    struct fgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
+    err = fgpu_recv_create(&recv, &p->recv, why, why_bytes);
+    if (err)
+        goto undo;
+    *pipeline = p;
+    return 0;
+undo:
+    fgpu_pipeline_destroy(p);
+    return err;
+}
+
+int fgpu_pipeline_start(struct fgpu_pipeline *pipeline)
+{
+    int err = fgpu_send_start(pipeline->send);
+    if (err)
+        return err;
+    err = thread_start(&pipeline->worker, "worker", -1, run_worker, pipeline);
+    if (err)
+        return err;
+    pipeline->started = true;
+    return fgpu_recv_start(pipeline->recv);
+}
+
+void fgpu_pipeline_stop(struct fgpu_pipeline *pipeline)
+{
+    if (!pipeline->started)
+        return;
+    fgpu_recv_stop(pipeline->recv);
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
+    thread_join(&pipeline->worker);
+    fgpu_recv_log(pipeline->recv);
+    fgpu_send_stop(pipeline->send);
+    device_stream_wait(pipeline->upload);
+    device_stream_wait(pipeline->download);
+    pipeline->started = false;
+}
+
+void fgpu_pipeline_destroy(struct fgpu_pipeline *pipeline)
+{
+    if (!pipeline)
+        return;
+    fgpu_pipeline_stop(pipeline);
+    for (size_t a = 0; pipeline->antennas && a < pipeline->layout->n_ants; a++)
+        fgpu_antenna_destroy(pipeline->antennas[a]);
+    device_stream_destroy(pipeline->upload);
+    device_stream_destroy(pipeline->download);
+    fgpu_recv_destroy(pipeline->recv);
+    fgpu_send_destroy(pipeline->send);
+    inbox_destroy(pipeline->inbox);
+    free(pipeline->dither_seeds);
+    free(pipeline->antennas);
+    free(pipeline);
+}

@@ -1,0 +1,259 @@
+/* recv.c - the first stage: which packets make which input's chunks. */
+#include "fgpu/recv.h"
+
+#include "common/chunk.h"
+#include "common/receiver_metrics.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define STATUS_SATURATED_SHIFT 32
+#define STATUS_SATURATED_MASK 0xffff
+
+enum { WANT_TIMESTAMP, WANT_ID, WANT_STATUS };
+const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS};
+
+/* One receive thread, with the inputs dealt to it. */
+struct recv_thread {
+    struct receiver *receiver;
+    struct endpoint_list endpoints;
+    unsigned *input_of_endpoint;
+    unsigned *pol_of_member;
+    struct fgpu_recv_context context;
+};
+
+struct recv_input {
+    struct inbox *free_chunks;
+    struct chunk_pool *pool;
+    struct assembler_stats stats;
+};
+
+struct fgpu_recv {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    size_t n_threads;
+    struct recv_thread *threads;
+    struct recv_input *inputs;
+};
+
+enum reject fgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
+                               struct receiver_identity *identity)
+{
+    const struct fgpu_recv_context *c = context;
+    const uint32_t all = (1u << FGPU_RECV_N_WANTED) - 1;
+
+    if (packet->is_descriptor || (packet->immediate & all) != all)
+        return REJECT_NO_ITEMS;
+    unsigned member = c->input_of_endpoint[endpoint];
+    if ((packet->wanted[WANT_ID] & 1) != c->pol_of_member[member])
+        return REJECT_BAD_SOURCE;
+    identity->member = member;
+    identity->source = 0;
+    identity->wire_timestamp = packet->wanted[WANT_TIMESTAMP];
+    identity->extra = (packet->wanted[WANT_STATUS] >> STATUS_SATURATED_SHIFT) & STATUS_SATURATED_MASK;
+    return REJECT_NONE;
+}
+
+static const struct endpoint_list *input_endpoints(const struct fgpu_recv *recv, size_t input)
+{
+    return &fgpu_config_antenna(recv->config, input / N_POLS)->pols[input % N_POLS];
+}
+
+static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input)
+{
+    struct recv_input *in = &recv->inputs[input];
+    size_t n_chunks = (size_t)recv->config->recv.n_chunks;
+    char labels[256] = "", pol[2] = {(char)('0' + input % N_POLS), '\0'};
+
+    int err = inbox_create(n_chunks, &in->free_chunks);
+    if (err)
+        return err;
+    err = chunk_pool_create(c->device, n_chunks, recv->layout->heaps_per_chunk, recv->layout->packet_bytes,
+                            (unsigned)input, in->free_chunks, 0, &in->pool);
+    if (err)
+        return err;
+    stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(recv->config, input / N_POLS)->name);
+    stats_label(labels, sizeof(labels), "pol", pol);
+    assembler_stats_register("fgpu_input", labels, &in->stats);
+    return 0;
+}
+
+/* The endpoints of the inputs that thread 't' has, and which member each belongs to. */
+static int list_endpoints(struct fgpu_recv *recv, size_t t)
+{
+    struct recv_thread *thread = &recv->threads[t];
+    size_t n_endpoints = 0, n_members = 0;
+
+    for (size_t i = t; i < recv->layout->n_inputs; i += recv->n_threads) {
+        n_endpoints += input_endpoints(recv, i)->n;
+        n_members++;
+    }
+    thread->endpoints.items = calloc(n_endpoints, sizeof(*thread->endpoints.items));
+    thread->input_of_endpoint = calloc(n_endpoints, sizeof(*thread->input_of_endpoint));
+    thread->pol_of_member = calloc(n_members, sizeof(*thread->pol_of_member));
+    if (!thread->endpoints.items || !thread->input_of_endpoint || !thread->pol_of_member)
+        return -ENOMEM;
+    for (size_t i = t, member = 0; i < recv->layout->n_inputs; i += recv->n_threads, member++) {
+        const struct endpoint_list *list = input_endpoints(recv, i);
+        thread->pol_of_member[member] = i % N_POLS;
+        for (size_t e = 0; e < list->n; e++) {
+            thread->input_of_endpoint[thread->endpoints.n] = (unsigned)member;
+            thread->endpoints.items[thread->endpoints.n++] = list->items[e];
+        }
+    }
+    thread->context = (struct fgpu_recv_context){thread->input_of_endpoint, thread->pol_of_member};
+    return 0;
+}
+
+static struct assembler_config input_assembler(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input,
+                                               const char *name)
+{
+    const struct fgpu_config *config = recv->config;
+
+    return (struct assembler_config){
+        .layout = {.heap_samples = config->recv.packet_samples,
+                   .heap_bytes = recv->layout->packet_bytes,
+                   .n_heaps_per_source = recv->layout->heaps_per_chunk,
+                   .n_sources = 1},
+        .member = (unsigned)input,
+        .name = name,
+        .window_chunks = (unsigned)config->recv.window_chunks,
+        .jump_heaps = ASSEMBLE_JUMP_HEAPS,
+        .jump_sources = 1,
+        .may_wait = config->recv.pcap_file[0] != '\0',
+        .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
+                     config->time.timebase == FGPU_TIMEBASE_PACKETS},
+        .free_chunks = recv->inputs[input].free_chunks,
+        .worker = c->worker,
+        .full_kind = c->full_kind,
+        .stats = &recv->inputs[input].stats,
+    };
+}
+
+static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t t, char *why,
+                         size_t why_bytes)
+{
+    const struct fgpu_config_recv *config = &recv->config->recv;
+    struct recv_thread *thread = &recv->threads[t];
+    size_t n_members = 0;
+    char name[32], (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
+    struct assembler_config *assemblers = calloc(recv->layout->n_inputs, sizeof(*assemblers));
+
+    int err = names && assemblers ? list_endpoints(recv, t) : -ENOMEM;
+    if (err)
+        goto out;
+    for (size_t i = t; i < recv->layout->n_inputs; i += recv->n_threads, n_members++) {
+        snprintf(names[n_members], sizeof(*names), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name,
+                 i % N_POLS);
+        assemblers[n_members] = input_assembler(recv, c, i, names[n_members]);
+    }
+    snprintf(name, sizeof(name), "recv%zu", t);
+    struct receiver_config receiver = {
+        .thread_name = name,
+        .cpu = config->affinity.n ? (int)config->affinity.items[t % config->affinity.n] : -1,
+        .source = {.endpoints = &thread->endpoints,
+                   .interface = config->interface[0] ? config->interface : NULL,
+                   .buffer_bytes = (size_t)config->buffer_bytes,
+                   .pcap_file = config->pcap_file[0] ? config->pcap_file : NULL},
+        .wanted_ids = fgpu_recv_wanted,
+        .n_wanted = FGPU_RECV_N_WANTED,
+        .identify = fgpu_recv_identify,
+        .context = &thread->context,
+        .assemblers = assemblers,
+        .n_assemblers = n_members,
+        .worker = c->worker,
+        .end_kind = c->end_kind,
+        .end_value = (int64_t)t,
+    };
+    err = receiver_create(&receiver, &thread->receiver, why, why_bytes);
+    if (!err)
+        receiver_stats_register("fgpu_input", name, receiver_get_stats(thread->receiver));
+out:
+    free(assemblers);
+    free(names);
+    return err;
+}
+
+int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **recv, char *why, size_t why_bytes)
+{
+    struct fgpu_recv *r = calloc(1, sizeof(*r));
+
+    snprintf(why, why_bytes, "recv: not enough memory for %lld chunks of %zu bytes per input",
+             (long long)config->config->recv.n_chunks, config->layout->chunk_bytes);
+    if (!r)
+        return -ENOMEM;
+    r->config = config->config;
+    r->layout = config->layout;
+    r->n_threads = config->layout->n_recv_threads;
+    r->threads = calloc(r->n_threads, sizeof(*r->threads));
+    r->inputs = calloc(r->layout->n_inputs, sizeof(*r->inputs));
+
+    int err = r->threads && r->inputs ? 0 : -ENOMEM;
+    for (size_t i = 0; !err && i < r->layout->n_inputs; i++)
+        err = create_input(r, config, i);
+    for (size_t t = 0; !err && t < r->n_threads; t++)
+        err = create_thread(r, config, t, why, why_bytes);
+    if (err) {
+        fgpu_recv_destroy(r);
+        return err;
+    }
+    *recv = r;
+    return 0;
+}
+
+int fgpu_recv_start(struct fgpu_recv *recv)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < recv->n_threads; t++)
+        err = receiver_start(recv->threads[t].receiver);
+    return err;
+}
+
+size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
+{
+    return recv->n_threads;
+}
+
+bool fgpu_recv_can_wait(const struct fgpu_recv *recv)
+{
+    return receiver_can_wait(recv->threads[0].receiver);
+}
+
+void fgpu_recv_stop(struct fgpu_recv *recv)
+{
+    for (size_t t = 0; t < recv->n_threads; t++)
+        receiver_stop(recv->threads[t].receiver);
+}
+
+void fgpu_recv_log(const struct fgpu_recv *recv)
+{
+    char name[96];
+
+    for (size_t i = 0; i < recv->layout->n_inputs; i++) {
+        snprintf(name, sizeof(name), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name, i % N_POLS);
+        assembler_stats_log(name, &recv->inputs[i].stats);
+    }
+}
+
+void fgpu_recv_destroy(struct fgpu_recv *recv)
+{
+    if (!recv)
+        return;
+    for (size_t t = 0; recv->threads && t < recv->n_threads; t++) {
+        receiver_destroy(recv->threads[t].receiver);
+        endpoint_list_fini(&recv->threads[t].endpoints);
+        free(recv->threads[t].input_of_endpoint);
+        free(recv->threads[t].pol_of_member);
+    }
+    for (size_t i = 0; recv->inputs && i < recv->layout->n_inputs; i++) {
+        chunk_pool_destroy(recv->inputs[i].pool);
+        inbox_destroy(recv->inputs[i].free_chunks);
+    }
+    free(recv->inputs);
+    free(recv->threads);
+    free(recv);
+}

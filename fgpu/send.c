@@ -1,0 +1,302 @@
+/* send.c - the last stage: batches as heaps, one per substream, on their way out. */
+#include "fgpu/send.h"
+
+#include "common/device.h"
+#include "common/log.h"
+#include "common/spead.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_ITEMS 4
+#define ITEM_TIMESTAMP 0 /* index in a heap's items: the only one that changes */
+#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+
+struct fgpu_send {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct device *device;
+    size_t n_senders;
+    struct sender **senders;
+    struct fgpu_stream *streams; /* [ant][output] */
+};
+
+struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output)
+{
+    return &send->streams[ant * send->layout->n_outputs + output];
+}
+
+struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream)
+{
+    return stream->n_free ? stream->free[--stream->n_free] : NULL;
+}
+
+void fgpu_stream_give(struct fgpu_buffer *buffer)
+{
+    struct fgpu_stream *stream = buffer->stream;
+
+    assert(stream->n_free < stream->n_buffers);
+    stream->free[stream->n_free++] = buffer;
+}
+
+void fgpu_send_push(struct fgpu_buffer *buffer)
+{
+    int64_t batch_samples = fgpu_batch_samples(buffer->stream->output);
+
+    for (size_t b = 0; b < buffer->job.n_groups; b++) {
+        struct send_group *group = &buffer->job.groups[b];
+        uint64_t timestamp = (uint64_t)(buffer->timestamp_samples + (int64_t)b * batch_samples) & SPEAD_VALUE_MASK;
+        for (size_t h = 0; h < group->n_heaps; h++)
+            group->heaps[h].items[ITEM_TIMESTAMP].value = timestamp;
+        for (int pol = 0; pol < N_POLS; pol++)
+            group->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
+    }
+    loan_out(&buffer->loan, 1);
+    sender_push(buffer->stream->send, &buffer->job);
+}
+
+/* The heaps of a buffer never change but for their timestamps, so they are laid out once. */
+static int create_job(struct fgpu_buffer *buffer, uint64_t feng_id)
+{
+    const struct fgpu_config_output *output = buffer->stream->output;
+    size_t n_batches = (size_t)output->n_batches, n_substreams = output->destinations.n;
+    size_t heap_bytes = fgpu_batch_bytes(output) / n_substreams;
+    struct send_heap *heaps = calloc(n_batches * n_substreams, sizeof(*heaps));
+
+    buffer->job = (struct send_job){
+        .loan = &buffer->loan, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
+    if (!heaps || !buffer->job.groups) {
+        free(heaps);
+        return -ENOMEM;
+    }
+    for (size_t b = 0; b < n_batches; b++) {
+        buffer->job.groups[b] = (struct send_group){.heaps = &heaps[b * n_substreams], .n_heaps = n_substreams};
+        for (size_t s = 0; s < n_substreams; s++)
+            heaps[b * n_substreams + s] = (struct send_heap){
+                .destination = (unsigned)s,
+                .payload = buffer->voltages + (b * n_substreams + s) * heap_bytes,
+                .payload_bytes = heap_bytes,
+                .items = {[ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
+                          {SPEAD_FENG_ID, true, feng_id},
+                          {SPEAD_FREQUENCY, true, s * (uint64_t)output->n_chan / n_substreams},
+                          {SPEAD_FENG_RAW, false, 0}},
+                .n_items = N_ITEMS,
+            };
+    }
+    return 0;
+}
+
+static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *c, struct fgpu_buffer *buffer)
+{
+    const struct fgpu_config_output *output = buffer->stream->output;
+    size_t voltage_bytes = fgpu_batch_bytes(output) * (size_t)output->n_batches;
+    size_t saturated_bytes = (size_t)output->n_batches * N_POLS * sizeof(uint32_t);
+    size_t rotation_bytes = (size_t)(output->n_batches * output->spectra_per_heap) * N_POLS * 2 * sizeof(float);
+
+    buffer->parts.voltages = device_alloc(send->device, voltage_bytes);
+    buffer->parts.saturated = device_alloc(send->device, saturated_bytes);
+    buffer->parts.rotation_device = device_alloc(send->device, rotation_bytes);
+    buffer->parts.rotation = device_alloc_pinned(send->device, rotation_bytes);
+    buffer->voltages = device_alloc_pinned(send->device, voltage_bytes);
+    buffer->saturated = device_alloc_pinned(send->device, saturated_bytes);
+    if (!buffer->parts.voltages || !buffer->parts.saturated || !buffer->parts.rotation_device ||
+        !buffer->parts.rotation || !buffer->voltages || !buffer->saturated)
+        return -ENOMEM;
+    /* Spectra that are never appended have no delay, rather than whatever was there. */
+    memset(buffer->parts.rotation, 0, rotation_bytes);
+    loan_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
+    loan_init(&buffer->loan, c->worker, (struct inbox_item){c->free_kind, 0, buffer});
+    int err = create_job(buffer, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
+    if (!err)
+        err = device_event_create(send->device, &buffer->finished);
+    return err;
+}
+
+static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
+{
+    device_event_destroy(buffer->finished);
+    device_free(send->device, buffer->parts.voltages);
+    device_free(send->device, buffer->parts.saturated);
+    device_free(send->device, buffer->parts.rotation_device);
+    device_free_pinned(send->device, buffer->parts.rotation);
+    device_free_pinned(send->device, buffer->voltages);
+    device_free_pinned(send->device, buffer->saturated);
+    if (buffer->job.groups)
+        free(buffer->job.groups[0].heaps);
+    free(buffer->job.groups);
+}
+
+static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
+{
+    char labels[256] = "", with_pol[280];
+
+    stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(send->config, stream->ant)->name);
+    stats_label(labels, sizeof(labels), "stream", stream->output->name);
+    stats_counter("fgpu_output_heaps", "Heaps sent.", labels, &stream->stats.heaps);
+    stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
+    stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
+    stats_counter("fgpu_output_skipped_heaps", "Heaps not sent because input was missing.", labels,
+                  &stream->skipped_heaps);
+    stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
+                  &stream->dropped_heaps);
+    stats_gauge_scaled("fgpu_output_latency_seconds", "Last packet of a window received to first packet sent.", labels,
+                       &stream->stats.latency_ns, 1e-9);
+    for (int pol = 0; pol < N_POLS; pol++) {
+        char value[2] = {(char)('0' + pol), '\0'};
+        snprintf(with_pol, sizeof(with_pol), "%s", labels);
+        stats_label(with_pol, sizeof(with_pol), "pol", value);
+        stats_counter("fgpu_output_clipped_samples", "Complex samples sent that saturated.", with_pol,
+                      &stream->stats.clipped[pol]);
+    }
+}
+
+static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_t index, char *why, size_t why_bytes)
+{
+    const struct fgpu_config_send *c = &send->config->send;
+    const struct fgpu_config_output *output = stream->output;
+    int64_t n_chan = output->n_chan / (int64_t)output->destinations.n;
+    int64_t feng_id = fgpu_config_antenna(send->config, stream->ant)->feng_id;
+    const struct spead_descriptor descriptors[] = {
+        {SPEAD_TIMESTAMP, "timestamp", "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
+         NULL, 'u', 48, 0, {0}},
+        {SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-engine source for the data.", NULL, 'u', 48, 0, {0}},
+        {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
+        {SPEAD_FENG_RAW, "feng_raw", "Channelised complex data from both polarisations of digitiser associated with F-engine.",
+         output->sample_bits == 8 ? "|i1" : NULL, 'i', (int)output->sample_bits, 4,
+         {n_chan, output->spectra_per_heap, N_POLS, 2}},
+    };
+    struct send_stream_config config = {
+        .name = output->name,
+        .sink = {.destinations = &output->destinations,
+                 .interface = c->interface[0] ? c->interface : NULL,
+                 .ttl = (int)c->ttl,
+                 .buffer_bytes = (size_t)c->buffer_bytes,
+                 .pcap_file = c->pcap_file[0] ? c->pcap_file : NULL},
+        .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .rate_bytes_per_s = fgpu_send_rate(send->config, output),
+        .heap_cnt_start = (uint64_t)feng_id,
+        .heap_cnt_step = (uint64_t)c->array_size,
+        .descriptors = descriptors,
+        .n_descriptors = ARRAY_LEN(descriptors),
+        .descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS,
+        .descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS,
+        .max_jobs = stream->n_buffers,
+        .stats = &stream->stats,
+    };
+    return sender_add_stream(send->senders[index % send->n_senders], &config, &stream->send, why, why_bytes);
+}
+
+static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
+                         size_t why_bytes)
+{
+    struct fgpu_stream *stream = &send->streams[index];
+
+    stream->ant = index / send->layout->n_outputs;
+    stream->output = fgpu_config_output(send->config, index % send->layout->n_outputs);
+    stream->n_buffers = (size_t)stream->output->n_buffers;
+    stream->buffers = calloc(stream->n_buffers, sizeof(*stream->buffers));
+    stream->free = calloc(stream->n_buffers, sizeof(*stream->free));
+    if (!stream->buffers || !stream->free) {
+        stream->n_buffers = 0;
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < stream->n_buffers; i++) {
+        stream->buffers[i].stream = stream;
+        int err = create_buffer(send, c, &stream->buffers[i]);
+        if (err)
+            return err;
+        fgpu_stream_give(&stream->buffers[i]);
+    }
+    register_metrics(send, stream);
+    return open_stream(send, stream, index, why, why_bytes);
+}
+
+static int create_senders(struct fgpu_send *send)
+{
+    const struct fgpu_config_send *c = &send->config->send;
+    size_t n_streams = send->layout->n_ants * send->layout->n_outputs, max_jobs = 0;
+
+    for (size_t o = 0; o < send->layout->n_outputs; o++)
+        max_jobs += send->layout->n_ants * (size_t)fgpu_config_output(send->config, o)->n_buffers;
+    send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
+    send->senders = calloc(send->n_senders, sizeof(struct sender *));
+    if (!send->senders)
+        return -ENOMEM;
+    for (size_t t = 0; t < send->n_senders; t++) {
+        char name[32];
+        snprintf(name, sizeof(name), "send%zu", t);
+        int cpu = c->affinity.n ? (int)c->affinity.items[t % c->affinity.n] : -1;
+        int err = sender_create(name, cpu, n_streams, max_jobs, &send->senders[t]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **send, char *why, size_t why_bytes)
+{
+    struct fgpu_send *s = calloc(1, sizeof(*s));
+
+    snprintf(why, why_bytes, "outputs: not enough memory for the output buffers");
+    if (!s)
+        return -ENOMEM;
+    s->config = config->config;
+    s->layout = config->layout;
+    s->device = config->device;
+    s->streams = calloc(s->layout->n_ants * s->layout->n_outputs, sizeof(*s->streams));
+    int err = s->streams ? create_senders(s) : -ENOMEM;
+    for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
+        err = create_stream(s, config, i, why, why_bytes);
+    if (err) {
+        fgpu_send_destroy(s);
+        return err;
+    }
+    *send = s;
+    return 0;
+}
+
+int fgpu_send_start(struct fgpu_send *send)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < send->n_senders; t++)
+        err = sender_start(send->senders[t]);
+    return err;
+}
+
+void fgpu_send_stop(struct fgpu_send *send)
+{
+    for (size_t t = 0; t < send->n_senders; t++)
+        if (send->senders[t])
+            sender_stop(send->senders[t]);
+    for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++) {
+        const struct fgpu_stream *stream = &send->streams[i];
+        log_info("%s %s: %llu heaps sent, %llu skipped for missing input, %llu dropped for want of a buffer",
+                 fgpu_config_antenna(send->config, stream->ant)->name, stream->output->name,
+                 (unsigned long long)counter_get(&stream->stats.heaps),
+                 (unsigned long long)counter_get(&stream->skipped_heaps),
+                 (unsigned long long)counter_get(&stream->dropped_heaps));
+    }
+}
+
+void fgpu_send_destroy(struct fgpu_send *send)
+{
+    if (!send)
+        return;
+    for (size_t t = 0; send->senders && t < send->n_senders; t++)
+        sender_destroy(send->senders[t]);
+    for (size_t i = 0; send->streams && i < send->layout->n_ants * send->layout->n_outputs; i++) {
+        struct fgpu_stream *stream = &send->streams[i];
+        for (size_t b = 0; b < stream->n_buffers; b++)
+            destroy_buffer(send, &stream->buffers[b]);
+        free(stream->buffers);
+        free(stream->free);
+    }
+    free(send->streams);
+    free(send->senders);
+    free(send);
+}

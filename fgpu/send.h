@@ -1,0 +1,79 @@
+/* send.h - fgpu's output side: output buffers, and a SPEAD stream per antenna and output.
+ *
+ * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network
+ *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
+ * Ownership: a buffer belongs to the worker from take until push, and again once its item has been popped; in between to
+ *            the device (download) and to the sender.
+ * Threads:   worker, except create/start/stop/destroy (main). */
+#ifndef FGPU_SEND_H
+#define FGPU_SEND_H
+
+#include "common/loan.h"
+#include "common/sender.h"
+#include "fgpu/layout.h"
+
+struct device;
+struct device_event;
+struct fgpu_stream;
+
+/* An output buffer: 'n_batches' batches of one antenna's one output, on the device and in pinned host memory. */
+struct fgpu_buffer {
+    struct fgpu_stream *stream;      /* [const] */
+    struct channelise_buffer parts;  /* [const] */
+    uint8_t *voltages;               /* [const] pinned host copy of parts.voltages */
+    uint32_t *saturated;             /* [const] pinned host copy of parts.saturated: [batch][pol] */
+    struct device_event *finished;   /* [const] */
+    struct loan download;            /* the device's: back as {downloaded_kind, 0, buffer} */
+    struct loan loan;                /* the sender's: back as {free_kind, 0, buffer} */
+    int64_t timestamp_samples;       /* of spectrum 0 */
+    size_t n_batches;                /* filled; the rest is padding and never sent */
+    struct send_job job;             /* its groups are the batches; group->send says which are valid */
+};
+
+/* One antenna's one output. */
+struct fgpu_stream {
+    const struct fgpu_config_output *output; /* [const] */
+    size_t ant;                              /* [const] */
+    struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
+    size_t n_buffers;                        /* [const] */
+    struct fgpu_buffer **free;               /* [worker] stack of [n_free] */
+    size_t n_free;
+    struct send_stream *send;
+    struct send_stream_stats stats;
+    struct counter skipped_heaps;            /* not sent because input was missing */
+    struct counter dropped_heaps;            /* not made because no output buffer was free */
+};
+
+struct fgpu_send;
+
+struct fgpu_send_config {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct device *device;
+    struct inbox *worker;
+    int downloaded_kind;
+    int free_kind;
+};
+
+/* Allocates all buffers, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
+int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **send, char *why, size_t why_bytes);
+
+struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output);
+
+int fgpu_send_start(struct fgpu_send *send);
+
+/* A free buffer, or NULL. */
+struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream);
+/* A buffer that came home. */
+void fgpu_stream_give(struct fgpu_buffer *buffer);
+
+/* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in here. */
+void fgpu_send_push(struct fgpu_buffer *buffer);
+
+/* What is queued leaves at its pace, then stop heaps.  Idempotent. */
+void fgpu_send_stop(struct fgpu_send *send);
+
+/* NULL is accepted. */
+void fgpu_send_destroy(struct fgpu_send *send);
+
+#endif

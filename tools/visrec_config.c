@@ -1,0 +1,188 @@
+/* visrec_config.c - the keys of visrec's YAML. */
+#include "tools/visrec_config.h"
+
+#include "common/units.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A Julian date as a double resolves 40 us: shorter dumps could not be told apart in the file. */
+#define INTEGRATION_MIN_S 1e-4
+
+static const char *const timebase_choices[] = {"clock", "packets", NULL};
+
+#define AT(member) offsetof(struct visrec_config_time, member)
+static const struct config_key time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
+     "UNIX time of ADC sample 0, as the digitisers were synchronised."},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each digitiser."},
+    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
+     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_recv, member)
+static const struct config_key recv_keys[] = {
+    {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
+     "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated."},
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Read this capture instead of listening to the network; nothing is lost, however slow."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
+     "Socket buffer, shared by the sources; 0 leaves the kernel's default."},
+    {"window", CFG_INT, UNIT_NONE, 1, 64, "2", false, AT(window_dumps), NULL,
+     "Dumps that are kept open for late packets."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_stream, member)
+static const struct config_key stream_keys[] = {
+    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
+     "Channels of the whole stream, over all engines."},
+    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
+     "Channels that each X-engine sends."},
+    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 1, 65520, "256", false, AT(spectra_per_heap), NULL,
+     "Spectra in a heap of an F-engine, which is a batch."},
+    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
+     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream."},
+    {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
+     "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."},
+    {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
+     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."},
+    {"weights", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(weights), NULL,
+     "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."},
+    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e12, "0", false, AT(centre_frequency_hz), NULL,
+     "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_telescope, member)
+static const struct config_key telescope_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the telescope."},
+    {"latitude", CFG_DOUBLE, UNIT_DEG, -90, 90, NULL, false, AT(latitude_deg), NULL,
+     "Geodetic latitude (WGS84) of the reference position, north positive."},
+    {"longitude", CFG_DOUBLE, UNIT_DEG, -180, 360, NULL, false, AT(longitude_deg), NULL,
+     "Longitude of the reference position, east positive."},
+    {"altitude", CFG_DOUBLE, UNIT_M, -1000, 10000, NULL, false, AT(altitude_m), NULL,
+     "Height of the reference position above the ellipsoid."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_antenna, member)
+static const struct config_key antenna_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the antenna."},
+    {"position", CFG_POSITION, UNIT_M, -1e7, 1e7, NULL, false, AT(position_m), NULL,
+     "East, north and up of the telescope's reference position."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_output, member)
+static const struct config_key output_keys[] = {
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The UVH5 file to write."},
+    {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
+     "Replace the file if it exists, instead of refusing."},
+    {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
+     "End after so many dumps; 0 goes on until stopped."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_http, member)
+static const struct config_key http_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of /metrics and /healthz; none: not served."},
+};
+#undef AT
+
+static const char antenna_example[] = "  - name: m000\n"
+                                      "    position: [0.0, 0.0, 0.0]\n"
+                                      "  - name: m001\n"
+                                      "    position: [30.0, 0.0, 0.0]\n";
+
+#define SECTION(keys) keys, ARRAY_LEN(keys)
+static const struct config_section sections[] = {
+    {"time", "Time: what a timestamp means.", SECTION(time_keys), sizeof(struct visrec_config_time),
+     offsetof(struct visrec_config, time), false, 0, 0, false, NULL},
+    {"recv", "Visibilities in.", SECTION(recv_keys), sizeof(struct visrec_config_recv),
+     offsetof(struct visrec_config, recv), false, 0, 0, false, NULL},
+    {"stream", "The shape of the stream.", SECTION(stream_keys), sizeof(struct visrec_config_stream),
+     offsetof(struct visrec_config, stream), false, 0, 0, false, NULL},
+    {"telescope", "Where the array is.", SECTION(telescope_keys), sizeof(struct visrec_config_telescope),
+     offsetof(struct visrec_config, telescope), false, 0, 0, false, NULL},
+    {"antennas", "All antennas of the array, in the order of their feng_id.", SECTION(antenna_keys),
+     sizeof(struct visrec_config_antenna), offsetof(struct visrec_config, antennas), true, 1, 4096, false,
+     antenna_example},
+    {"output", "The file.", SECTION(output_keys), sizeof(struct visrec_config_output),
+     offsetof(struct visrec_config, output), false, 0, 0, false, NULL},
+    {"http", "Monitoring.", SECTION(http_keys), sizeof(struct visrec_config_http),
+     offsetof(struct visrec_config, http), false, 0, 0, true, NULL},
+};
+
+const struct config_table visrec_config_table = {
+    "visrec", "Recorder: visibilities in, UVH5 file out.", sections, ARRAY_LEN(sections)};
+
+int64_t visrec_config_integration_batches(const struct visrec_config *config)
+{
+    const struct visrec_config_stream *stream = &config->stream;
+    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
+    double n_batches;
+
+    if (stream->integration_batches > 0)
+        return stream->integration_batches;
+    n_batches = rint(stream->integration_time_s * rate_hz / batch_samples);
+    return n_batches < 1 ? 1 : (int64_t)n_batches;
+}
+
+int64_t visrec_config_integration_samples(const struct visrec_config *config)
+{
+    return visrec_config_integration_batches(config) * config->stream.spectra_per_heap *
+           config->stream.samples_between_spectra;
+}
+
+static void check_integration(const struct visrec_config *values, struct config *config)
+{
+    const struct visrec_config_stream *stream = &values->stream;
+    double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
+    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double n_samples;
+
+    if ((stream->integration_batches > 0) == (stream->integration_time_s > 0)) {
+        config_error(config, &stream->integration_batches, "give one of integration_batches and integration_time");
+        return;
+    }
+    if (stream->integration_batches > 0)
+        n_samples = (double)stream->integration_batches * batch_samples;
+    else
+        n_samples = stream->integration_time_s * rate_hz;
+    if (n_samples >= 0x1p47)
+        config_error(config, &stream->integration_batches, "an integration longer than half the timestamp's range");
+    else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
+        config_error(config, &stream->integration_batches,
+                     "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
+    else if (stream->weights && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
+        config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
+}
+
+void visrec_config_check(void *values_, struct config *config)
+{
+    const struct visrec_config *values = values_;
+    const struct visrec_config_stream *stream = &values->stream;
+
+    if (config_n_errors(config) > 0)
+        return; /* values may be missing */
+    if (stream->n_chan % stream->n_chan_substream != 0)
+        config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
+                     (long long)stream->n_chan);
+    check_integration(values, config);
+    for (size_t i = 0; i < values->antennas.n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct visrec_config_antenna *antenna = visrec_config_antenna(values, i);
+
+            if (strcmp(antenna->name, visrec_config_antenna(values, j)->name) == 0)
+                config_error(config, &antenna->name, "antenna %zu is called %s, too; names must differ", j,
+                             antenna->name);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+/* visrec_uvh5.h - the file: UVH5, which is HDF5 as pyuvdata reads it.  The only module that knows HDF5.
+ *
+ * Flow:      main opens it; the writer thread appends dump after dump; main closes it
+ * Threads:   one at a time: the HDF5 library is not made for more.
+ * Crashes:   after each append the file is complete on the disk and readable, while we run, too.
+ * Source:    pyuvdata's "Memo: UVH5 file format", version 1.2; docs/visibilities.md has what it leaves open. */
+#ifndef TOOLS_VISREC_UVH5_H
+#define TOOLS_VISREC_UVH5_H
+
+#include "tools/visrec_array.h"
+#include "tools/visrec_dump.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct visrec_uvh5;
+
+/* Makes the file with its header and no dumps; 'array' must outlive it, 'history' is copied into it.
+ * Returns 0 or negative errno (-EEXIST where it exists and may not be overwritten) with one sentence in 'why'. */
+int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
+                       struct visrec_uvh5 **file, char *why, size_t why_bytes);
+
+/* Appends a dump whose accumulation has its middle at 'unix_ns', which must be later than that of the dump before, and
+ * writes everything to the disk.  Returns 0 or negative errno with one sentence in 'why'. */
+int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns, char *why,
+                       size_t why_bytes);
+
+/* Closes; NULL is accepted.  Returns 0, or negative errno with one sentence in 'why' if something was not written. */
+int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,185 @@
+/* visrec_writer.c - takes dumps from the receive thread, appends them to the file, says how it goes. */
+#include "tools/visrec_writer.h"
+
+#include "common/chunk.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/service.h"
+#include "common/thread.h"
+#include "common/units.h"
+#include "tools/visrec_recv.h"
+#include "tools/visrec_uvh5.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WHY_BYTES 512
+
+/* Without a terminal a line of progress comes after so many dumps or so much time, whichever is first. */
+#define PROGRESS_DUMPS 10
+#define PROGRESS_NS (5 * NS_PER_S)
+
+struct visrec_writer {
+    struct visrec_writer_config config;
+    struct visrec_writer_stats *stats;
+    struct visrec_dump dump;
+    struct thread thread;
+    bool ended;         /* enough is written, or writing failed */
+    int err;            /* of the write that failed */
+    int64_t last_samples; /* timestamp of the last dump written, if any */
+    uint64_t shown_dumps; /* as of the last line of progress */
+    int64_t shown_ns;
+};
+
+int visrec_writer_create(const struct visrec_writer_config *config, struct visrec_writer_stats *stats,
+                         struct visrec_writer **writer)
+{
+    struct visrec_writer *w = calloc(1, sizeof(*w));
+    int err;
+
+    if (!w)
+        return -ENOMEM;
+    w->config = *config;
+    w->stats = stats;
+    err = visrec_dump_init(&w->dump, &config->shape);
+    if (err) {
+        free(w);
+        return err;
+    }
+    *writer = w;
+    return 0;
+}
+
+void visrec_writer_destroy(struct visrec_writer *writer)
+{
+    if (!writer)
+        return;
+    visrec_dump_fini(&writer->dump);
+    free(writer);
+}
+
+void visrec_writer_register(const struct visrec_writer_stats *stats)
+{
+    stats_counter("visrec_dumps", "Dumps written.", NULL, &stats->dumps);
+    stats_counter("visrec_values", "Visibilities written.", NULL, &stats->values);
+    stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
+    stats_counter("visrec_backward_dumps", "Dumps left out because a later one had been written.", NULL,
+                  &stats->backward_dumps);
+}
+
+static void show_progress(struct visrec_writer *writer)
+{
+    const struct visrec_writer_stats *stats = writer->stats;
+    uint64_t n_dumps = counter_get(&stats->dumps);
+    int64_t now_ns = clock_monotonic_ns();
+    char line[128];
+
+    if (!writer->config.on_terminal && n_dumps < writer->shown_dumps + PROGRESS_DUMPS &&
+        now_ns < writer->shown_ns + PROGRESS_NS)
+        return;
+    writer->shown_dumps = n_dumps;
+    writer->shown_ns = now_ns;
+    snprintf(line, sizeof(line), "%llu dumps, %llu of %llu heaps missing, %.2f %% flagged",
+             (unsigned long long)n_dumps, (unsigned long long)counter_get(&stats->missing_heaps),
+             (unsigned long long)counter_get(&stats->expected_heaps),
+             100.0 * (double)counter_get(&stats->flagged) / (double)counter_get(&stats->values));
+    if (writer->config.on_terminal)
+        fprintf(stderr, "\r%s\033[K", line);
+    else
+        log_info("%s", line);
+    service_status(writer->config.service, "%s", line);
+}
+
+static void count_dump(struct visrec_writer *writer)
+{
+    const struct visrec_dump *dump = &writer->dump;
+    uint64_t n_heaps = visrec_dump_n_substreams(&dump->shape);
+    uint64_t n_absent_dumps = 0; /* between the dump before and this one */
+
+    if (counter_get(&writer->stats->dumps) > 0)
+        n_absent_dumps =
+            (uint64_t)((dump->timestamp_samples - writer->last_samples) / writer->config.integration_samples) - 1;
+    writer->last_samples = dump->timestamp_samples;
+    counter_add(&writer->stats->expected_heaps, (n_absent_dumps + 1) * n_heaps);
+    counter_add(&writer->stats->missing_heaps, n_absent_dumps * n_heaps + dump->n_missing_heaps);
+    counter_add(&writer->stats->values, visrec_dump_n_values(&dump->shape));
+    counter_add(&writer->stats->flagged, dump->n_flagged);
+    counter_add(&writer->stats->dumps, 1);
+}
+
+static void end(struct visrec_writer *writer, int err)
+{
+    writer->ended = true;
+    writer->err = err;
+    service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
+}
+
+static void append_dump(struct visrec_writer *writer)
+{
+    const struct visrec_writer_config *config = &writer->config;
+    int64_t middle_samples = writer->dump.timestamp_samples + config->integration_samples / 2;
+    char why[WHY_BYTES];
+    int err = visrec_uvh5_append(config->file, &writer->dump, timebase_unix_ns(&config->timebase, middle_samples), why,
+                                 sizeof(why));
+
+    if (err) {
+        log_error("%s", why);
+        end(writer, err);
+        return;
+    }
+    count_dump(writer);
+    show_progress(writer);
+    if (config->max_dumps > 0 && counter_get(&writer->stats->dumps) == (uint64_t)config->max_dumps)
+        end(writer, 0);
+}
+
+static void take_chunk(struct visrec_writer *writer, struct chunk *chunk)
+{
+    static struct log_limit limit;
+    int64_t timestamp_samples = chunk->timestamp_samples;
+    bool backward = counter_get(&writer->stats->dumps) > 0 && timestamp_samples <= writer->last_samples;
+
+    if (!writer->ended && !backward)
+        visrec_dump_fill(&writer->dump, writer->config.array, timestamp_samples, chunk->present, chunk->payload);
+    loan_out(&chunk->loan, 1);
+    loan_put(&chunk->loan);
+    if (writer->ended)
+        return;
+    if (backward) {
+        /* UVH5 counts distinct times, and pyuvdata expects them in order. */
+        counter_add(&writer->stats->backward_dumps, 1);
+        log_limited(&limit, LOG_LEVEL_WARNING, "time went back to sample %lld: not recorded; start a new file after a "
+                    "new synchronisation", (long long)timestamp_samples);
+        return;
+    }
+    append_dump(writer);
+}
+
+static void *run(void *arg)
+{
+    struct visrec_writer *writer = arg;
+    struct inbox_item item;
+
+    writer->shown_ns = clock_monotonic_ns();
+    while (inbox_pop(writer->config.inbox, &item) == 0) {
+        if (item.kind == VISREC_ITEM_CHUNK)
+            take_chunk(writer, item.object);
+        else if (!writer->ended)
+            end(writer, 0); /* the capture has been read */
+    }
+    if (writer->config.on_terminal && counter_get(&writer->stats->dumps) > 0)
+        fputc('\n', stderr);
+    return NULL;
+}
+
+int visrec_writer_start(struct visrec_writer *writer)
+{
+    return thread_start(&writer->thread, "visrec-writer", -1, run, writer);
+}
+
+int visrec_writer_join(struct visrec_writer *writer)
+{
+    thread_join(&writer->thread);
+    return writer->err;
+}

@@ -1,0 +1,59 @@
+/* visrec_writer.h - the thread between the receive thread and the file.
+ *
+ * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
+ * Threads:   one; it alone uses the file between start and join.
+ * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
+ * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given back
+ *            until the inbox is stopped, so the receive thread never waits for it. */
+#ifndef TOOLS_VISREC_WRITER_H
+#define TOOLS_VISREC_WRITER_H
+
+#include "common/inbox.h"
+#include "common/stats.h"
+#include "common/timebase.h"
+#include "tools/visrec_dump.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct service;
+struct visrec_uvh5;
+struct visrec_writer;
+
+struct visrec_writer_config {
+    struct inbox *inbox; /* of enum visrec_item */
+    const struct visrec_array *array;
+    struct visrec_dump_shape shape;
+    struct timebase timebase;
+    int64_t integration_samples;
+    int64_t max_dumps; /* 0: no end */
+    struct visrec_uvh5 *file;
+    struct service *service;
+    bool on_terminal; /* progress as one line that changes, else a line now and then */
+};
+
+struct visrec_writer_stats {
+    struct counter dumps;           /* written */
+    struct counter expected_heaps;  /* from the first dump written to the last */
+    struct counter missing_heaps;   /* of those */
+    struct counter values, flagged; /* visibilities written, and those of them that are flagged */
+    struct counter backward_dumps;  /* not written, because a later one had been */
+};
+
+/* 'stats' is the caller's.  Returns 0 or -ENOMEM. */
+int visrec_writer_create(const struct visrec_writer_config *config, struct visrec_writer_stats *stats,
+                         struct visrec_writer **writer);
+
+/* Makes 'stats' public. */
+void visrec_writer_register(const struct visrec_writer_stats *stats);
+
+int visrec_writer_start(struct visrec_writer *writer);
+
+/* Waits until the inbox, which the caller has stopped, is empty.  Returns 0, or negative errno if a write failed (which
+ * has been logged). */
+int visrec_writer_join(struct visrec_writer *writer);
+
+/* NULL is accepted. */
+void visrec_writer_destroy(struct visrec_writer *writer);
+
+#endif
