@@ -20,7 +20,7 @@ enum config_type {
     CFG_DOUBLE,    /* double */
     CFG_DECIMAL,   /* struct decimal (timebase.h): kept exactly as written */
     CFG_BOOL,      /* bool */
-    CFG_STRING,    /* char *, never NULL unless the default is NULL; freed by config_free */
+    CFG_STRING,    /* char *; NULL where it is empty; freed by config_free */
     CFG_ENUM,      /* int, index in 'choices' */
     CFG_ENDPOINTS, /* struct endpoint_list */
     CFG_INT_LIST,  /* struct config_int_list: [1, 2, 3], or a single integer */
@@ -47,8 +47,8 @@ struct config_int_list {
     int64_t *items;
 };
 
-/* One key.  A default is text, parsed like the file's own; NULL: the key is required; "" of a CFG_STRING,
- * CFG_ENDPOINTS or CFG_INT_LIST: absent (NULL, n = 0). */
+/* One key.  A default is text, parsed like the file's own, lists as items between commas; NULL: the key is required;
+ * "" of a CFG_STRING, CFG_ENDPOINTS or CFG_INT_LIST: absent (NULL, n = 0). */
 struct config_key {
     const char *name;
     enum config_type type;
@@ -59,7 +59,8 @@ struct config_key {
     size_t offset;              /* of the value in the section's struct */
     const char *const *choices; /* CFG_ENUM: NULL-terminated */
     const char *help;           /* one sentence: what it is, for the example file and the schema */
-    unsigned variants;          /* bit i: valid with choice i of the section's `kind` key; 0: always */
+    unsigned variants;          /* bit i: valid with choice i of the section's `kind`, its first key; 0: always */
+    const char *example;        /* value in the example file; needed by required keys of a section that is no list */
 };
 
 struct config_section {

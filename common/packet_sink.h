@@ -43,10 +43,10 @@ int packet_sink_open(const struct packet_sink_config *config, struct packet_sink
 /* Waits for what is being sent, puts all loans, closes. */
 void packet_sink_close(struct packet_sink *sink);
 
-/* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room, valid until the next call of send. */
+/* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
 
-/* Sends the packets of the last alloc, in order.  Returns how many left (the others failed); never gives up on one
+/* Sends the first 'n' packets of the last alloc, in order.  Returns how many left (the others failed); never gives up on one
  * because the socket buffer is full. */
 size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, size_t n);
 
@@ -64,8 +64,14 @@ struct packet_sink {
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
     uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX];
     _Atomic uint64_t n_failed;
-    int last_errno;
+    _Atomic int last_errno;
 };
+
+/* Counts a packet that could not be sent, for 'err' (positive). */
+void packet_sink_note_failed(struct packet_sink *sink, int err);
+
+/* Puts the loan that a packet carries, if any: it is gone. */
+void packet_sink_put_loan(const struct packet_out *packet);
 
 int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
                          size_t why_bytes);

@@ -1,0 +1,168 @@
+/* config_file.c - a configuration file to a YAML document, and what is wrong with one that is none. */
+#include "common/config_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* A configuration is a few kilobytes; what is larger is another file. */
+#define FILE_MAX_BYTES (4 << 20)
+
+/* The file in memory, which hints about libyaml's findings look at again. */
+struct source {
+    struct config *config;
+    char *text;
+    size_t text_bytes;
+};
+
+static struct config_mark mark_of(yaml_mark_t mark)
+{
+    return (struct config_mark){mark.line + 1, mark.column + 1};
+}
+
+/* True if the indentation of 'line' (from 0) has a tab: the commonest mistake, and libyaml's words for it are obscure. */
+static bool is_tab_indented(const struct source *source, size_t line)
+{
+    const char *at = source->text, *end = at + source->text_bytes;
+
+    for (; line && at; line--) {
+        at = memchr(at, '\n', end - at);
+        at += at != NULL;
+    }
+    while (at && at < end && *at == ' ')
+        at++;
+    return at && at < end && *at == '\t';
+}
+
+/* The place of a byte, for errors of the encoding, which libyaml reports by offset only. */
+static struct config_mark offset_mark(const struct source *source, size_t offset)
+{
+    struct config_mark mark = {1, 1};
+
+    for (size_t i = 0; i < offset && i < source->text_bytes; i++) {
+        if (source->text[i] == '\n')
+            mark = (struct config_mark){mark.line + 1, 1};
+        else if (((unsigned char)source->text[i] & 0xc0) != 0x80)
+            mark.column++;
+    }
+    return mark;
+}
+
+/* Adds the parser's error.  Returns -EINVAL, or -ENOMEM if that was it. */
+static int report_yaml(struct source *source, const yaml_parser_t *parser)
+{
+    struct config_mark mark = mark_of(parser->problem_mark);
+
+    if (parser->error == YAML_MEMORY_ERROR)
+        return -ENOMEM;
+    if (parser->error == YAML_READER_ERROR)
+        config_error_at(source->config, offset_mark(source, parser->problem_offset),
+                        "the file is not plain UTF-8 text here (%s)", parser->problem);
+    else if (is_tab_indented(source, parser->problem_mark.line))
+        config_error_at(source->config, mark, "the line is indented with a tab; YAML wants spaces");
+    else if (parser->context && parser->context_mark.line != parser->problem_mark.line)
+        config_error_at(source->config, mark, "this is not valid YAML: %s %s that begins in line %zu", parser->problem,
+                        parser->context, parser->context_mark.line + 1);
+    else
+        config_error_at(source->config, mark, "this is not valid YAML: %s%s%s", parser->problem,
+                        parser->context ? " " : "", parser->context ? parser->context : "");
+    return -EINVAL;
+}
+
+/* Nothing but comments may follow the first document.  Returns 0, -EINVAL (reported) or -ENOMEM. */
+static int check_single_document(struct source *source, yaml_parser_t *parser)
+{
+    yaml_document_t document;
+    int err = 0;
+
+    if (!yaml_parser_load(parser, &document))
+        return report_yaml(source, parser);
+    if (yaml_document_get_root_node(&document)) {
+        config_error_at(source->config, mark_of(document.start_mark),
+                        "a second YAML document begins here; a configuration is a single one");
+        err = -EINVAL;
+    }
+    yaml_document_delete(&document);
+    return err;
+}
+
+/* Parses the text and loads it.  Returns 0 (errors may have been reported) or -ENOMEM. */
+static int load_text(struct source *source, const struct config_table *table, void *values)
+{
+    yaml_document_t document;
+    yaml_parser_t parser;
+    int err = 0;
+
+    if (!yaml_parser_initialize(&parser))
+        return -ENOMEM;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->text_bytes);
+    if (!yaml_parser_load(&parser, &document)) {
+        err = report_yaml(source, &parser);
+        goto undo_parser;
+    }
+    /* After an empty document, the parser has no more. */
+    if (yaml_document_get_root_node(&document))
+        err = check_single_document(source, &parser);
+    if (!err)
+        err = config_load_document(source->config, table, &document, values);
+    yaml_document_delete(&document);
+undo_parser:
+    yaml_parser_delete(&parser);
+    return err == -ENOMEM ? err : 0;
+}
+
+/* Reads the whole file to *text, which the caller frees.  Returns 0 or negative errno. */
+static int read_file(const char *path, char **text, size_t *text_bytes)
+{
+    FILE *in = fopen(path, "rb");
+    char *buffer;
+    size_t n;
+    int err = 0;
+
+    if (!in)
+        return -errno;
+    buffer = malloc(FILE_MAX_BYTES + 1);
+    if (!buffer) {
+        fclose(in);
+        return -ENOMEM;
+    }
+    errno = 0;
+    n = fread(buffer, 1, FILE_MAX_BYTES + 1, in);
+    if (ferror(in))
+        err = errno ? -errno : -EIO;
+    else if (n > FILE_MAX_BYTES)
+        err = -EFBIG;
+    fclose(in);
+    if (err) {
+        free(buffer);
+        return err;
+    }
+    *text = buffer;
+    *text_bytes = n;
+    return 0;
+}
+
+int config_load(const struct config_table *table, const char *path, void *out, struct config **config)
+{
+    struct config_mark whole_file = {0, 0};
+    struct source source = {0};
+    int err;
+
+    *config = config_create(table, path);
+    if (!*config)
+        return -ENOMEM;
+    source.config = *config;
+    err = read_file(path, &source.text, &source.text_bytes);
+    if (err) {
+        config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));
+        return err;
+    }
+    err = load_text(&source, table, out);
+    free(source.text);
+    if (err) {
+        config_error_at(*config, whole_file, "out of memory");
+        return err;
+    }
+    return config_n_errors(*config) ? -EINVAL : 0;
+}

@@ -1,0 +1,99 @@
+/* config_main.c - from the command line to loaded and checked values, the same for all programs. */
+#include "common/config.h"
+
+#include "common/service.h"
+#include "common/version.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_PRINT, ACTION_SCHEMA, ACTION_EXAMPLE, ACTION_VERSION, ACTION_HELP };
+
+static const struct option options[] = {
+    {"check-config", no_argument, NULL, ACTION_CHECK},   {"print-config", no_argument, NULL, ACTION_PRINT},
+    {"print-schema", no_argument, NULL, ACTION_SCHEMA},  {"print-example", no_argument, NULL, ACTION_EXAMPLE},
+    {"version", no_argument, NULL, ACTION_VERSION},      {"help", no_argument, NULL, ACTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static void print_help(const struct config_table *table, FILE *out)
+{
+    fprintf(out,
+            "Usage: %s [OPTION] CONFIG.yaml\n"
+            "%s\n\n"
+            "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n"
+            "  --check-config   report every error of the file\n"
+            "  --print-config   print the values in effect, defaults included\n"
+            "  --print-schema   print the JSON Schema of the file (no file needed)\n"
+            "  --print-example  print an example with every key explained (no file needed)\n"
+            "  --version        print the version\n"
+            "  --help           print this\n\n"
+            "Exits with %d if the file or the command line is wrong.\n",
+            table->program, table->help, EXIT_CONFIG);
+}
+
+/* The action asked for, or -1 after saying what is wrong with the command line. */
+static int parse_command_line(const struct config_table *table, int argc, char **argv)
+{
+    int action = ACTION_RUN, option;
+
+    optind = 0; /* start afresh, as tests call this more than once */
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (option == '?') {
+            fprintf(stderr, "Try '%s --help'.\n", table->program);
+            return -1;
+        }
+        if (action != ACTION_RUN && action != option) {
+            fprintf(stderr, "%s: only one option can be given\n", table->program);
+            return -1;
+        }
+        action = option;
+    }
+    if (action <= ACTION_PRINT && argc - optind != 1) {
+        fprintf(stderr, "%s: one configuration file is needed, but %d are given; try '%s --help'\n", table->program,
+                argc - optind, table->program);
+        return -1;
+    }
+    if (action > ACTION_PRINT && argc > optind) {
+        fprintf(stderr, "%s: this option takes no file\n", table->program);
+        return -1;
+    }
+    return action;
+}
+
+int config_main(const struct config_table *table, int argc, char **argv,
+                void (*check)(void *values, struct config *config), void *values, struct config **config)
+{
+    int action = parse_command_line(table, argc, argv);
+    const char *path;
+    int err;
+
+    *config = NULL;
+    switch (action) {
+    case -1:             return EXIT_CONFIG;
+    case ACTION_SCHEMA:  config_print_schema(table, stdout); return 0;
+    case ACTION_EXAMPLE: config_print_example(table, stdout); return 0;
+    case ACTION_VERSION: printf("%s %s\n", table->program, cbf_build_id); return 0;
+    case ACTION_HELP:    print_help(table, stdout); return 0;
+    }
+    path = argv[optind];
+    err = config_load(table, path, values, config);
+    /* Checks across keys would stumble over values that are missing. */
+    if (!err && check) {
+        check(values, *config);
+        err = config_n_errors(*config) ? -1 : 0;
+    }
+    if (err && *config)
+        config_print_errors(*config, stderr);
+    else if (err)
+        fprintf(stderr, "%s: out of memory\n", path);
+    else if (action == ACTION_CHECK)
+        printf("%s: OK\n", path);
+    else if (action == ACTION_PRINT)
+        config_print(table, values, stdout);
+    else
+        return -1;
+    config_free(table, values, *config);
+    *config = NULL;
+    return err ? EXIT_CONFIG : 0;
+}

@@ -1,0 +1,187 @@
+/* packet_sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave. */
+#include "common/clock.h"
+#include "common/packet_sink.h"
+#include "common/units.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ETHERNET_BYTES 14
+#define IP_BYTES 20
+#define UDP_BYTES 8
+#define FRAME_HEADER_BYTES (ETHERNET_BYTES + IP_BYTES + UDP_BYTES)
+#define UDP_PAYLOAD_MAX (UINT16_MAX - IP_BYTES - UDP_BYTES)
+#define ETHERTYPE_IPV4 0x0800
+#define IP_DONT_FRAGMENT 0x4000
+#define UNICAST_TTL 64
+
+struct pcap_sink {
+    struct packet_sink base;
+    pcap_t *format;
+    pcap_dumper_t *file;
+    struct in_addr from;
+    int multicast_ttl;
+    size_t n_destinations;
+    struct endpoint *destinations;
+    uint8_t frame[FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX];
+};
+
+static void put_u16(uint8_t *out, unsigned value)
+{
+    out[0] = (uint8_t) (value >> 8);
+    out[1] = (uint8_t) value;
+}
+
+/* RFC 1071: the complement of the ones' complement sum of 16-bit words. */
+static unsigned ip_checksum(const uint8_t *header)
+{
+    uint32_t sum = 0;
+    for (size_t i = 0; i < IP_BYTES; i += 2)
+        sum += (uint32_t) header[i] << 8 | header[i + 1];
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum & 0xffff;
+}
+
+static void put_ethernet(uint8_t *out, const struct endpoint *to)
+{
+    /* A group has a fixed address (RFC 1112, 6.4); for a host, a locally administered one must do. */
+    uint32_t group = ntohl(to->address.s_addr);
+    const uint8_t group_mac[6] = { 0x01, 0x00, 0x5e, group >> 16 & 0x7f, group >> 8 & 0xff, group & 0xff };
+    const uint8_t host_mac[6] = { 0x02, 0, 0, 0, 0, 2 };
+    const uint8_t own_mac[6] = { 0x02, 0, 0, 0, 0, 1 };
+    memcpy(out, endpoint_is_multicast(to) ? group_mac : host_mac, 6);
+    memcpy(out + 6, own_mac, 6);
+    put_u16(out + 12, ETHERTYPE_IPV4);
+}
+
+static void put_ip(uint8_t *out, const struct pcap_sink *sink, const struct endpoint *to, size_t udp_bytes)
+{
+    memset(out, 0, IP_BYTES);
+    out[0] = 0x45; /* version 4, five words of header */
+    put_u16(out + 2, (unsigned) (IP_BYTES + udp_bytes));
+    put_u16(out + 6, IP_DONT_FRAGMENT);
+    out[8] = (uint8_t) (endpoint_is_multicast(to) ? sink->multicast_ttl : UNICAST_TTL);
+    out[9] = IPPROTO_UDP;
+    memcpy(out + 12, &sink->from, 4);
+    memcpy(out + 16, &to->address, 4);
+    put_u16(out + 10, ip_checksum(out));
+}
+
+static void put_udp(uint8_t *out, const struct endpoint *to, size_t udp_bytes)
+{
+    put_u16(out, SPEAD_DEFAULT_PORT);
+    put_u16(out + 2, to->port);
+    put_u16(out + 4, (unsigned) udp_bytes);
+    put_u16(out + 6, 0); /* no checksum */
+}
+
+/* Returns 0 or a positive errno. */
+static int write_packet(struct pcap_sink *sink, const struct packet_out *packet, int64_t now_ns)
+{
+    assert(packet->destination < sink->n_destinations);
+    size_t payload_bytes = packet->header_bytes + packet->payload_bytes;
+    if (payload_bytes > UDP_PAYLOAD_MAX)
+        return EMSGSIZE;
+    const struct endpoint *to = &sink->destinations[packet->destination];
+    uint8_t *at = sink->frame;
+    put_ethernet(at, to);
+    at += ETHERNET_BYTES;
+    put_ip(at, sink, to, UDP_BYTES + payload_bytes);
+    at += IP_BYTES;
+    put_udp(at, to, UDP_BYTES + payload_bytes);
+    at += UDP_BYTES;
+    memcpy(at, packet->header, packet->header_bytes);
+    at += packet->header_bytes;
+    if (packet->payload_bytes > 0)
+        memcpy(at, packet->payload, packet->payload_bytes);
+
+    const struct pcap_pkthdr header = {
+        /* The capture is of nanosecond precision: libpcap then keeps nanoseconds in tv_usec. */
+        .ts = { .tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S },
+        .caplen = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
+        .len = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
+    };
+    pcap_dump((u_char *) sink->file, &header, sink->frame);
+    return ferror(pcap_dump_file(sink->file)) ? EIO : 0;
+}
+
+static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+{
+    struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
+    size_t n_failed = 0;
+    for (size_t i = 0; i < n; i++) {
+        int err = write_packet(sink, &packets[i], clock_unix_ns());
+        if (err) {
+            packet_sink_note_failed(base, err);
+            n_failed++;
+        }
+        packet_sink_put_loan(&packets[i]);
+    }
+    /* So that a full disk is noticed by the next packets, and a killed program leaves what it sent. */
+    pcap_dump_flush(sink->file);
+    return n - n_failed;
+}
+
+static void pcap_sink_close(struct packet_sink *base)
+{
+    struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
+    if (sink->file)
+        pcap_dump_close(sink->file);
+    if (sink->format)
+        pcap_close(sink->format);
+    free(sink->destinations);
+    free(sink);
+}
+
+static const struct packet_sink_ops pcap_sink_ops = { .send = pcap_sink_send, .close = pcap_sink_close };
+
+static int open_file(struct pcap_sink *sink, const char *path, char *why, size_t why_bytes)
+{
+    sink->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, sizeof(sink->frame), PCAP_TSTAMP_PRECISION_NANO);
+    if (!sink->format) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    sink->file = pcap_dump_open(sink->format, path);
+    if (!sink->file) {
+        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, pcap_geterr(sink->format));
+        return -EIO;
+    }
+    return 0;
+}
+
+int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
+                          size_t why_bytes)
+{
+    const struct endpoint_list *endpoints = config->destinations;
+    struct pcap_sink *sink = calloc(1, sizeof(*sink));
+    struct endpoint *destinations = calloc(endpoints->n, sizeof(*destinations));
+    if (!sink || !destinations) {
+        snprintf(why, why_bytes, "out of memory");
+        free(destinations);
+        free(sink);
+        return -ENOMEM;
+    }
+    memcpy(destinations, endpoints->items, endpoints->n * sizeof(*destinations));
+    sink->base.ops = &pcap_sink_ops;
+    sink->n_destinations = endpoints->n;
+    sink->destinations = destinations;
+    sink->multicast_ttl = config->ttl;
+    /* A file needs no interface; where the one named exists, its address makes a truer packet. */
+    sink->from.s_addr = htonl(INADDR_LOOPBACK);
+    if (config->interface)
+        interface_address(config->interface, &sink->from, why, why_bytes);
+    int err = open_file(sink, config->pcap_file, why, why_bytes);
+    if (err) {
+        pcap_sink_close(&sink->base);
+        return err;
+    }
+    *out = &sink->base;
+    return 0;
+}
