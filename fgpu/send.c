@@ -172,10 +172,10 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_
     struct send_stream_config config = {
         .name = output->name,
         .sink = {.destinations = &output->destinations,
-                 .interface = c->interface[0] ? c->interface : NULL,
+                 .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file[0] ? c->pcap_file : NULL},
+                 .pcap_file = c->pcap_file},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .rate_bytes_per_s = fgpu_send_rate(send->config, output),
         .heap_cnt_start = (uint64_t)feng_id,

@@ -153,10 +153,10 @@ static int open_stream(struct xsend *send, size_t index, char *why, size_t why_b
     struct send_stream_config config = {
         .name = stream->output->name,
         .sink = {.destinations = &stream->output->destination,
-                 .interface = c->interface[0] ? c->interface : NULL,
+                 .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file[0] ? c->pcap_file : NULL},
+                 .pcap_file = c->pcap_file},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),
         .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
