@@ -20,9 +20,10 @@
 
 /* What the window knows of one source, for belief in jumps. */
 struct source {
-    unsigned n_claim_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
+    uint64_t n_claim_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
     int64_t claim_samples;  /* timestamp of the newest of those */
-    uint64_t claim_began;   /* n_packets when the first of those came */
+    uint64_t claim_since;   /* n_packets when the claim was one to two times 'jump_heaps' shorter, or when it began */
+    uint64_t claim_renewed; /* n_packets when its length last was a multiple of 'jump_heaps', or when it began */
     uint64_t near_at;       /* n_packets when something inside or near the window came last */
 };
 
@@ -264,17 +265,21 @@ static bool claim_extend(struct assembler *a, const struct assemble_packet *pack
 
     if (source->n_claim_heaps == 0 || ahead > a->window_samples || ahead < -a->window_samples) {
         source->n_claim_heaps = 0;
-        source->claim_began = a->n_packets;
+        source->claim_since = a->n_packets;
+        source->claim_renewed = a->n_packets;
     } else if (ahead <= 0) {
         return false; /* another packet of that heap, or one that was overtaken */
     }
-    if (source->n_claim_heaps < a->config.jump_heaps)
-        source->n_claim_heaps++;
     source->claim_samples = packet->timestamp;
-    return source->n_claim_heaps == a->config.jump_heaps;
+    source->n_claim_heaps++;
+    if (source->n_claim_heaps % a->config.jump_heaps == 0) {
+        source->claim_since = source->claim_renewed;
+        source->claim_renewed = a->n_packets;
+    }
+    return source->n_claim_heaps >= a->config.jump_heaps;
 }
 
-/* Whether enough sources make the same claim as this one, and more than the window was heard of in the meantime. */
+/* Whether enough sources make the same claim as this one, and more than were heard near the window in the meantime. */
 static bool claim_believed(const struct assembler *a, const struct source *claimant)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -284,8 +289,8 @@ static bool claim_believed(const struct assembler *a, const struct source *claim
         int64_t apart = source->claim_samples - claimant->claim_samples;
 
         if (source->n_claim_heaps == 0)
-            n_against += source->near_at > claimant->claim_began;
-        else if (source->n_claim_heaps == a->config.jump_heaps)
+            n_against += source->near_at > claimant->claim_since;
+        else if (source->n_claim_heaps >= a->config.jump_heaps)
             n_agree += apart >= -a->window_samples && apart <= a->window_samples;
     }
     return n_agree > n_against && (n_agree >= a->config.jump_sources || n_against == 0);
@@ -308,7 +313,7 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Makes the window hold chunk place->chunk, or says why it should not. */
+/* Makes the window hold 'chunk', or says why it should not. */
 static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet, int64_t chunk)
 {
     struct source *source = &a->sources[packet->source];

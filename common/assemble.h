@@ -20,8 +20,9 @@
  *
  * A source claims a jump with 'jump_heaps' consecutive heaps that are far from the window, each later than the one
  * before and within one window of it; anything of that source inside or near the window ends its claim.  The claim
- * is believed when more sources make it than were heard inside or near the window since it began, and they are
- * 'jump_sources' or nobody was heard there (so a member of fewer sources, or one where only one is alive, recovers too).
+ * is believed when more sources make it than were heard inside or near the window meanwhile (while it grew by its last
+ * 'jump_heaps' heaps or up to twice that), and they are 'jump_sources' or nobody was heard there: so a member of fewer
+ * sources, or one where only one is alive, recovers too.
  * Then all open chunks leave and the window starts at the new place.  (One mad clock costs only itself.)
  *
  * Chunks are taken from the free inbox when their first packet comes.  A chunk in which no heap was completed is not

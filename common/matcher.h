@@ -3,13 +3,24 @@
  * Flow:      worker: full chunk --matcher_add--> held per member --matcher_next--> sets [n_members], in order of time
  * Ownership: add gives the chunk to the matcher; next gives the set to the caller.
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.
+ * Use:       after each matcher_add or matcher_end, matcher_next until it returns false.
  *
- * A set is ready when all members have it, or when any member that is absent from it can no longer be waited for: another
- * member is 'window_chunks' chunks ahead of it, or the absent one has ended (matcher_end).  Absent members are NULL.
- * A chunk older than the last set handed out cannot be placed any more: it is given back at once (n_late).
- * One mad clock: a member that runs ahead of the last set by more than 'window_chunks' + 1 chunks advances the others only if
- * 'jump_members' members say so (or all that have not ended); until then its chunks wait, and are given back when its
- * 'depth' is used up. */
+ * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has ended,
+ * or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last set
+ * cannot be placed any more: it is given back at once (late).
+ *
+ * Jumps: a chunk more than 'window_chunks' + 1 chunks from the last set is far, and a claim.  It is believed when more
+ * members make the same claim than brought something near since the claimant's chunk before, and they are 'jump_members'
+ * (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others were silent.
+ * Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind are given back.
+ * A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two members that
+ * contradict each other the one that was there first stays; they match again by themselves when they agree.)
+ *
+ * Depth: a member that is not far has at most 'window_chunks' chunks held when matcher_next has returned false, because
+ * with one more it is that many ahead of its own oldest; one that is far has at most one more.  So where a receiver waits
+ * for free chunks, it gets one if each member has 'window_chunks' (open) + matcher_depth().
+ *
+ * Which sets come depends on the order of the adds only: a file read by one thread gives the same sets every time. */
 #ifndef COMMON_MATCHER_H
 #define COMMON_MATCHER_H
 
@@ -25,7 +36,7 @@ struct matcher;
 struct matcher_config {
     unsigned n_members;
     unsigned window_chunks; /* >= 1 */
-    unsigned jump_members;  /* 1: a member alone is believed; 2: where there are two or more */
+    unsigned jump_members;  /* 2; more than there are means all that there are */
     int64_t chunk_samples;
     struct counter *late_chunks; /* chunks given back unused; may be NULL */
 };
@@ -36,7 +47,7 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
 void matcher_destroy(struct matcher *matcher);
 
 /* Takes a full chunk of 'member', which has one reader: the matcher.  A member's chunks come in order of time, except
- * after a jump back, which starts the matcher afresh once 'jump_members' members (or all that there are) made it. */
+ * after a jump back: then what is held of it belongs to a time that it has left, and is given back. */
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk);
 
 /* No more chunks of 'member' will come (end of its file). */
