@@ -10,8 +10,8 @@
  * Allocation: all create and alloc functions before READY; operations allocate nothing.
  * Errors:    creation returns negative errno.  An operation that fails later ends the process with a sentence in the
  *            log: nothing sensible can follow.  (Those of the cpu device cannot fail.)
- * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended.  It may only
- *            push onto an inbox (loan_put does); it must not call the device. */
+ * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended.  It may
+ *            only push onto an inbox (loan_put does); it must not call the device. */
 #ifndef COMMON_DEVICE_H
 #define COMMON_DEVICE_H
 
@@ -76,7 +76,8 @@ void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, c
 void device_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
 
 /* Batched forward complex-to-complex float FFT of 'n' points, unnormalised, e^{-2 pi i jk/n}: in and out are
- * [batch][n] complex float and do not overlap.  'n' a power of two >= 1.  Scratch memory belongs to the plan, so one stream at a time. */
+ * [batch][n] complex float and do not overlap.  'n' a power of two >= 1.  Scratch memory belongs to the plan, so one
+ * stream at a time. */
 int device_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft);
 void device_fft_destroy(struct device_fft *fft);
 void device_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);

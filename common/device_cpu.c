@@ -1,12 +1,12 @@
 /* device_cpu.c - the device that is this computer: a stream is a thread that runs a ring of operations in order.
  *
  * Events: a stream counts the operations that it has been given and those that it has done.  An event is a stream and
- *         the count it had been given at the record, and has passed once that many are done; recording enqueues nothing,
- *         and an event recorded again leaves those who wait for the earlier record alone.
- * Progress: a wait is for a record enqueued before it, so among all operations that are not done the one enqueued first
- *         never waits, and some stream can always go on; so also when its ring is full.
- * Lifetime: a mark may outlive its stream.  A destroyed stream therefore keeps its counts until the device is closed, and
- *         gives up only its thread and its ring. */
+ *         the count it had been given at the record, and has passed once that many are done.  So recording enqueues
+ *         nothing, and recording again leaves alone whoever waits for the earlier record.
+ * Progress: a wait is for operations enqueued before it, so among all that are not done the one enqueued first never
+ *         waits, and some stream can always go on; so a full ring also gets room again.
+ * Lifetime: a mark may outlive its stream.  A destroyed stream therefore keeps its counts until the device is closed,
+ *         and gives up only its thread and its ring. */
 #include "common/device.h"
 
 #include "common/lock.h"

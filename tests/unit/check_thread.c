@@ -1,0 +1,112 @@
+/* check_thread.c - what a thread finds when it starts: its argument, name, CPU, and no signals. */
+#include "common/thread.h"
+#include "common/units.h"
+
+#include <check.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct seen {
+    bool ran;
+    char name[16];
+    cpu_set_t cpus;
+    sigset_t blocked;
+};
+
+static void *look_around(void *arg)
+{
+    struct seen *seen = arg;
+
+    seen->ran = true;
+    pthread_getname_np(pthread_self(), seen->name, sizeof(seen->name));
+    pthread_getaffinity_np(pthread_self(), sizeof(seen->cpus), &seen->cpus);
+    pthread_sigmask(SIG_BLOCK, NULL, &seen->blocked);
+    return NULL;
+}
+
+static struct seen start_and_join(const char *name, int cpu)
+{
+    struct seen seen = { .ran = false };
+    struct thread thread;
+
+    ck_assert_int_eq(thread_start(&thread, name, cpu, look_around, &seen), 0);
+    thread_join(&thread);
+    ck_assert(seen.ran);
+    return seen;
+}
+
+START_TEST(name_is_set_and_cut)
+{
+    ck_assert_str_eq(start_and_join("recv-0", -1).name, "recv-0");
+    ck_assert_str_eq(start_and_join("exactly15chars.", -1).name, "exactly15chars.");
+    ck_assert_str_eq(start_and_join("sixteen chars ..", -1).name, "sixteen chars .");
+    ck_assert_str_eq(start_and_join("a name that is far too long for the kernel", -1).name, "a name that is ");
+}
+END_TEST
+
+START_TEST(pinned_where_asked)
+{
+    cpu_set_t ours;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(ours), &ours), 0);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (CPU_ISSET(cpu, &ours)) {
+            struct seen seen = start_and_join("pinned", cpu);
+
+            ck_assert_int_eq(CPU_COUNT(&seen.cpus), 1);
+            ck_assert(CPU_ISSET(cpu, &seen.cpus));
+        }
+    }
+}
+END_TEST
+
+START_TEST(unpinned_or_refused_keeps_all_cpus)
+{
+    static const int cpus[] = { -1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30 };
+    cpu_set_t ours;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(ours), &ours), 0);
+    for (size_t k = 0; k < ARRAY_LEN(cpus); k++) {
+        struct seen seen = start_and_join("unpinned", cpus[k]);
+
+        ck_assert(CPU_EQUAL(&seen.cpus, &ours));
+    }
+}
+END_TEST
+
+START_TEST(signals_go_to_main_only)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGCHLD };
+    sigset_t before, after;
+    struct seen seen;
+
+    pthread_sigmask(SIG_BLOCK, NULL, &before);
+    seen = start_and_join("quiet", -1);
+    pthread_sigmask(SIG_BLOCK, NULL, &after);
+    for (size_t k = 0; k < ARRAY_LEN(signals); k++) {
+        ck_assert_int_eq(sigismember(&seen.blocked, signals[k]), 1);
+        ck_assert_int_eq(sigismember(&after, signals[k]), sigismember(&before, signals[k]));
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("thread");
+    TCase *tests = tcase_create("thread");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    tcase_add_test(tests, name_is_set_and_cut);
+    tcase_add_test(tests, pinned_where_asked);
+    tcase_add_test(tests, unpinned_or_refused_keeps_all_cpus);
+    tcase_add_test(tests, signals_go_to_main_only);
+    suite_add_tcase(suite, tests);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
