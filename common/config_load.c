@@ -60,11 +60,14 @@ static char *describe_node(const yaml_node_t *node, char *text, size_t text_byte
     return text;
 }
 
-/* YAML can smuggle any character into a text ("\0"); names end up in C strings, logs and metrics. */
+/* YAML can smuggle any character into a text ("\0"), but texts are C strings, and end up in logs and metrics.  Only a
+ * text of several lines is welcome. */
 static bool has_control_characters(const yaml_node_t *node)
 {
     for (size_t i = 0; i < node->data.scalar.length; i++) {
-        if (node->data.scalar.value[i] < ' ' || node->data.scalar.value[i] == 0x7f)
+        yaml_char_t c = node->data.scalar.value[i];
+
+        if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
             return true;
     }
     return false;

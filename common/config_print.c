@@ -3,7 +3,6 @@
 
 #include "common/config_internal.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +169,16 @@ static void schema_required_keys(const struct config_section *section, FILE *out
     fputs("],\n", out);
 }
 
+/* A section without required keys may be a bare heading, as in the example: null, to YAML. */
+static bool may_be_null(const struct config_section *section)
+{
+    for (size_t k = 0; k < section->n_keys; k++) {
+        if (!section->keys[k].default_text)
+            return false;
+    }
+    return !section->repeats;
+}
+
 static void schema_section(const struct config_section *section, FILE *out)
 {
     fputs("    ", out);
@@ -180,18 +189,16 @@ static void schema_section(const struct config_section *section, FILE *out)
         fprintf(out, ",\n      \"type\": \"array\", \"minItems\": %zu, \"maxItems\": %zu, \"items\": {\n",
                 section->min_n, section->max_n);
     else
-        fputs(",\n      \"anyOf\": [", out);
-    if (!section->repeats)
-        fputs("{\n", out);
-    fputs("        \"type\": \"object\", \"additionalProperties\": false,\n", out);
+        fputs(",\n", out);
+    fprintf(out, "        \"type\": %s, \"additionalProperties\": false,\n",
+            may_be_null(section) ? "[\"object\", \"null\"]" : "\"object\"");
     schema_required_keys(section, out);
     fputs("        \"properties\": {\n", out);
     for (size_t k = 0; k < section->n_keys; k++) {
         schema_key(&section->keys[k], out);
         fputs(k + 1 < section->n_keys ? ",\n" : "\n", out);
     }
-    /* A heading with all of its keys left out, as in the example, is null to YAML. */
-    fputs(section->repeats ? "        }\n      }\n    }" : "        }\n      }, {\"type\": \"null\"}]\n    }", out);
+    fputs(section->repeats ? "        }\n      }\n    }" : "        }\n    }", out);
 }
 
 void config_print_schema(const struct config_table *table, FILE *out)
@@ -289,11 +296,10 @@ static void example_key(const struct config_section *section, const struct confi
     if (key->default_text) {
         fprintf(out, "  #%s: ", key->name);
         example_default(key, out);
-    } else if (section->repeats) {
-        fprintf(out, "  #%s: (required)", key->name);
-    } else {
-        assert(key->example);
+    } else if (key->example) {
         fprintf(out, "  %s: %s", key->name, key->example);
+    } else {
+        fprintf(out, "  #%s: (required)", key->name);
     }
     fputc('\n', out);
 }

@@ -162,8 +162,8 @@ static int parse_position(const struct config_key *key, const char *const *items
     if (n_items != CONFIG_POSITION_N) {
         char expected[200];
 
-        snprintf(why, why_bytes, "must be %s, but %zu are given", config_expected(key, expected, sizeof(expected)),
-                 n_items);
+        snprintf(why, why_bytes, "must be %s, but %zu %s given", config_expected(key, expected, sizeof(expected)),
+                 n_items, n_items == 1 ? "is" : "are");
         return -EINVAL;
     }
     for (size_t i = 0; i < CONFIG_POSITION_N; i++) {
@@ -211,7 +211,7 @@ static int parse_endpoints(const struct config_key *key, const char *const *item
     }
     config_expected(key, expected, sizeof(expected));
     if (err == -EINVAL) {
-        snprintf(why, why_bytes, "must be %s: %s", expected, reason);
+        snprintf(why, why_bytes, "is not valid: %s", reason);
     } else if (!err && !in_range(key, (double)all.n)) {
         *bad_item = 0;
         snprintf(why, why_bytes, "must be %s, but %zu %s given", expected, all.n, all.n == 1 ? "is" : "are");

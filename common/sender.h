@@ -7,10 +7,14 @@
  *
  * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
- * A late stream goes on at its rate (which is above real time) and does not catch up faster.  Rate 0: unpaced.
+ * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
+ * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
+ * Streams of a sender that are due at the same time take turns, a batch of packets each.
  *
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
- * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure. */
+ * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
+ * group takes those of its heaps when it starts.  Descriptors wait for the end of a group, so that a receiver with room
+ * for one heap of a stream need not give up a heap for them. */
 #ifndef COMMON_SENDER_H
 #define COMMON_SENDER_H
 
@@ -25,6 +29,7 @@
 #include <stdint.h>
 
 #define SENDER_QUANTUM_NS (200 * NS_PER_US)
+#define SENDER_LATE_MAX_NS (10 * NS_PER_MS)
 #define SEND_ITEMS_MAX 8
 
 /* One heap to send. */
@@ -56,9 +61,10 @@ struct sender;
 struct send_stream;
 
 struct send_stream_stats {
-    struct counter heaps;
+    struct counter heaps;   /* of data, as the two below */
     struct counter bytes;   /* payload */
-    struct counter packets;
+    struct counter packets; /* that left */
+    struct counter failed;  /* packets of all kinds that the kernel refused */
     struct counter clipped[N_POLS];
     struct gauge latency_ns; /* ready_ns -> first packet of a group, of the last group */
 };

@@ -1,0 +1,49 @@
+/* pace.h - when the packets of a stream depart: the arithmetic of sender.h, without a clock.
+ *
+ * Departures are a straight line, start + bytes since then * time per byte, so rounding never adds up, and a double is
+ * good to the nanosecond for 100 days of a stream that is never idle. */
+#ifndef COMMON_PACE_H
+#define COMMON_PACE_H
+
+#include "common/units.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct pace {
+    double ns_per_byte; /* 0: unpaced */
+    int64_t start_ns;
+    uint64_t n_bytes; /* departed since start_ns */
+};
+
+/* 'rate_bytes_per_s' 0: unpaced. */
+static inline struct pace pace_make(double rate_bytes_per_s)
+{
+    assert(rate_bytes_per_s >= 0);
+    return (struct pace){ .ns_per_byte = rate_bytes_per_s > 0 ? (double) NS_PER_S / rate_bytes_per_s : 0 };
+}
+
+/* When the next packet departs. */
+static inline int64_t pace_departure_ns(const struct pace *pace)
+{
+    return pace->start_ns + (int64_t) (pace->ns_per_byte * (double) pace->n_bytes);
+}
+
+/* The departures of a stream that has something to send go on from here, not from before: neither the time in which it
+ * had nothing to send nor more than 'late_max_ns' of other lateness is made up for. */
+static inline void pace_forget(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
+{
+    if (pace_departure_ns(pace) < now_ns - late_max_ns) {
+        pace->start_ns = now_ns - late_max_ns;
+        pace->n_bytes = 0;
+    }
+}
+
+/* A packet of 'n_bytes' has departed. */
+static inline void pace_depart(struct pace *pace, size_t n_bytes)
+{
+    pace->n_bytes += n_bytes;
+}
+
+#endif

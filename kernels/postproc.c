@@ -1,0 +1,256 @@
+/* postproc.c - plain C twin of postproc: the last step of channelise.c.
+ *
+ * Works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one spectrum's block of
+ * channels goes through the steps of the header as separate arrays of real and imaginary parts, so that each step
+ * is a plain loop over channels; the quantised bytes gather in a buffer turned round, which is then written to the heap as
+ * one run per channel. */
+#include "kernels/postproc.h"
+
+#include "common/units.h"
+#include "kernels/philox.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define BLOCK_CHANS 64
+#define BLOCK_SPECTRA 32
+#define MAX_UNZIP 4
+
+struct complex_block {
+    float re[BLOCK_CHANS];
+    float im[BLOCK_CHANS];
+};
+
+/* What depends on the channel only. */
+struct channel_tables {
+    size_t first, n;
+    struct complex_block unzip[MAX_UNZIP]; /* [r]: e^{-2 pi j r k / n_chan} */
+    struct complex_block real;             /* e^{-pi j k / n_chan} / 2j */
+    struct complex_block gain[N_POLS];
+    float slope[BLOCK_CHANS]; /* phase for a fine delay of one sample */
+};
+
+/* One tile of the output: [chan][spectrum][pol] (re, im), as in a heap. */
+struct turned {
+    uint8_t bytes[BLOCK_CHANS][BLOCK_SPECTRA * N_POLS * 2];
+};
+
+static void make_tables(const struct postproc_args *a, size_t first, size_t n, struct channel_tables *t)
+{
+    t->first = first;
+    t->n = n;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = first + i;
+        double angle = M_PI * (double)k / a->n_chan;
+
+        for (size_t r = 0; r < a->unzip; r++) {
+            t->unzip[r].re[i] = (float)cos(2 * (double)r * angle);
+            t->unzip[r].im[i] = (float)-sin(2 * (double)r * angle);
+        }
+        t->real.re[i] = (float)(-sin(angle) / 2);
+        t->real.im[i] = (float)(-cos(angle) / 2);
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            t->gain[pol].re[i] = a->gain[(k * N_POLS + pol) * 2];
+            t->gain[pol].im[i] = a->gain[(k * N_POLS + pol) * 2 + 1];
+        }
+        t->slope[i] = (float)(-M_PI * ((double)k - a->n_chan / 2.0) / a->n_chan);
+    }
+}
+
+/* Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft], for the block's channels k or, if 'mirror', for -k,
+ * whose twiddles are the conjugates. */
+static void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
+                   struct complex_block *restrict z)
+{
+    size_t n_fft = a->n_chan / a->unzip;
+    float sign = mirror ? -1.0f : 1.0f;
+
+    for (size_t i = 0; i < t->n; i++) {
+        size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
+        const float *term = fft + 2 * (k & (n_fft - 1)); /* twiddle 0 is 1 */
+        z->re[i] = term[0];
+        z->im[i] = term[1];
+    }
+    for (size_t r = 1; r < a->unzip; r++)
+        for (size_t i = 0; i < t->n; i++) {
+            size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
+            const float *term = fft + 2 * (r * n_fft + (k & (n_fft - 1)));
+            float re = t->unzip[r].re[i], im = sign * t->unzip[r].im[i];
+            z->re[i] += term[0] * re - term[1] * im;
+            z->im[i] += term[0] * im + term[1] * re;
+        }
+}
+
+static inline void multiply(struct complex_block *restrict x, const struct complex_block *restrict by, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float re = x->re[i] * by->re[i] - x->im[i] * by->im[i];
+        float im = x->re[i] * by->im[i] + x->im[i] * by->re[i];
+        x->re[i] = re;
+        x->im[i] = im;
+    }
+}
+
+/* Step 1: the block's channels of the real transform of one spectrum. */
+static void finish_transform(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
+                             struct complex_block *restrict x)
+{
+    struct complex_block z, mirrored;
+
+    gather(a, t, fft, 0, &z);
+    gather(a, t, fft, 1, &mirrored);
+    for (size_t i = 0; i < t->n; i++) { /* z - conj mirrored = 2j V */
+        x->re[i] = z.re[i] - mirrored.re[i];
+        x->im[i] = z.im[i] + mirrored.im[i];
+    }
+    multiply(x, &t->real, t->n);
+    for (size_t i = 0; i < t->n; i++) { /* (z + conj mirrored) / 2 = U */
+        x->re[i] += 0.5f * (z.re[i] + mirrored.re[i]);
+        x->im[i] += 0.5f * (z.im[i] - mirrored.im[i]);
+    }
+}
+
+/* Step 2 without the gain. */
+static void rotate(const struct channel_tables *t, float fine, float phase, struct complex_block *x)
+{
+    struct complex_block rotator;
+
+    if (fine == 0 && phase == 0)
+        return;
+    if (fine == 0) {
+        float re = cosf(phase), im = sinf(phase);
+        for (size_t i = 0; i < t->n; i++) {
+            rotator.re[i] = re;
+            rotator.im[i] = im;
+        }
+    } else {
+        for (size_t i = 0; i < t->n; i++) {
+            float theta = phase + fine * t->slope[i];
+            rotator.re[i] = cosf(theta);
+            rotator.im[i] = sinf(theta);
+        }
+    }
+    multiply(x, &rotator, t->n);
+}
+
+/* Step 3, first half: both polarisations at once, as one call of the generator serves all four components. */
+static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
+                       struct complex_block *restrict pol0, struct complex_block *restrict pol1)
+{
+    const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
+
+    for (size_t i = 0; i < t->n; i++) {
+        const uint32_t counter[4] = {(uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
+                                     a->stream_id};
+        uint32_t bits[4];
+        philox4x32(counter, key, bits);
+        pol0->re[i] += philox_dither(bits[0]);
+        pol0->im[i] += philox_dither(bits[1]);
+        pol1->re[i] += philox_dither(bits[2]);
+        pol1->im[i] += philox_dither(bits[3]);
+    }
+}
+
+/* v rounded half to even, clipped to +-limit; 0 if it is not a number.  Says whether that is not just rounding. */
+static inline int32_t quantise(float v, float limit, uint32_t *clipped)
+{
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it leaves no bits for a fraction, and vectorises as rintf may not */
+    float bounded = v > limit ? limit : v;
+
+    bounded = bounded < -limit ? -limit : bounded;
+    bounded = bounded == bounded ? bounded : 0.0f;
+    *clipped |= bounded != v;
+    return (int32_t)(bounded + shift - shift);
+}
+
+/* Step 3, second half, for spectrum 's' of the tile; returns the number of values clipped. */
+static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t, const struct complex_block *x,
+                               size_t s, size_t pol, struct turned *turned)
+{
+    int32_t re[BLOCK_CHANS], im[BLOCK_CHANS];
+    float limit = a->out_bits == 8 ? 127.0f : 7.0f;
+    size_t at = s * N_POLS + pol;
+    uint32_t n_clipped = 0;
+
+    for (size_t i = 0; i < t->n; i++) {
+        uint32_t clipped = 0;
+        re[i] = quantise(x->re[i], limit, &clipped);
+        im[i] = quantise(x->im[i], limit, &clipped);
+        n_clipped += clipped;
+    }
+    if (a->out_bits == 8)
+        for (size_t i = 0; i < t->n; i++) {
+            turned->bytes[i][at * 2] = (uint8_t)re[i];
+            turned->bytes[i][at * 2 + 1] = (uint8_t)im[i];
+        }
+    else
+        for (size_t i = 0; i < t->n; i++)
+            turned->bytes[i][at] = (uint8_t)((uint32_t)re[i] << 4 | ((uint32_t)im[i] & 15));
+    return n_clipped;
+}
+
+/* Spectra [s, s + n_spectra) of one batch, the channels of 't'.  Adds to saturated[pol]. */
+static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
+                         size_t n_spectra, uint32_t saturated[N_POLS])
+{
+    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* of one channel and spectrum */
+    struct complex_block x[N_POLS];
+    struct turned turned;
+
+    for (size_t i = 0; i < n_spectra; i++) {
+        size_t spectrum = batch * a->spectra_per_heap + s + i;
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            size_t row = pol * a->n_spectra + spectrum;
+            finish_transform(a, t, a->fft + row * a->n_chan * 2, &x[pol]);
+            rotate(t, a->rotation[row * 2], a->rotation[row * 2 + 1], &x[pol]);
+            multiply(&x[pol], &t->gain[pol], t->n);
+        }
+        if (a->dither)
+            add_dither(a, t, a->first_spectrum + spectrum, &x[0], &x[1]);
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            saturated[pol] += quantise_block(a, t, &x[pol], i, pol, &turned);
+    }
+    for (size_t i = 0; i < t->n; i++) {
+        size_t heap_spectrum = (batch * a->n_chan + t->first + i) * a->spectra_per_heap + s;
+        memcpy(a->out + heap_spectrum * run_bytes, turned.bytes[i], n_spectra * run_bytes);
+    }
+}
+
+/* One batch, one block of channels. */
+static void process_block(const struct postproc_args *a, size_t batch, size_t chan)
+{
+    size_t n_chans = a->n_chan < BLOCK_CHANS ? a->n_chan : BLOCK_CHANS;
+    uint32_t saturated[N_POLS] = {0};
+    struct channel_tables tables;
+
+    make_tables(a, chan, n_chans, &tables);
+    for (size_t s = 0; s < a->spectra_per_heap; s += BLOCK_SPECTRA) {
+        size_t rest = a->spectra_per_heap - s;
+        process_tile(a, &tables, batch, s, rest < BLOCK_SPECTRA ? rest : BLOCK_SPECTRA, saturated);
+    }
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+#pragma omp atomic
+        a->saturated[batch * N_POLS + pol] += saturated[pol];
+    }
+}
+
+static void postproc_cpu(const void *args, int n_threads)
+{
+    const struct postproc_args *a = args;
+    size_t n_batches = a->n_spectra / a->spectra_per_heap;
+
+    assert(a->n_chan >= 8 && (a->n_chan & (a->n_chan - 1)) == 0 && a->n_spectra % a->spectra_per_heap == 0);
+    assert((a->unzip == 1 || a->unzip == 2 || a->unzip == 4) && (a->out_bits == 8 || a->out_bits == 4));
+    memset(a->saturated, 0, n_batches * N_POLS * sizeof(*a->saturated));
+#pragma omp parallel for collapse(2) num_threads(n_threads)
+    for (size_t batch = 0; batch < n_batches; batch++)
+        for (size_t chan = 0; chan < a->n_chan; chan += BLOCK_CHANS)
+            process_block(a, batch, chan);
+}
+
+const struct kernel postproc_kernel = {
+    .name = "postproc",
+    .args_bytes = sizeof(struct postproc_args),
+    .cpu = postproc_cpu,
+};

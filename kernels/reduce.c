@@ -1,0 +1,60 @@
+/* reduce.c - plain C twin of reduce: once per dump, after the last correlate of its window. */
+#include "kernels/reduce.h"
+
+#include "common/units.h"
+
+#include <string.h>
+
+/* Clips to the symmetric range of int32 and says whether it had to. */
+static inline int32_t clip(int64_t sum, unsigned *clipped)
+{
+    int64_t bounded = sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum;
+    *clipped |= bounded != sum;
+    return (int32_t)bounded;
+}
+
+/* The four products of one baseline in one channel; returns how many were clipped. */
+static unsigned reduce_baseline(const int64_t *sums, int32_t *out)
+{
+    unsigned n_clipped = 0;
+
+    for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
+        unsigned clipped = 0;
+        out[2 * product] = clip(sums[2 * product], &clipped);
+        out[2 * product + 1] = clip(sums[2 * product + 1], &clipped);
+        n_clipped += clipped;
+    }
+    return n_clipped;
+}
+
+static void mark_missing(int32_t *out)
+{
+    for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
+        out[2 * product] = REDUCE_MISSING_RE;
+        out[2 * product + 1] = REDUCE_MISSING_IM;
+    }
+}
+
+static void reduce_cpu(const void *args, int n_threads)
+{
+    const struct reduce_args *a = args;
+    uint64_t n_saturated = 0;
+
+#pragma omp parallel for collapse(2) reduction(+ : n_saturated) num_threads(n_threads)
+    for (size_t chan = 0; chan < a->n_chan; chan++)
+        for (size_t baseline = 0; baseline < a->n_baselines; baseline++) {
+            size_t at = (chan * a->n_baselines + baseline) * N_POL_PRODUCTS * 2;
+            if (a->weights[baseline] < a->min_weight)
+                mark_missing(a->out + at);
+            else
+                n_saturated += reduce_baseline(a->sums + at, a->out + at);
+            memset(a->sums + at, 0, N_POL_PRODUCTS * 2 * sizeof(*a->sums));
+        }
+    *a->n_saturated = n_saturated;
+}
+
+const struct kernel reduce_kernel = {
+    .name = "reduce",
+    .args_bytes = sizeof(struct reduce_args),
+    .cpu = reduce_cpu,
+};

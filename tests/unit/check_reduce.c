@@ -1,0 +1,104 @@
+/* check_reduce - dumps against the definition, with sums on both sides of the limits. */
+#include "kernels/reduce.h"
+
+#include "common/units.h"
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <string.h>
+
+#define MIN_WEIGHT 1000
+#define GUARD 16
+
+static int64_t random_sum(void)
+{
+    static const int64_t corners[] = {0,         -1,          INT32_MAX,     INT32_MAX - 1,        INT32_MAX + INT64_C(1),
+                                      INT32_MIN, -INT32_MAX,  INT64_MAX,     INT64_MIN,            INT64_C(1) << 32,
+                                      1 - INT32_MAX, INT32_MIN - INT64_C(1), -(INT64_C(1) << 32) + 5};
+
+    switch (random_below(8)) {
+    case 0:  return corners[random_below(ARRAY_LEN(corners))];
+    case 1:  return (int64_t)random_u64();
+    default: return (int64_t)random_u64() >> 33;
+    }
+}
+
+static int32_t clip_model(int64_t sum)
+{
+    if (sum > 2147483647)
+        return 2147483647;
+    if (sum < -2147483647)
+        return -2147483647;
+    return (int32_t)sum;
+}
+
+/* Compares one visibility; returns whether it saturated. */
+static int compare(const int64_t *sum, uint32_t weight, const int32_t *out)
+{
+    int32_t re = clip_model(sum[0]), im = clip_model(sum[1]);
+
+    if (weight < MIN_WEIGHT) {
+        ck_assert_int_eq(out[0], INT32_MIN);
+        ck_assert_int_eq(out[1], 1);
+        return 0;
+    }
+    ck_assert_int_eq(out[0], re);
+    ck_assert_int_eq(out[1], im);
+    return re != sum[0] || im != sum[1];
+}
+
+static void run_and_compare(uint32_t n_baselines, uint32_t n_chan, int n_threads)
+{
+    size_t n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
+    int64_t *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
+    int32_t *out = malloc((n + GUARD) * sizeof(*out));
+    uint32_t *weights = malloc(n_baselines * sizeof(*weights));
+    uint64_t n_saturated[2] = {12345, 67890}, expected = 0;
+    struct reduce_args args = {sums, weights, out, n_saturated, MIN_WEIGHT, n_baselines, n_chan};
+
+    ck_assert(sums && before && out && weights);
+    for (size_t i = 0; i < n + GUARD; i++)
+        sums[i] = random_sum();
+    memcpy(before, sums, (n + GUARD) * sizeof(*sums));
+    memset(out, 0xa5, (n + GUARD) * sizeof(*out));
+    for (size_t i = 0; i < n_baselines; i++)
+        weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
+    reduce_kernel.cpu(&args, n_threads);
+    for (size_t i = 0; i < n; i += 2)
+        expected += (uint64_t)compare(before + i, weights[i / (N_POL_PRODUCTS * 2) % n_baselines], out + i);
+    ck_assert_uint_eq(n_saturated[0], expected);
+    ck_assert_uint_eq(n_saturated[1], 67890);
+    for (size_t i = 0; i < n; i++)
+        if (sums[i])
+            ck_abort_msg("sum %zu was not zeroed", i);
+    ck_assert_mem_eq(sums + n, before + n, GUARD * sizeof(*sums));
+    for (size_t i = n; i < n + GUARD; i++)
+        ck_assert_int_eq(out[i], (int32_t)0xa5a5a5a5);
+    free(weights);
+    free(out);
+    free(before);
+    free(sums);
+}
+
+START_TEST(random_dumps)
+{
+    for (int trial = 0; trial < 30; trial++)
+        run_and_compare(1 + (uint32_t)random_below(40), 1 + (uint32_t)random_below(17), 1 + (int)random_below(3));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("reduce");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, random_dumps);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
