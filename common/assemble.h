@@ -49,6 +49,7 @@ enum reject {
     REJECT_ALIGNMENT,      /* payload offset or length not a multiple of 8, or no payload */
     REJECT_BAD_TIMESTAMP,  /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,     /* polarisation or feng_id not one of ours */
+    REJECT_OTHER_THREAD,   /* ours, but another receive thread assembles that source; nothing is wrong */
     REJECT_BAD_FREQUENCY,  /* first channel not this engine's: wrongly wired */
     REJECT_TOO_OLD,        /* behind the window */
     REJECT_JUMP,           /* far from the window, not (yet) believed */

@@ -411,7 +411,7 @@ static void register_metrics(struct fgpu_antenna *a, const char *name)
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna)
 {
     struct fgpu_antenna *a = calloc(1, sizeof(*a));
-    char name[16];
+    char name[32];
 
     if (!a)
         return -ENOMEM;

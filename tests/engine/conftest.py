@@ -1,0 +1,59 @@
+"""What every engine test shares: a directory that outlives a failure, and the seed of everything random."""
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import harness
+
+SEED = int(os.environ.get("CBF_SEED", "20261121"))
+
+
+def pytest_report_header(config):
+    return f"daemons: {harness.BUILD}, CBF_SEED={SEED}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Lets the 'work' fixture see whether its test failed, and names the directory in the report."""
+    outcome = yield
+    report = outcome.get_result()
+    if report.when == "call":
+        item.failed = report.failed
+        if report.failed and getattr(item, "work_dir", None):
+            report.sections.append(("what the daemons read and wrote", str(item.work_dir)))
+
+
+@pytest.fixture
+def work(request):
+    """A directory for the scenario's YAML, captures and logs; it is kept, and named, if the test fails."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:60]
+    path = Path(tempfile.mkdtemp(prefix=f"cbf-{name}-"))
+    request.node.work_dir = path
+    yield path
+    if not getattr(request.node, "failed", True):
+        shutil.rmtree(path)
+
+
+@pytest.fixture
+def rng(request):
+    """Random numbers that depend on the test's name and CBF_SEED only."""
+    return np.random.default_rng([SEED, *request.node.name.encode()])
+
+
+@pytest.fixture
+def daemon(work):
+    """Starts daemons; those still running at the end of the test are killed."""
+    started = []
+
+    def start(program, config, name=None):
+        process = harness.Daemon(program, config, work, name or f"{program}{len(started)}")
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()

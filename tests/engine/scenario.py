@@ -1,0 +1,226 @@
+"""From a few overrides to a whole configuration, its input heaps, and the check of all that came out.
+
+Used by the tests of both daemons.  The checks here are about the streams (which heaps, in which order, with which counts);
+the values are compared by the callers.
+"""
+from collections import defaultdict
+
+import numpy as np
+
+import fmodel
+import harness
+from harness import FGPU, FGPU_OUTPUT, XBGPU, XBGPU_OUTPUT, Sent, endpoints, groups, merge
+
+# ---- fgpu ------------------------------------------------------------------------------------------------------------
+
+
+def fgpu_config(outputs=({},), feng_ids=(0,), pol_groups=1, substreams=2, **sections):
+    """A whole fgpu configuration; 'outputs' are overrides, where the key 'substreams' counts the destinations."""
+    config = merge(FGPU, sections)
+    for feng_id in feng_ids:
+        config["antennas"].append({"name": f"m{feng_id:03}", "feng_id": int(feng_id), "pol0": groups(pol_groups),
+                                   "pol1": groups(pol_groups)})
+    for i, overrides in enumerate(outputs):
+        output = merge(FGPU_OUTPUT, {"name": f"wide{i}"} | dict(overrides))
+        output["destinations"] = groups(output.pop("substreams", substreams))
+        config["outputs"].append(output)
+    return config
+
+
+def model_of(output):
+    """The model's view of an output section."""
+    known = fmodel.Output.__dataclass_fields__
+    return fmodel.Output(**{k: v for k, v in output.items() if k in known})
+
+
+def chunk_for(config, multiple=1):
+    """Sets the smallest legal chunk, times 'multiple'."""
+    recv = config["recv"]
+    need = recv["max_delay_diff"] + max(model_of(o).window for o in config["outputs"])
+    recv["chunk_samples"] = -(-need // recv["packet_samples"]) * recv["packet_samples"] * multiple
+
+
+def noise(rng, n_ants, n_samples, bits, rms=None):
+    """Samples [ant][pol][n] that use the whole range: noise, and a tone per input so that no two are alike."""
+    limit = 2**(bits - 1) - 1
+    rms = max(limit / 4, 0.9) if rms is None else rms
+    x = rng.normal(0, rms, (n_ants, 2, n_samples))
+    n = np.arange(n_samples)
+    for ant in range(n_ants):
+        for pol in range(2):
+            x[ant, pol] += 0.1 * rms * np.cos(2 * np.pi * rng.uniform(0, 0.5) * n)
+    return np.clip(np.rint(x), -limit - 1, limit).astype(np.int16)
+
+
+def digitiser_heaps(config, samples, start, present=None, status=None):
+    """Heaps of samples[ant][pol][n] from timestamp 'start', time-major; present[ant][pol][packet] leaves some out."""
+    recv = config["recv"]
+    step = recv["packet_samples"]
+    where = [[endpoints(a["pol0"]), endpoints(a["pol1"])] for a in config["antennas"]]
+    packed = [[fmodel.pack(samples[a, p], recv["sample_bits"]).reshape(-1, step * recv["sample_bits"] // 8)
+               for p in range(2)] for a in range(len(where))]
+    out = []
+    for i in range(samples.shape[2] // step):
+        for ant in range(len(where)):
+            for pol in range(2):
+                if present is not None and not present[ant, pol, i]:
+                    continue
+                flags = 0 if status is None else status[ant, pol, i]
+                heap = harness.digitiser_heap(start + i * step, 2 * ant + pol, packed[ant][pol][i], flags)
+                group = where[ant][pol]
+                out.append(Sent(group[i % len(group)], heap, 2 * (i + 1)))
+    return out
+
+
+def run_pcap(daemon, program, config, work, sent, name="run", **write):
+    """Feeds a capture, waits for the end, returns the output heaps by destination."""
+    source, sink = work / f"{name}.in.pcap", work / f"{name}.out.pcap"
+    harness.write_heaps(source, sent, **write)
+    return run_capture(daemon, program, config, source, sink, name)
+
+
+def run_capture(daemon, program, config, source, sink, name="run"):
+    config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
+    daemon(program, config, name).wait_end()
+    return harness.decode_pcap(sink)
+
+
+def in_order(heaps, offset, step, n_substreams):
+    """The heaps of one sender by count, which must have no gaps; repeated rounds of descriptors are left out."""
+    heaps = sorted(heaps, key=lambda h: h.cnt)
+    counts = [h.cnt for h in heaps]
+    assert counts == [offset + i * step for i in range(len(heaps))], f"heap counts {counts[:8]}...: not {offset} + i {step}"
+    n_seen = 0
+    out = []
+    for heap in heaps:
+        if heap.kind == "descriptor":
+            n_seen += 1
+        if heap.kind != "descriptor" or n_seen <= n_substreams:
+            out.append(heap)
+    assert n_seen >= n_substreams and n_seen % n_substreams == 0, f"{n_seen} descriptors to {n_substreams} substreams"
+    return out
+
+
+def fgpu_streams(config, found, complete=True):
+    """Checks everything about the output heaps but the voltages; found: {endpoint: heaps in order of arrival}.
+
+    Returns {(output index, antenna index): {timestamp on the wire: int8 [channel][spectrum][pol][re, im]}}.
+    With 'complete' every stream must have ended with its stop heaps.
+    """
+    array_size = config["send"]["array_size"]
+    by_sender = defaultdict(list)
+    for endpoint, heaps in found.items():
+        last = {}
+        for heap in heaps:
+            sender = heap.cnt % array_size
+            assert heap.cnt > last.get(sender, -1), f"heap {heap.cnt} to {endpoint} out of order"
+            last[sender] = heap.cnt
+            by_sender[endpoint, sender].append(heap)
+    wanted = {(e, a["feng_id"]) for o in config["outputs"] for e in endpoints(o["destinations"])
+              for a in config["antennas"]}
+    assert set(by_sender) <= wanted, f"heaps where none belong: {set(by_sender) - wanted}"
+    out = {}
+    for o, output in enumerate(config["outputs"]):
+        where = endpoints(output["destinations"])
+        model = model_of(output)
+        n_chan = model.channels // len(where)
+        for a, antenna in enumerate(config["antennas"]):
+            feng_id = antenna["feng_id"]
+            heaps = in_order([h for e in where for h in by_sender[e, feng_id]], feng_id, array_size, len(where))
+            assert len(heaps) % len(where) == 0
+            kinds = ["descriptor"] + ["data"] * (len(heaps) // len(where) - 2) + ["stop"]
+            if not complete:
+                kinds[-1] = "data" if len(kinds) > 2 and heaps[-1].kind == "data" else "stop"
+            batches = {}
+            for i, heap in enumerate(heaps):
+                batch, substream = divmod(i, len(where))
+                assert (heap.endpoint, heap.kind) == (where[substream], kinds[batch]), f"heap {i} of {output['name']}"
+                if heap.kind != "data":
+                    continue
+                items = heap.items
+                assert (items["feng_id"], items["frequency"]) == (feng_id, substream * n_chan)
+                assert items["feng_raw"].shape == (n_chan, model.spectra_per_heap, 2, 2)
+                parts = batches.setdefault(items["timestamp"], [])
+                assert len(parts) == substream, f"batch {items['timestamp']} is torn"
+                parts.append(items["feng_raw"])
+            out[o, a] = {timestamp: np.concatenate(parts) for timestamp, parts in batches.items()}
+    return out
+
+
+def by_endpoint(heaps):
+    out = defaultdict(list)
+    for heap in heaps:
+        out[heap.endpoint].append(heap)
+    return out
+
+
+def compare_voltages(found, model, limit, what):
+    """At most one step off anywhere, and 99.9 % equal."""
+    expected = fmodel.quantise(model, limit)
+    off = np.abs(found.astype(int) - expected)
+    equal = np.mean(off == 0)
+    assert off.max() <= 1 and equal >= 0.999, (
+        f"{what}: {100 * equal:.3f} % equal, off by up to {off.max()} at [channel, spectrum, pol, part] "
+        f"{np.argwhere(off == off.max())[:4].tolist()}; rms {np.std(expected):.1f}")
+
+
+# ---- xbgpu -----------------------------------------------------------------------------------------------------------
+
+
+def xbgpu_config(outputs=({},), **sections):
+    config = merge(XBGPU, sections)
+    config["recv"]["sources"] = groups()
+    for i, overrides in enumerate(outputs):
+        output = merge(XBGPU_OUTPUT, {"name": f"bcp{i}"} | dict(overrides))
+        output["destination"] = groups()
+        config["outputs"].append(output)
+    return config
+
+
+def batch_samples(config):
+    return config["recv"]["spectra_per_heap"] * config["recv"]["samples_between_spectra"]
+
+
+def random_voltages(rng, config, n_batches):
+    """int8 [batch][ant][channel][spectrum][pol][re, im], the whole range of int8."""
+    recv = config["recv"]
+    shape = (n_batches, recv["antennas"], recv["channels_per_substream"], recv["spectra_per_heap"], 2, 2)
+    return rng.integers(-128, 128, shape, np.int8)
+
+
+def feng_heaps(config, first_batch, voltages, present=None, rng=None):
+    """Heaps of voltages[batch][ant], antennas in random order where 'rng' is given; present[batch][ant]."""
+    recv = config["recv"]
+    n_ants = recv["antennas"]
+    (endpoint,) = endpoints(recv["sources"])
+    out = []
+    for batch in range(len(voltages)):
+        for ant in rng.permutation(n_ants) if rng is not None else range(n_ants):
+            if present is None or present[batch, ant]:
+                heap = harness.feng_heap((first_batch + batch) * batch_samples(config), ant, recv["channel_offset"],
+                                         voltages[batch, ant])
+                out.append(Sent(endpoint, heap, ant + n_ants * (batch + 1)))
+    return out
+
+
+def check_dumps(config, index, heaps, expected, what="", complete=True):
+    """Compares the heaps of output 'index', in order of arrival, with {window: (visibilities, weights, n_clipped)}."""
+    recv, output = config["recv"], config["outputs"][index]
+    cps = recv["channels_per_substream"]
+    heaps = in_order(heaps, recv["channel_offset"] // cps, recv["channels"] // cps, 1)
+    assert [h.kind for h in heaps] == ["descriptor"] + ["data"] * len(expected) + ["stop"] * complete, f"{what} {output}"
+    length = output["integration_batches"] * batch_samples(config)
+    assert [h.items["timestamp"] for h in heaps if h.kind == "data"] == [w * length % harness.WIRE for w in expected], what
+    for heap, (window, (vis, weights, _)) in zip(heaps[1:], expected.items()):
+        assert heap.items["frequency"] == recv["channel_offset"]
+        found = heap.items["xeng_raw"]
+        if not np.array_equal(found, vis):
+            assert found.shape == vis.shape, f"{what}: shape {found.shape}, not {vis.shape}"
+            bad = np.argwhere((found != vis).any(-1))
+            at = tuple(bad[0])
+            raise AssertionError(f"{what} {output}: window {window}: {len(bad)} of {vis[..., 0].size} visibilities are "
+                                 f"wrong, first at [channel, product] {at}: {found[at]} instead of {vis[at]}")
+        if output.get("missing") == "weights":
+            assert np.array_equal(np.atleast_1d(heap.items["xeng_weights"]), weights), f"{what} {output}: window {window}"
+        else:
+            assert "xeng_weights" not in heap.items

@@ -1,0 +1,285 @@
+"""xbgpu against exact sums, on captures: every dump that must come, no other, and every bit of it."""
+import numpy as np
+import pytest
+
+import harness
+import scenario
+import xmodel
+from harness import endpoints, packets
+
+
+def run(daemon, work, config, first_batch, voltages, present=None, rng=None, name="run", sent=None, **write):
+    """Runs xbgpu over the voltages and compares every output with the model.  Returns the expected dumps by output."""
+    recv = config["recv"]
+    present = np.ones(voltages.shape[:2], bool) if present is None else present
+    if sent is None:
+        sent = scenario.feng_heaps(config, first_batch, voltages, present, rng)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent, name, **write)
+    wanted = {e for o in config["outputs"] for e in endpoints(o["destination"])}
+    assert set(found) == wanted
+    out = []
+    for o, output in enumerate(config["outputs"]):
+        expected = {}
+        if output["send_enabled"]:
+            expected = xmodel.dumps(first_batch, voltages, present, output["integration_batches"],
+                                    output.get("missing", "flag"), output.get("missing_dump", "send"))
+        (endpoint,) = endpoints(output["destination"])
+        scenario.check_dumps(config, o, found[endpoint], expected, f"{name} {recv}")
+        out.append(expected)
+    return out
+
+
+def bridge(present, config):
+    """Shortens silences that the window of chunks does not bridge: what a jump loses is another test's business."""
+    recv = config["recv"]
+    longest = recv.get("window", 2) * recv["batches_per_chunk"] - 1
+    for ant in range(present.shape[1]):
+        run = 0
+        for batch in range(len(present)):
+            run = 0 if present[batch, ant] else run + 1
+            if run > longest:
+                present[batch, ant], run = True, 0
+
+
+def n_magic(vis):
+    return np.count_nonzero((vis == xmodel.MAGIC).all(-1))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("n_ants", [1, 2, 3, 4, 7, 16, 33])
+def test_exact(n_ants, threads, daemon, work, rng):
+    """Bit for bit, with heaps missing; several lengths at once, windows that straddle chunks, both policies."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 1, "missing_dump": "skip"}, {"integration_batches": 3},
+                 {"integration_batches": 8, "missing": "weights"}, {"integration_batches": 5, "audit_samples": 16}],
+        recv={"antennas": n_ants, "threads": min(threads, n_ants), "batches_per_chunk": int(rng.integers(2, 9)),
+              "channels_per_substream": int(rng.choice([1, 2, 4])), "spectra_per_heap": int(rng.choice([16, 32, 48])),
+              "samples_between_spectra": int(rng.choice([16, 128, 1000]))},
+        send={"packet_payload": int(rng.choice([512, 1000, 8192]))})
+    n_batches = 61
+    voltages = scenario.random_voltages(rng, config, n_batches)
+    voltages[10:12] = -128
+    voltages[12] = rng.choice(np.array([-128, 127], np.int8), voltages[12].shape)
+    loss = 0.3 / n_ants / 5
+    present = rng.random((n_batches, n_ants)) >= loss
+    present[30:33, 0] = False
+    bridge(present, config)
+    first_batch = int(rng.choice([0, 7, 2**30 + 5]))
+    dumps = run(daemon, work, config, first_batch, voltages, present, rng, f"{n_ants}-{threads}",
+                max_packet=72 + int(rng.choice([256, 1024, 8192])))
+    assert len(dumps[1]) >= 19 and sum(n_magic(vis) == 0 for vis, _, _ in dumps[1].values()) >= 5
+
+
+@pytest.mark.parametrize("case", range(20))
+def test_random(case, daemon, work, rng):
+    """Small random configurations: chunks, windows, offsets, losses of single heaps, of antennas and of all for a while."""
+    n_ants = int(rng.integers(1, 6))
+    channels, cps = 64, int(rng.choice([1, 2, 4, 8]))
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": int(rng.integers(1, 13)), "missing": str(rng.choice(["flag", "weights"])),
+                  "buffers": int(rng.integers(2, 5))} for _ in range(int(rng.integers(1, 4)))]
+        + [{"integration_batches": int(rng.integers(1, 13)), "missing_dump": "skip"}],
+        recv={"antennas": n_ants, "channels": channels, "channels_per_substream": cps,
+              "channel_offset": cps * int(rng.integers(0, channels // cps)), "threads": int(rng.integers(1, n_ants + 1)),
+              "batches_per_chunk": int(rng.integers(1, 9)), "spectra_per_heap": 16 * int(rng.integers(1, 5)),
+              "samples_between_spectra": int(rng.integers(1, 300)), "window": int(rng.integers(1, 4)), "chunks": 12},
+        send={"packet_payload": 8 * int(rng.integers(16, 1025))})
+    n_batches = int(rng.integers(20, 60))
+    voltages = scenario.random_voltages(rng, config, n_batches)
+    present = rng.random((n_batches, n_ants)) >= rng.choice([0, 0.01, 0.1])
+    for _ in range(2):
+        first, n = int(rng.integers(0, n_batches)), int(rng.integers(1, 6))
+        present[first:first + n, rng.integers(0, n_ants)] = False
+    # All antennas silent, no longer than the window of chunks bridges.
+    first = int(rng.integers(1, n_batches))
+    present[first:first + int(rng.integers(0, config["recv"]["batches_per_chunk"] + 1))] = False
+    bridge(present, config)
+    first_batch = int(rng.integers(0, 100))
+    run(daemon, work, config, first_batch, voltages, present, rng, max_packet=72 + 8 * int(rng.integers(16, 1025)))
+
+
+# ---- Which dumps -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing_dump", ["send", "skip"])
+@pytest.mark.parametrize("first_batch", [0, 1, 5, 6, 11])
+def test_first_and_last_windows(first_batch, missing_dump, daemon, work, rng):
+    """The first, partial window goes out flagged (or not at all), the last, unfinished one never."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 6, "missing_dump": missing_dump}])
+    for n_batches in (20, 23, 24):
+        voltages = scenario.random_voltages(rng, config, n_batches)
+        (dumps,) = run(daemon, work, config, first_batch, voltages, name=f"n{n_batches}")
+        whole = [w for w in dumps if n_magic(dumps[w][0]) == 0]
+        assert len(dumps) - len(whole) == (first_batch % 6 != 0 and missing_dump == "send")
+        assert whole[-1] == (first_batch + n_batches) // 6 - 1
+
+
+def test_flags_by_antenna(daemon, work, rng):
+    """One lost heap flags the four products of all baselines of its antenna, in all channels, in one dump."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}], recv={"antennas": 4})
+    voltages = scenario.random_voltages(rng, config, 16)
+    present = np.ones((16, 4), bool)
+    present[5, 2] = False
+    (dumps,) = run(daemon, work, config, 0, voltages, present)
+    flagged = (dumps[1][0] == xmodel.MAGIC).all(-1)
+    baselines = {(a1, a2) for a2 in range(4) for a1 in range(a2 + 1) if flagged[:, 4 * xmodel.baseline(a1, a2)].all()}
+    assert baselines == {(0, 2), (1, 2), (2, 2), (2, 3)} and n_magic(dumps[1][0]) == 4 * 16
+    assert all(n_magic(dumps[w][0]) == 0 for w in (0, 2, 3))
+
+
+@pytest.mark.parametrize("missing_dump, n_dumps", [("send", 5), ("skip", 4)])
+def test_no_complete_antenna(missing_dump, n_dumps, daemon, work, rng):
+    """A window in which every antenna lost a heap has only magic values in it; one without a heap is never sent."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4, "missing_dump": missing_dump}],
+                                   recv={"antennas": 3, "batches_per_chunk": 8})
+    voltages = scenario.random_voltages(rng, config, 24)
+    present = np.ones((24, 3), bool)
+    present[4, 0] = present[5, 1] = present[7, 2] = False
+    present[12:16] = False
+    (dumps,) = run(daemon, work, config, 0, voltages, present)
+    assert len(dumps) == n_dumps and 3 not in dumps
+    if missing_dump == "send":
+        assert n_magic(dumps[1][0]) == dumps[1][0].size // 2
+
+
+def test_weights(daemon, work, rng):
+    """With weights a lost heap costs its spectra only; a baseline without any is flagged."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4, "missing": "weights"}], recv={"antennas": 3})
+    voltages = scenario.random_voltages(rng, config, 12)
+    present = np.ones((12, 3), bool)
+    present[4, 0] = present[5, 1] = present[6:8, 2] = False
+    present[8:10, 0] = present[10:12, 1] = False
+    (dumps,) = run(daemon, work, config, 0, voltages, present)
+    assert dumps[1][1].tolist() == [48, 32, 48, 16, 16, 32]
+    assert dumps[2][1].tolist() == [32, 0, 32, 32, 32, 64] and n_magic(dumps[2][0]) == 4 * 4
+
+
+def test_incomplete_heaps(daemon, work, rng):
+    """A heap that lacks a packet is an absent heap; duplicates do not fill its hole."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}, {"integration_batches": 4, "missing": "weights"}],
+                                   recv={"antennas": 3})
+    voltages = scenario.random_voltages(rng, config, 24)
+    present = np.ones((24, 3), bool)
+    sent = scenario.feng_heaps(config, 0, voltages, rng=rng)
+    out = []
+    for s in sent:
+        parts = packets(s.heap, s.cnt, 72 + 64)
+        if rng.random() < 0.1:
+            batch, ant = s.cnt // 3 - 1, s.cnt % 3
+            present[batch, ant] = False
+            hole = int(rng.integers(0, len(parts)))
+            parts[hole] = parts[hole - 1]
+        out += [(s.endpoint, p) for p in parts]
+    assert 0 < np.count_nonzero(~present) < 24
+    source = work / "holes.in.pcap"
+    harness.write_pcap(source, out)
+    found = scenario.run_capture(daemon, "xbgpu", config, source, work / "holes.out.pcap")
+    for o, output in enumerate(config["outputs"]):
+        expected = xmodel.dumps(0, voltages, present, 4, output.get("missing", "flag"))
+        scenario.check_dumps(config, o, found[endpoints(output["destination"])[0]], expected)
+
+
+def test_disorder_and_rubbish(daemon, work, rng):
+    """Packets out of order by up to two batches, some twice, and others' packets: the dumps do not change."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 5}], recv={"antennas": 4, "batches_per_chunk": 4})
+    voltages = scenario.random_voltages(rng, config, 40)
+    step = scenario.batch_samples(config)
+    sent = scenario.feng_heaps(config, 4, voltages, rng=rng)
+    good = [(s.endpoint, p) for s in sent for p in packets(s.heap, s.cnt, 72 + 256)]
+    spread = 2 * len(good) / 40
+    order = sorted(range(len(good)), key=lambda i: i + rng.uniform(0, spread))
+    mixed = [good[i] for i in order for _ in range(1 + (rng.random() < 0.1))]
+    here = sent[0].endpoint
+    heap = np.full(voltages.shape[2:], 77, np.int8)
+    wrong = [harness.feng_heap(20 * step, 4, 8, heap), harness.feng_heap(20 * step, 2**40, 8, heap),
+             harness.feng_heap(20 * step + 1, 1, 8, heap), harness.feng_heap(20 * step, 1, 12, heap),
+             harness.feng_heap(20 * step, 1, 8, heap[:, :8]), harness.feng_heap(2**44 * step, 1, 8, heap),
+             harness.stop_heap()]
+    for w in wrong:
+        at = int(rng.integers(len(mixed) // 8, len(mixed) * 3 // 8))
+        mixed[at:at] = [(here, p) for p in packets(w, 1000, 72 + 256)]
+    first = packets(harness.feng_heap(12 * step, 1, 8, heap), 5, 9000)[0]
+    for junk in (b"", first[:30], first[:-1], rng.bytes(500), b"\x53" + rng.bytes(71), first + b"x"):
+        mixed.insert(int(rng.integers(10, len(mixed))), (here, junk))
+    mixed[50:50] = [((here[0], here[1] + 1), first), (("239.104.255.254", here[1]), first)]
+    source = work / "mixed.in.pcap"
+    harness.write_pcap(source, mixed)
+    found = scenario.run_capture(daemon, "xbgpu", config, source, work / "mixed.out.pcap")
+    expected = xmodel.dumps(4, voltages, np.ones((40, 4), bool), 5)
+    scenario.check_dumps(config, 0, found[endpoints(config["outputs"][0]["destination"])[0]], expected)
+
+
+# ---- Values ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_batches, n_clipped", [(15, 0), (16, 1), (17, 1)])
+def test_saturation(n_batches, n_clipped, daemon, work):
+    """Sums up to, at and beyond 2^31 clip to +-(2^31 - 1): 2 * 128^2 a spectrum, 4096 spectra a heap."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": n_batches}, {"integration_batches": n_batches, "missing": "weights"}],
+        recv={"antennas": 2, "channels_per_substream": 2, "spectra_per_heap": 4096, "batches_per_chunk": 2})
+    voltages = np.full((n_batches, 2, 2, 4096, 2, 2), -128, np.int8)
+    voltages[:, 1] = 127
+    voltages[:, 1, 1, :, :, 0] = -127
+    dumps = run(daemon, work, config, 0, voltages)
+    vis, _, clipped = dumps[0][0]
+    assert (clipped > 0) == n_clipped
+    if n_batches == 17:
+        assert vis.max() == 2**31 - 1 and vis.min() == -2**31 + 1
+    if n_batches == 16:
+        # Exactly 2^31, and 65536 short of nothing.
+        assert vis[0, 0].tolist() == [2**31 - 1, 0]
+
+
+def test_integration_time_rounds_to_batches(daemon, work, rng):
+    """Seconds become the nearest number of batches, and at least one."""
+    batch_s = 16 * 128 / 1e6
+    wanted = {2.4 * batch_s: 2, 2.6 * batch_s: 3, 7.0 * batch_s: 7, 0.9 * batch_s: 1}
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 0, "integration_time": s} for s in wanted],
+                                   time={"adc_sample_rate": 1000000})
+    voltages = scenario.random_voltages(rng, config, 30)
+    sent = scenario.feng_heaps(config, 0, voltages)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent)
+    for output, length in zip(config["outputs"], wanted.values()):
+        output["integration_batches"] = length
+    for o, length in enumerate(wanted.values()):
+        expected = xmodel.dumps(0, voltages, np.ones((30, 2), bool), length)
+        scenario.check_dumps(config, o, found[endpoints(config["outputs"][o]["destination"])[0]], expected)
+
+
+def test_send_not_enabled(daemon, work, rng):
+    """Descriptors and stop heaps only, beside an output that sends."""
+    config = scenario.xbgpu_config(outputs=[{"send_enabled": False}, {}, {"send_enabled": False}])
+    run(daemon, work, config, 3, scenario.random_voltages(rng, config, 20))
+
+
+def test_one_antenna_never_comes(daemon, work, rng):
+    """With a thread of its own and without, an antenna that is not there flags its baselines for ever."""
+    for threads in (1, 2):
+        config = scenario.xbgpu_config(outputs=[{}, {"missing": "weights"}], recv={"threads": threads})
+        voltages = scenario.random_voltages(rng, config, 20)
+        present = np.ones((20, 2), bool)
+        present[:, 1] = False
+        dumps = run(daemon, work, config, 0, voltages, present, name=f"threads{threads}")
+        assert len(dumps[0]) == 5
+
+
+def test_long_gap(daemon, work, rng):
+    """A gap longer than the window is believed after 8 heaps of two F-engines; then nothing more is lost."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}], recv={"antennas": 3})
+    voltages = scenario.random_voltages(rng, config, 160)
+    present = np.ones((160, 3), bool)
+    present[20:100] = False
+    sent = scenario.feng_heaps(config, 0, voltages, present)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent)
+    heaps = found[endpoints(config["outputs"][0]["destination"])[0]]
+    got = [h.items["timestamp"] // (4 * scenario.batch_samples(config)) for h in heaps if h.kind == "data"]
+    late = present.copy()
+    late[100:109] = False
+    sure = {w: d for w, d in xmodel.dumps(0, voltages, late, 4).items() if not (25 <= w < 28)}
+    # What came between the jump and its being believed may be missing, flagged or whole.
+    assert [w for w in got if not (25 <= w < 28)] == list(sure)
+    for heap in heaps:
+        window = heap.items["timestamp"] // (4 * scenario.batch_samples(config)) if heap.kind == "data" else None
+        if window in sure:
+            assert np.array_equal(heap.items["xeng_raw"], sure[window][0])

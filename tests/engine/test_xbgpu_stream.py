@@ -1,0 +1,129 @@
+"""xbgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+import time
+
+import numpy as np
+import pytest
+
+import harness
+import scenario
+import xmodel
+from harness import Sent, endpoints, merge
+
+LIVE = {
+    "time": {"adc_sample_rate": 4000000},
+    "recv": {"interface": "lo", "batches_per_chunk": 2},
+    "send": {"interface": "lo", "ttl": 1},
+}
+
+
+def live_config(outputs=({},), **sections):
+    sections = merge(merge(LIVE, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}}), sections)
+    return scenario.xbgpu_config(outputs, **sections)
+
+
+def destinations(config):
+    return ",".join(o["destination"] for o in config["outputs"])
+
+
+def wait_window(receiver, config, index, window):
+    """Waits for the dump of a window, which is the last that is sure to come before the end."""
+    output = config["outputs"][index]
+    (where,) = endpoints(output["destination"])
+    timestamp = window * output["integration_batches"] * scenario.batch_samples(config) % harness.WIRE
+    receiver.wait(lambda heaps: any(h.endpoint == where and h.items.get("timestamp") == timestamp for h in heaps),
+                  f"window {window} of {output['name']}")
+
+
+def finish(config, process, receiver):
+    process.terminate().wait_end()
+    receiver.wait_stops(len(config["outputs"]))
+    return scenario.by_endpoint(receiver.heaps)
+
+
+@pytest.mark.parametrize("timebase", ["packets", "clock"])
+@pytest.mark.parametrize("rate_factor", [0, 1.1])
+def test_live_stream(timebase, rate_factor, daemon, rng):
+    """Two integration lengths through the network; stop heaps of F-engines end nothing; SIGTERM drains."""
+    config = live_config(outputs=[{"integration_batches": 3}, {"integration_batches": 8, "missing": "weights"}],
+                         recv={"antennas": 4, "threads": 2}, send={"rate_factor": rate_factor})
+    first_batch = 48
+    if timebase == "clock":
+        sync_time = int(time.time()) - 1000
+        config["time"] |= {"timebase": "clock", "sync_time": sync_time}
+        first_batch = int((time.time() - sync_time) * 4e6) // scenario.batch_samples(config) // 24 * 24
+    voltages = scenario.random_voltages(rng, config, 96)
+    present = rng.random((96, 4)) > 0.01
+    present[[0, -1]] = True
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    (source,) = endpoints(config["recv"]["sources"])
+    middle = len(sent) // 2
+    sent[middle:middle] = [Sent(source, harness.stop_heap(), 10**6 + i) for i in range(4)]
+    # The last two chunks stay open, so that everything up to batch 72 must come without a stop.
+    with harness.Receiver(destinations(config)) as receiver:
+        process = daemon("xbgpu", config).wait_ready()
+        harness.send_live(sent, rate=8e6)
+        for index, length in enumerate([3, 8]):
+            wait_window(receiver, config, index, (first_batch + 72) // length - 1)
+        found = finish(config, process, receiver)
+    for index, output in enumerate(config["outputs"]):
+        expected = xmodel.dumps(first_batch, voltages, present, output["integration_batches"],
+                                output.get("missing", "flag"))
+        heaps = found[endpoints(output["destination"])[0]]
+        # What was in the open chunks may or may not have been drained before the stop.
+        n = sum(h.kind == "data" for h in heaps)
+        assert 72 // output["integration_batches"] <= n <= len(expected)
+        scenario.check_dumps(config, index, heaps, dict(list(expected.items())[:n]))
+
+
+def test_stop_without_data(daemon):
+    config = live_config(outputs=[{}, {"send_enabled": False}])
+    with harness.Receiver(destinations(config)) as receiver:
+        process = daemon("xbgpu", config).wait_ready()
+        receiver.wait(lambda heaps: len(heaps) == 2, "descriptors of both outputs")
+        found = finish(config, process, receiver)
+    for index, output in enumerate(config["outputs"]):
+        scenario.check_dumps(config, index, found[endpoints(output["destination"])[0]], {})
+
+
+def test_counters(daemon, rng):
+    """Dumps sent, skipped, incomplete; heaps received and missing; visibilities clipped."""
+    config = live_config(
+        outputs=[{"integration_batches": 4}, {"integration_batches": 4, "missing_dump": "skip"}],
+        recv={"antennas": 3, "channels_per_substream": 1, "channel_offset": 9, "spectra_per_heap": 32768})
+    voltages = scenario.random_voltages(rng, config, 32)
+    voltages[:, :, :, 100:] = 0
+    voltages[4:8, 1] = -128
+    present = np.ones((32, 3), bool)
+    present[1, 0] = present[8, 0] = present[9, 1] = present[10, 2] = False
+    # Two windows are observed; the batches after them close their chunks.
+    expected = {o: xmodel.dumps(0, voltages, present, 4, missing_dump=policy) for o, policy in enumerate(["send", "skip"])}
+    assert len(expected[0]) == len(expected[1]) + 1
+    with harness.Receiver(destinations(config)) as receiver:
+        process = daemon("xbgpu", config).wait_ready()
+        harness.send_live(scenario.feng_heaps(config, 0, voltages, present), rate=60e6)
+        for index in range(2):
+            wait_window(receiver, config, index, 5)
+        # Six windows have been sent (or seven, by the time of the scrape), of which the first three were disturbed.
+        metrics = process.wait_metric(lambda m: m.get("xbgpu_output_x_heaps_total", stream="bcp1") >= 5, "dumps sent")
+        found = finish(config, process, receiver)
+    for index in range(2):
+        heaps = found[endpoints(config["outputs"][index]["destination"])[0]]
+        n = sum(h.kind == "data" for h in heaps)
+        scenario.check_dumps(config, index, heaps, dict(list(expected[index].items())[:n]))
+    n_clipped = expected[0][1][2]
+    assert n_clipped == 4
+    for stream, n_sure in [("bcp0", 6), ("bcp1", 5)]:
+        n_heaps = metrics.get("xbgpu_output_x_heaps_total", stream=stream)
+        assert n_heaps in (n_sure, n_sure + 1)
+        assert metrics.get("xbgpu_output_x_bytes_total", stream=stream) == n_heaps * 1 * 24 * 8
+        assert metrics.get("xbgpu_output_x_visibilities_total", stream=stream) == n_heaps * 24
+        assert metrics.get("xbgpu_output_x_clipped_visibilities_total", stream=stream) == n_clipped
+    assert metrics.get("xbgpu_output_x_skipped_accs_total", stream="bcp0") == 0
+    assert metrics.get("xbgpu_output_x_skipped_accs_total", stream="bcp1") == 1
+    assert metrics.get("xbgpu_output_x_incomplete_accs_total", stream="bcp0") in (1, 2)
+    assert metrics.get("xbgpu_input_missing_heaps_total") == 4
+    assert metrics.get("xbgpu_input_heaps_total") in [3 * n - 4 for n in (24, 26, 28)]
+
+
+def test_interface_that_does_not_exist(daemon):
+    daemon("xbgpu", live_config(recv={"interface": "no-such0"})).wait_end(code=78)

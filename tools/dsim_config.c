@@ -1,0 +1,175 @@
+/* dsim_config.c - the key table of dsim's YAML, and the checks that no single key can make. */
+#include "tools/dsim_config.h"
+
+#include "tools/dsim_parse.h"
+
+#define MAX_PAYLOAD_BYTES 65000.0          /* of a UDP datagram, with room for the header */
+#define MAX_DIGITISER_ID 281474976710654.0 /* 2^48 - 2 */
+
+#define AT(member) offsetof(struct dsim_config_time, member)
+static const struct config_key time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
+     "UNIX time of ADC sample 0."},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each polarisation."},
+};
+#undef AT
+
+/* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
+ * of a laptop; at 2 MS/s it repeats every half second, starts within half a second, and a tone is off by 1 Hz at most. */
+#define AT(member) offsetof(struct dsim_config_digitiser, member)
+static const struct config_key digitiser_keys[] = {
+    {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
+     "Width of a sample: 2 to 10, 12 or 16."},
+    {"packet_samples", CFG_INT, UNIT_SAMPLES, 8, 65536, "4096", false, AT(packet_samples), NULL,
+     "Samples in a heap, which is one packet; a multiple of 8."},
+    {"period", CFG_INT, UNIT_SAMPLES, 8, 2147483648.0, "1048576", false, AT(period_samples), NULL,
+     "The signals repeat after this many samples, which are computed at the start and kept in memory, period x "
+     "sample_bits / 8 bytes for each polarisation; a multiple of packet_samples."},
+    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9e15, "-1", false, AT(dither_seed), NULL,
+     "Seed of the dither of all polarisations; -1: chosen at random, and logged."},
+    {"duration", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(duration_s), NULL,
+     "Time to send for, rounded down to whole heaps; 0: until stopped."},
+    {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
+     "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the next "
+     "multiple of the period, sent when its time has come."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_signals, member)
+static const struct config_key signals_keys[] = {
+    {"specification", CFG_STRING, UNIT_NONE, 1, 1000000, NULL, false, AT(specification), NULL,
+     "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or one "
+     "for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
+     "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, seed]), "
+     "delay(expression, samples), nodither(expression)."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_antenna, member)
+static const struct config_key antenna_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people and metrics."},
+    {"digitiser_id", CFG_INT, UNIT_NONE, 0, MAX_DIGITISER_ID, NULL, false, AT(digitiser_id), NULL,
+     "Id of polarisation 0, even; polarisation 1 has the next one."},
+    {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
+     "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."},
+    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL,
+     "Where polarisation 1 is sent to."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_send, member)
+static const struct config_key send_keys[] = {
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, for multicast; empty is the kernel's choice."},
+    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 1073741824, "4194304", false, AT(buffer_bytes), NULL,
+     "Socket buffer to ask for; 0 leaves the kernel's default."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Write the packets to this capture instead, as fast as it goes; needs a duration."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_http, member)
+static const struct config_key http_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of /metrics and /healthz; empty: none."},
+};
+#undef AT
+
+#define SECTION(section_keys, type, member)                                                                            \
+    .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
+    .offset = offsetof(struct dsim_config, member)
+
+static const char antenna_example[] = "  - name: m000\n"
+                                      "    digitiser_id: 0\n"
+                                      "    pol0: 239.10.0.0+7:7148\n"
+                                      "    pol1: 239.10.0.8+7:7148\n";
+
+static const struct config_section sections[] = {
+    {.name = "time", .help = "What a timestamp means.", SECTION(time_keys, dsim_config_time, time)},
+    {.name = "digitiser", .help = "What all digitisers have in common.",
+     SECTION(digitiser_keys, dsim_config_digitiser, digitiser), .optional = true},
+    {.name = "signals", .help = "What the antennas see.", SECTION(signals_keys, dsim_config_signals, signals)},
+    {.name = "antennas", .help = "The antennas and where their samples go.",
+     SECTION(antenna_keys, dsim_config_antenna, antennas), .repeats = true, .min_n = 1, .max_n = 1024,
+     .example = antenna_example},
+    {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
+    {.name = "http", .help = "Metrics for Prometheus.", SECTION(http_keys, dsim_config_http, http), .optional = true},
+};
+
+const struct config_table dsim_config_table = {
+    .program = "dsim",
+    .help = "Simulates the digitisers of dual-polarisation antennas: SPEAD heaps of packed samples over UDP.",
+    .sections = sections,
+    .n_sections = ARRAY_LEN(sections),
+};
+
+static void check_digitiser(const struct dsim_config *values, struct config *config)
+{
+    const struct dsim_config_digitiser *digitiser = &values->digitiser;
+
+    if (digitiser->sample_bits == 11 || (digitiser->sample_bits > 12 && digitiser->sample_bits < 16))
+        config_error(config, &digitiser->sample_bits, "sample_bits must be 2 to 10, 12 or 16.");
+    if (digitiser->packet_samples % 8 != 0)
+        config_error(config, &digitiser->packet_samples, "packet_samples must be a multiple of 8.");
+    else if ((double)(digitiser->packet_samples * digitiser->sample_bits) / 8 > MAX_PAYLOAD_BYTES)
+        config_error(config, &digitiser->packet_samples, "packet_samples x sample_bits / 8 must be at most %.0f bytes, "
+                     "for a heap is one packet.", MAX_PAYLOAD_BYTES);
+    if (digitiser->packet_samples <= 0)
+        return;
+    if (digitiser->period_samples % digitiser->packet_samples != 0)
+        config_error(config, &digitiser->period_samples, "period must be a multiple of packet_samples (%lld).",
+                     (long long)digitiser->packet_samples);
+    if (digitiser->first_timestamp >= 0 && digitiser->first_timestamp % digitiser->packet_samples != 0)
+        config_error(config, &digitiser->first_timestamp, "first_timestamp must be a multiple of packet_samples (%lld).",
+                     (long long)digitiser->packet_samples);
+}
+
+static void check_signals(const struct dsim_config *values, struct config *config)
+{
+    const char *specification = values->signals.specification;
+    size_t n_inputs = dsim_config_n_inputs(values);
+    struct dsim_program *program;
+    char why[256];
+
+    if (!specification)
+        return;
+    if (dsim_parse(specification, &program, why, sizeof(why))) {
+        config_error(config, &values->signals.specification, "The specification is not understood: %s.", why);
+        return;
+    }
+    if (program->n_outputs != 1 && program->n_outputs != n_inputs)
+        config_error(config, &values->signals.specification,
+                     "The specification has %zu expressions; it must have one, or one for each of the %zu polarisations.",
+                     program->n_outputs, n_inputs);
+    dsim_program_free(program);
+}
+
+static void check_antennas(const struct dsim_config *values, struct config *config)
+{
+    for (size_t i = 0; i < values->antennas.n; i++) {
+        const struct dsim_config_antenna *antenna = dsim_config_antenna(values, i);
+        if (antenna->digitiser_id % N_POLS != 0)
+            config_error(config, &antenna->digitiser_id, "digitiser_id must be even: its bit 0 is the polarisation.");
+        for (size_t j = 0; j < i; j++) {
+            const struct dsim_config_antenna *other = dsim_config_antenna(values, j);
+            if (other->digitiser_id == antenna->digitiser_id)
+                config_error(config, &antenna->digitiser_id, "digitiser_id %lld is that of antenna '%s' already.",
+                             (long long)antenna->digitiser_id, other->name ? other->name : "");
+        }
+    }
+}
+
+void dsim_config_check(void *values, struct config *config)
+{
+    const struct dsim_config *dsim = values;
+
+    check_digitiser(dsim, config);
+    check_signals(dsim, config);
+    check_antennas(dsim, config);
+    if (dsim->send.pcap_file && dsim->digitiser.duration_s <= 0)
+        config_error(config, &dsim->send.pcap_file, "pcap_file needs a duration in section digitiser.");
+    if (dsim->http.listen.n > 1)
+        config_error(config, &dsim->http.listen, "listen must be one address.");
+}

@@ -1,0 +1,79 @@
+/* dsim_config.h - what a digitiser simulator is told: dsim's YAML as structs.
+ *
+ * The key table (dsim_config.c) is the only list of keys, ranges, defaults and help. */
+#ifndef TOOLS_DSIM_CONFIG_H
+#define TOOLS_DSIM_CONFIG_H
+
+#include "common/config.h"
+#include "common/endpoint.h"
+#include "common/timebase.h"
+#include "common/units.h"
+
+#include <stdint.h>
+
+struct dsim_config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+};
+
+struct dsim_config_digitiser {
+    int64_t sample_bits;
+    int64_t packet_samples;
+    int64_t period_samples;
+    int64_t dither_seed;     /* -1: chosen at random */
+    double duration_s;       /* 0: until stopped */
+    int64_t first_timestamp; /* -1: from the clock */
+};
+
+struct dsim_config_signals {
+    char *specification;
+};
+
+struct dsim_config_antenna {
+    char *name;
+    int64_t digitiser_id; /* of polarisation 0 */
+    struct endpoint_list pols[N_POLS];
+};
+
+struct dsim_config_send {
+    char *interface;
+    int64_t ttl;
+    int64_t buffer_bytes;
+    char *pcap_file;
+};
+
+struct dsim_config_http {
+    struct endpoint_list listen; /* none, or one */
+};
+
+struct dsim_config {
+    struct dsim_config_time time;
+    struct dsim_config_digitiser digitiser;
+    struct dsim_config_signals signals;
+    struct config_array antennas; /* struct dsim_config_antenna */
+    struct dsim_config_send send;
+    struct dsim_config_http http;
+};
+
+extern const struct config_table dsim_config_table;
+
+/* Checks across keys: alignments, the specification of the signals, identities.  For config_main(). */
+void dsim_config_check(void *values, struct config *config);
+
+static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_config *config, size_t i)
+{
+    return (struct dsim_config_antenna *)config->antennas.items + i;
+}
+
+/* An input is a polarisation of an antenna: 2 * antenna + polarisation. */
+static inline size_t dsim_config_n_inputs(const struct dsim_config *config)
+{
+    return N_POLS * config->antennas.n;
+}
+
+static inline const struct endpoint_list *dsim_config_input_endpoints(const struct dsim_config *config, size_t input)
+{
+    return &dsim_config_antenna(config, input / N_POLS)->pols[input % N_POLS];
+}
+
+#endif

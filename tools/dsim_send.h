@@ -1,0 +1,44 @@
+/* dsim_send.h - the heaps of the period to the network, over and over, when their time has come.
+ *
+ * Flow:      dsim_heaps --sender thread--> packet_sink
+ * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.  All
+ *            inputs of a timestamp leave together, by antenna and polarisation.  The thread wakes at most every millisecond,
+ *            so at high rates a burst is what a millisecond brings.  When the host has held it up, it catches up without
+ *            leaving anything out.  To a capture file it does not wait at all.
+ * Threads:   create, start, stop and destroy from one thread; the sender is a thread of its own. */
+#ifndef TOOLS_DSIM_SEND_H
+#define TOOLS_DSIM_SEND_H
+
+#include "tools/dsim_config.h"
+#include "tools/dsim_signal.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct service;
+struct dsim_send;
+
+/* Opens the sink and registers the metrics.  'config', 'heaps' and 'service' must outlive it.  Returns 0 or negative errno
+ * with one sentence in 'why'. */
+int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct service *service,
+                     struct dsim_send **send, char *why, size_t why_bytes);
+
+/* Starts the thread.  It stops the service when the duration is over.  Returns 0 or negative errno. */
+int dsim_send_start(struct dsim_send *send);
+
+/* Ends the thread, within a tenth of a second, and waits for it. */
+void dsim_send_stop(struct dsim_send *send);
+
+struct dsim_send_summary {
+    uint64_t n_heaps; /* of each polarisation */
+    uint64_t n_packets_failed;
+    int64_t latest_ns; /* the most that sending was ever late */
+};
+
+/* What has been done; once stopped. */
+struct dsim_send_summary dsim_send_summary(const struct dsim_send *send);
+
+/* NULL is accepted. */
+void dsim_send_destroy(struct dsim_send *send);
+
+#endif

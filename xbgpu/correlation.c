@@ -1,0 +1,175 @@
+/* correlation.c - from batches to dumps. */
+#include "xbgpu/correlation.h"
+
+#include "common/device.h"
+#include "common/log.h"
+#include "kernels/correlate.h"
+#include "kernels/reduce.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t sums_bytes(const struct correlation *c)
+{
+    return 2 * c->layout->vis_bytes; /* 64 bits for each of the dump's 32 */
+}
+
+int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
+                     const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                     struct device_stream *download, struct xstream *stream)
+{
+    const struct xbgpu_config_output *output = stream->output;
+
+    *correlation = (struct correlation){
+        .layout = layout, .device = device, .compute = compute, .download = download, .stream = stream};
+    int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
+                          output->missing == XBGPU_MISSING_WEIGHTS);
+    if (!err)
+        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->n_ants, layout->n_chan,
+                         layout->n_spectra);
+    if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
+        err = -ENOMEM;
+    if (err) {
+        correlation_fini(correlation);
+        return err;
+    }
+    device_fill(compute, correlation->sums, 0, sums_bytes(correlation));
+    return 0;
+}
+
+void correlation_fini(struct correlation *correlation)
+{
+    window_fini(&correlation->window);
+    audit_fini(&correlation->audit);
+    if (correlation->device)
+        device_free(correlation->device, correlation->sums);
+}
+
+/* Queues reduction and download of the window that has ended. */
+static void finish_dump(struct correlation *c, struct xdump *dump)
+{
+    const struct xbgpu_layout *l = c->layout;
+    size_t weight_bytes = l->n_baselines * sizeof(uint32_t);
+    bool by_baseline = c->window.count_baselines;
+
+    dump->timestamp_samples = window_first(&c->window) * l->batch_samples;
+    dump->min_weight = by_baseline ? 1 : (uint32_t)(c->window.n_length * (int64_t)l->n_spectra);
+    dump->n_weighted = window_weights(&c->window, (uint32_t)l->n_spectra, dump->weights);
+    dump->group.ready_ns = c->last_arrival_ns;
+    memcpy(dump->audit, c->audit.samples, c->audit.n_samples * sizeof(*dump->audit));
+    if (c->window.n_full < c->window.n_length)
+        counter_add(&c->stream->incomplete_accs, 1);
+    dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
+    if (!dump->group.send)
+        counter_add(&c->stream->skipped_accs, 1);
+
+    struct reduce_args args = {
+        .sums = c->sums,
+        .weights = dump->device_weights,
+        .out = dump->device_visibilities,
+        .n_saturated = dump->device_n_saturated,
+        .min_weight = dump->min_weight,
+        .n_baselines = (uint32_t)l->n_baselines,
+        .n_chan = (uint32_t)l->n_chan,
+    };
+    device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
+    device_launch(c->compute, &reduce_kernel, &args);
+    device_event_record(dump->finished, c->compute);
+    device_stream_wait_event(c->download, dump->finished);
+    device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
+    device_copy(c->download, dump->n_saturated, dump->device_n_saturated, sizeof(uint64_t));
+    loan_out(&dump->download, 1);
+    device_then(c->download, loan_put, &dump->download);
+    c->n_finished++;
+}
+
+/* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
+static bool close_window(struct correlation *c, bool may_wait)
+{
+    if (c->window.n_heaps > 0) {
+        struct xdump *dump = xstream_take(c->stream);
+        if (!dump && may_wait)
+            return false;
+        if (dump) {
+            finish_dump(c, dump);
+        } else {
+            counter_add(&c->stream->dropped_accs, 1);
+            device_fill(c->compute, c->sums, 0, sums_bytes(c));
+        }
+    }
+    /* A window without a heap has added nothing to the sums: it leaves no trace. */
+    c->window.open = false;
+    return true;
+}
+
+void correlation_begin(struct correlation *correlation)
+{
+    correlation->next = 0;
+}
+
+/* Correlates batches [next, next + n), all in the open window. */
+static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
+{
+    const struct xbgpu_layout *l = c->layout;
+    struct correlate_args args = {
+        .voltages = input->voltages,
+        .sums = c->sums,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+        .n_spectra = (uint32_t)l->n_spectra,
+        .first_batch = (uint32_t)c->next,
+        .n_batches = (uint32_t)n,
+    };
+
+    device_launch(c->compute, &correlate_kernel, &args);
+    for (size_t b = c->next; b < c->next + n; b++) {
+        window_add(&c->window, input->present + b * l->n_ants);
+        audit_add(&c->audit, input->heaps + b * l->n_ants);
+    }
+    c->last_arrival_ns = input->last_arrival_ns;
+    c->next += n;
+}
+
+bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait)
+{
+    struct correlation *c = correlation;
+
+    for (;;) {
+        int64_t batch = input->first_batch + (int64_t)c->next;
+        if (c->window.open && (batch >= window_end(&c->window) || batch < window_first(&c->window)) &&
+            !close_window(c, may_wait))
+            return false;
+        if (c->next == c->layout->n_batches)
+            return true;
+        if (!c->window.open) {
+            window_open(&c->window, batch);
+            audit_draw(&c->audit);
+        }
+        int64_t n = window_end(&c->window) - batch, n_left = (int64_t)(c->layout->n_batches - c->next);
+        add_batches(c, input, (size_t)(n < n_left ? n : n_left));
+    }
+}
+
+bool correlation_check(struct xdump *dump)
+{
+    static struct log_limit limit;
+    struct xstream *stream = dump->stream;
+    bool ok = true;
+
+    for (size_t i = 0; i < (size_t)stream->output->audit_samples; i++) {
+        const struct audit_sample *s = &dump->audit[i];
+        bool flagged = dump->weights[correlate_baseline(s->ant1, s->ant2)] < dump->min_weight;
+        counter_add(&stream->audits, 1);
+        if (audit_agrees(s, stream->layout->n_baselines, dump->visibilities, flagged))
+            continue;
+        counter_add(&stream->audit_failures, 1);
+        log_limited(&limit, LOG_LEVEL_ERROR,
+                    "%s: the device's sum of baseline (%zu, %zu), channel %zu, dump %lld is wrong: memory, bus or GPU "
+                    "corrupts data",
+                    stream->output->name, s->ant1, s->ant2, s->chan, (long long)dump->timestamp_samples);
+        ok = false;
+    }
+    return ok;
+}

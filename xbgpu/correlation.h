@@ -1,0 +1,55 @@
+/* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
+ *
+ * Flow:      correlation_walk(device input, host chunks) --> correlate launches; at each window's end reduce --> download
+ *            worker, when the dump is in host memory: correlation_check --> xsend_push
+ * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
+#ifndef XBGPU_CORRELATION_H
+#define XBGPU_CORRELATION_H
+
+#include "xbgpu/audit.h"
+#include "xbgpu/layout.h"
+#include "xbgpu/window.h"
+#include "xbgpu/xsend.h"
+
+#include <stdbool.h>
+
+struct device_stream;
+
+/* What is known of the chunk being correlated. */
+struct correlation_input {
+    int64_t first_batch;          /* number of batch 0: its timestamp / samples of a batch */
+    const int8_t *voltages;       /* device: [batch][ant][chan][spectrum][pol][re, im] */
+    const uint8_t *present;       /* host: [batch][ant] 0 or 1 */
+    const int8_t *const *heaps;   /* host: [batch][ant] heaps as received, NULL where absent */
+    int64_t last_arrival_ns;
+};
+
+struct correlation {
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct xstream *stream;
+    struct window window;
+    struct audit audit;
+    int64_t *sums;         /* device: [chan][baseline][product][re, im] */
+    size_t next;           /* batch of the current input to take next */
+    int64_t last_arrival_ns;
+    size_t n_finished;     /* dumps handed to the device */
+};
+
+int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
+                     const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                     struct device_stream *download, struct xstream *stream);
+void correlation_fini(struct correlation *correlation);
+
+/* A new input: the walk starts at its batch 0. */
+void correlation_begin(struct correlation *correlation);
+
+/* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait'; else
+ * that dump is dropped and counted). */
+bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait);
+
+/* Compares the audit's sums with a dump that has been downloaded.  Returns whether all agree. */
+bool correlation_check(struct xdump *dump);
+
+#endif

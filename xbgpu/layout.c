@@ -1,0 +1,156 @@
+/* layout.c - sizes that follow from the configuration, and the checks across its keys. */
+#include "xbgpu/layout.h"
+
+#include "common/chunk.h"
+#include "common/matcher.h"
+#include "common/memory.h"
+#include "common/spead.h"
+#include "common/units.h"
+#include "kernels/correlate.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
+
+int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
+{
+    if (output->integration_batches > 0)
+        return output->integration_batches;
+    double batch_s = (double)(config->recv.spectra_per_heap * config->recv.samples_between_spectra) /
+                     decimal_to_double(config->time.adc_sample_rate_hz);
+    double n = round(output->integration_time_s / batch_s);
+    return n < 1 ? 1 : (int64_t)n;
+}
+
+size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
+{
+    return m * layout->n_ants / layout->n_members;
+}
+
+static size_t n_dump_items(const struct xbgpu_config_output *output)
+{
+    return output->missing == XBGPU_MISSING_WEIGHTS ? 4 : 3;
+}
+
+size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config_output *output)
+{
+    size_t weights = output->missing == XBGPU_MISSING_WEIGHTS ? layout->n_baselines * sizeof(uint32_t) : 0;
+
+    return layout->vis_bytes + weights;
+}
+
+double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                       const struct xbgpu_config_output *output)
+{
+    size_t dump_bytes = xbgpu_dump_bytes(layout, output);
+    size_t payload = (size_t)config->send.packet_payload_bytes;
+    size_t n_packets = (dump_bytes + payload - 1) / payload;
+    double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output)));
+    double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
+                    decimal_to_double(config->time.adc_sample_rate_hz);
+
+    if (config->send.pcap_file[0] != '\0')
+        return 0; /* a file need not be spared */
+    return config->send.rate_factor * bytes / dump_s;
+}
+
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
+{
+    const struct xbgpu_config_recv *recv = &config->recv;
+    struct xbgpu_layout l = {
+        .n_ants = (size_t)recv->n_ants,
+        .n_baselines = correlate_n_baselines((size_t)recv->n_ants),
+        .n_chan = (size_t)recv->n_chan_substream,
+        .n_spectra = (size_t)recv->spectra_per_heap,
+        .n_batches = (size_t)recv->batches_per_chunk,
+        .batch_samples = recv->spectra_per_heap * recv->samples_between_spectra,
+        .n_outputs = config->outputs.n,
+    };
+
+    l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * 2 * (size_t)recv->sample_bits / 8;
+    l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
+    l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
+    l.n_recv_threads = recv->pcap_file[0] != '\0' ? 1 : l.n_members; /* one reader of one file */
+    l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
+    for (size_t m = 0; m < l.n_members; m++) {
+        size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
+        l.host_bytes += chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes);
+    }
+    l.device_bytes = XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants * l.heap_bytes;
+    for (size_t o = 0; o < l.n_outputs; o++) {
+        uint64_t n_buffers = (uint64_t)xbgpu_config_output(config, o)->n_buffers;
+        uint64_t weight_bytes = l.n_baselines * sizeof(uint32_t);
+        l.host_bytes += n_buffers * (l.vis_bytes + weight_bytes);
+        l.device_bytes += n_buffers * (l.vis_bytes + weight_bytes) + 2 * l.vis_bytes /* 64-bit sums */;
+    }
+    *layout = l;
+}
+
+static void check_recv(const struct xbgpu_config *config, struct config *errors)
+{
+    const struct xbgpu_config_recv *recv = &config->recv;
+    size_t n_members = (size_t)(recv->n_threads < recv->n_ants ? recv->n_threads : recv->n_ants);
+    struct matcher_config matcher = {.n_members = (unsigned)n_members, .window_chunks = (unsigned)recv->window_chunks};
+    int64_t n_min = recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+
+    if (recv->n_chan % recv->n_chan_substream != 0)
+        config_error(errors, &recv->n_chan_substream, "%lld channels cannot be divided into substreams of %lld",
+                     (long long)recv->n_chan, (long long)recv->n_chan_substream);
+    else if (recv->chan_offset % recv->n_chan_substream != 0 || recv->chan_offset >= recv->n_chan)
+        config_error(errors, &recv->chan_offset,
+                     "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
+                     (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
+    if (recv->spectra_per_heap % 16 != 0)
+        config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
+                     (long long)recv->spectra_per_heap);
+    if (recv->n_chunks < n_min)
+        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
+                     (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
+}
+
+static void check_output(const struct xbgpu_config *config, size_t o, struct config *errors)
+{
+    const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
+    bool batches = out->integration_batches > 0, time = out->integration_time_s > 0;
+
+    for (size_t p = 0; p < o; p++)
+        if (strcmp(out->name, xbgpu_config_output(config, p)->name) == 0)
+            config_error(errors, &out->name, "two outputs are called %s", out->name);
+    if (batches == time)
+        config_error(errors, batches ? (const void *)&out->integration_time_s : (const void *)&out->name,
+                     "output %s needs one of integration_batches and integration_time%s", out->name,
+                     batches ? ", not both" : "");
+    else if (xbgpu_integration_batches(config, out) > (int64_t)(MAX_SPECTRA / (uint64_t)config->recv.spectra_per_heap))
+        config_error(errors, batches ? (const void *)&out->integration_batches : (const void *)&out->integration_time_s,
+                     "output %s integrates more than %u spectra", out->name, MAX_SPECTRA);
+}
+
+static void check_memory(const struct xbgpu_config *config, struct config *errors)
+{
+    struct xbgpu_layout layout;
+    uint64_t available = memory_available_bytes();
+
+    xbgpu_layout_init(&layout, config);
+    /* On the cpu device, device memory is the host's. */
+    uint64_t needed = layout.host_bytes + (config->device.kind == DEVICE_CUDA ? 0 : layout.device_bytes);
+    if (available != 0 && needed > available)
+        config_error(errors, &config->recv.batches_per_chunk,
+                     "this configuration needs %llu MiB of memory, and %llu MiB are available: lower "
+                     "batches_per_chunk, chunks or buffers",
+                     (unsigned long long)(needed >> 20), (unsigned long long)(available >> 20));
+}
+
+void xbgpu_config_check(void *values, struct config *errors)
+{
+    const struct xbgpu_config *config = values;
+
+    check_recv(config, errors);
+    for (size_t o = 0; o < config->outputs.n; o++)
+        check_output(config, o, errors);
+    if (config->send.packet_payload_bytes % 8 != 0)
+        config_error(errors, &config->send.packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
+                     (long long)config->send.packet_payload_bytes);
+    if (config_n_errors(errors) == 0)
+        check_memory(config, errors);
+}

@@ -1,0 +1,48 @@
+/* layout.h - the sizes that follow from xbgpu's configuration: heaps, chunks, baselines, integrations, memory.
+ *
+ * Pure arithmetic on a checked configuration; used by every stage, and by --check-config to say what does not fit. */
+#ifndef XBGPU_LAYOUT_H
+#define XBGPU_LAYOUT_H
+
+#include "xbgpu/config.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Device inputs: one being read, one being uploaded, one waiting. */
+#define XBGPU_N_DEVICE_INPUTS 3
+
+struct xbgpu_layout {
+    size_t n_ants;
+    size_t n_baselines; /* of antennas, autocorrelations included */
+    size_t n_chan;      /* of this engine */
+    size_t n_spectra;   /* of a heap */
+    size_t heap_bytes;
+    size_t n_batches;   /* of a chunk */
+    int64_t batch_samples;
+    int64_t chunk_samples;
+    size_t n_members;   /* groups of F-engines, each assembled apart: one per receive thread */
+    size_t n_recv_threads;
+    size_t n_outputs;
+    size_t vis_bytes;   /* of a dump's visibilities */
+    uint64_t host_bytes;
+    uint64_t device_bytes;
+};
+
+/* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
+
+/* The antennas of member 'm' are [first, end). */
+size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
+
+/* Length of an output's accumulation in batches: as given, or the time rounded to the nearest, at least 1. */
+int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
+
+/* Bytes of an output's heap: visibilities, and weights where they are sent. */
+size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config_output *output);
+
+/* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
+double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                       const struct xbgpu_config_output *output);
+
+#endif

@@ -1,0 +1,220 @@
+/* recv.c - the first stage: which packets make which member's chunks. */
+#include "xbgpu/recv.h"
+
+#include "common/chunk.h"
+#include "common/receiver_metrics.h"
+#include "common/units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { WANT_TIMESTAMP, WANT_FENG_ID, WANT_FREQUENCY };
+const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID, SPEAD_FREQUENCY};
+
+struct recv_member {
+    struct inbox *free_chunks;
+    struct chunk_pool *pool;
+    struct assembler_stats stats;
+    char name[32];
+};
+
+struct xbgpu_recv {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    size_t n_threads;
+    struct receiver **receivers;         /* [n_threads] */
+    struct xbgpu_recv_context *contexts; /* [n_threads] */
+    size_t *first_ant;                   /* [n_members + 1] */
+    struct recv_member *members;
+};
+
+enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
+                                struct receiver_identity *identity)
+{
+    const struct xbgpu_recv_context *c = context;
+    const uint32_t all = (1u << XBGPU_RECV_N_WANTED) - 1;
+
+    if (packet->is_descriptor || (packet->immediate & all) != all)
+        return REJECT_NO_ITEMS;
+    uint64_t feng_id = packet->wanted[WANT_FENG_ID];
+    if (feng_id >= c->n_ants)
+        return REJECT_BAD_SOURCE;
+    if (feng_id < c->first_ant[0] || feng_id >= c->first_ant[c->n_members])
+        return REJECT_OTHER_THREAD;
+    if (packet->wanted[WANT_FREQUENCY] != c->chan_offset)
+        return REJECT_BAD_FREQUENCY;
+    unsigned member = 0;
+    while (feng_id >= c->first_ant[member + 1])
+        member++;
+    identity->member = member;
+    identity->source = (unsigned)(feng_id - c->first_ant[member]);
+    identity->wire_timestamp = packet->wanted[WANT_TIMESTAMP];
+    identity->extra = 0;
+    return REJECT_NONE;
+}
+
+static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m)
+{
+    struct recv_member *member = &recv->members[m];
+    size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_sources = recv->first_ant[m + 1] - recv->first_ant[m];
+    char labels[64] = "", index[24];
+
+    snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
+    int err = inbox_create(n_chunks, &member->free_chunks);
+    if (err)
+        return err;
+    err = chunk_pool_create(c->device, n_chunks, recv->layout->n_batches * n_sources, recv->layout->heap_bytes,
+                            (unsigned)m, member->free_chunks, 0, &member->pool);
+    if (err)
+        return err;
+    snprintf(index, sizeof(index), "%zu", m);
+    stats_label(labels, sizeof(labels), "thread", index);
+    assembler_stats_register("xbgpu_input", labels, &member->stats);
+    return 0;
+}
+
+static struct assembler_config member_assembler(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m)
+{
+    const struct xbgpu_config *config = recv->config;
+
+    return (struct assembler_config){
+        .layout = {.heap_samples = recv->layout->batch_samples,
+                   .heap_bytes = recv->layout->heap_bytes,
+                   .n_heaps_per_source = recv->layout->n_batches,
+                   .n_sources = (unsigned)(recv->first_ant[m + 1] - recv->first_ant[m])},
+        .member = (unsigned)m,
+        .name = recv->members[m].name,
+        .window_chunks = (unsigned)config->recv.window_chunks,
+        .jump_heaps = ASSEMBLE_JUMP_HEAPS,
+        .jump_sources = 2,
+        .may_wait = config->recv.pcap_file[0] != '\0',
+        .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
+                     config->time.timebase == XBGPU_TIMEBASE_PACKETS},
+        .free_chunks = recv->members[m].free_chunks,
+        .worker = c->worker,
+        .full_kind = c->full_kind,
+        .stats = &recv->members[m].stats,
+    };
+}
+
+/* Thread 't' has members [t * n_members / n_threads, ...). */
+static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t t, char *why,
+                         size_t why_bytes)
+{
+    const struct xbgpu_config_recv *config = &recv->config->recv;
+    size_t first = t * recv->layout->n_members / recv->n_threads;
+    size_t end = (t + 1) * recv->layout->n_members / recv->n_threads;
+    char name[32];
+    struct assembler_config *assemblers = calloc(end - first, sizeof(*assemblers));
+
+    if (!assemblers)
+        return -ENOMEM;
+    for (size_t m = first; m < end; m++)
+        assemblers[m - first] = member_assembler(recv, c, m);
+    recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
+                                                    &recv->first_ant[first]};
+    snprintf(name, sizeof(name), "recv%zu", t);
+    struct receiver_config receiver = {
+        .thread_name = name,
+        .cpu = config->affinity.n ? (int)config->affinity.items[t % config->affinity.n] : -1,
+        .source = {.endpoints = &config->sources,
+                   .interface = config->interface[0] ? config->interface : NULL,
+                   .buffer_bytes = (size_t)config->buffer_bytes,
+                   .pcap_file = config->pcap_file[0] ? config->pcap_file : NULL},
+        .wanted_ids = xbgpu_recv_wanted,
+        .n_wanted = XBGPU_RECV_N_WANTED,
+        .identify = xbgpu_recv_identify,
+        .context = &recv->contexts[t],
+        .assemblers = assemblers,
+        .n_assemblers = end - first,
+        .worker = c->worker,
+        .end_kind = c->end_kind,
+        .end_value = (int64_t)t,
+    };
+    int err = receiver_create(&receiver, &recv->receivers[t], why, why_bytes);
+    if (!err)
+        receiver_stats_register("xbgpu_input", name, receiver_get_stats(recv->receivers[t]));
+    free(assemblers);
+    return err;
+}
+
+int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv **recv, char *why, size_t why_bytes)
+{
+    struct xbgpu_recv *r = calloc(1, sizeof(*r));
+    size_t n_members = config->layout->n_members;
+
+    snprintf(why, why_bytes, "recv: not enough memory for %lld chunks of %zu batches",
+             (long long)config->config->recv.n_chunks, config->layout->n_batches);
+    if (!r)
+        return -ENOMEM;
+    r->config = config->config;
+    r->layout = config->layout;
+    r->n_threads = config->layout->n_recv_threads;
+    r->receivers = calloc(r->n_threads, sizeof(struct receiver *));
+    r->contexts = calloc(r->n_threads, sizeof(*r->contexts));
+    r->first_ant = calloc(n_members + 1, sizeof(*r->first_ant));
+    r->members = calloc(n_members, sizeof(*r->members));
+
+    int err = r->receivers && r->contexts && r->first_ant && r->members ? 0 : -ENOMEM;
+    for (size_t m = 0; !err && m <= n_members; m++)
+        r->first_ant[m] = xbgpu_member_first(r->layout, m);
+    for (size_t m = 0; !err && m < n_members; m++)
+        err = create_member(r, config, m);
+    for (size_t t = 0; !err && t < r->n_threads; t++)
+        err = create_thread(r, config, t, why, why_bytes);
+    if (err) {
+        xbgpu_recv_destroy(r);
+        return err;
+    }
+    *recv = r;
+    return 0;
+}
+
+int xbgpu_recv_start(struct xbgpu_recv *recv)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < recv->n_threads; t++)
+        err = receiver_start(recv->receivers[t]);
+    return err;
+}
+
+size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
+{
+    return recv->n_threads;
+}
+
+bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv)
+{
+    return receiver_can_wait(recv->receivers[0]);
+}
+
+void xbgpu_recv_stop(struct xbgpu_recv *recv)
+{
+    for (size_t t = 0; t < recv->n_threads; t++)
+        receiver_stop(recv->receivers[t]);
+}
+
+void xbgpu_recv_log(const struct xbgpu_recv *recv)
+{
+    for (size_t m = 0; m < recv->layout->n_members; m++)
+        assembler_stats_log(recv->members[m].name, &recv->members[m].stats);
+}
+
+void xbgpu_recv_destroy(struct xbgpu_recv *recv)
+{
+    if (!recv)
+        return;
+    for (size_t t = 0; recv->receivers && t < recv->n_threads; t++)
+        receiver_destroy(recv->receivers[t]);
+    for (size_t m = 0; recv->members && m < recv->layout->n_members; m++) {
+        chunk_pool_destroy(recv->members[m].pool);
+        inbox_destroy(recv->members[m].free_chunks);
+    }
+    free(recv->members);
+    free(recv->first_ant);
+    free(recv->contexts);
+    free(recv->receivers);
+    free(recv);
+}

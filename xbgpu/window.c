@@ -1,0 +1,84 @@
+/* window.c - presence over an accumulation; the arithmetic behind flags and weights. */
+#include "xbgpu/window.h"
+
+#include "common/units.h"
+#include "kernels/correlate.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int window_init(struct window *window, int64_t n_length, size_t n_ants, bool count_baselines)
+{
+    *window = (struct window){.n_length = n_length, .n_ants = n_ants, .count_baselines = count_baselines};
+    window->n_ant_batches = calloc(n_ants, sizeof(*window->n_ant_batches));
+    window->n_extra = calloc(correlate_n_baselines(n_ants), sizeof(*window->n_extra));
+    if (!window->n_ant_batches || !window->n_extra) {
+        window_fini(window);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void window_fini(struct window *window)
+{
+    free(window->n_ant_batches);
+    free(window->n_extra);
+    window->n_ant_batches = NULL;
+    window->n_extra = NULL;
+}
+
+void window_open(struct window *window, int64_t batch)
+{
+    window->open = true;
+    window->index = floor_div(batch, window->n_length);
+    window->n_heaps = 0;
+    window->n_full = 0;
+    memset(window->n_ant_batches, 0, window->n_ants * sizeof(*window->n_ant_batches));
+    if (window->count_baselines)
+        memset(window->n_extra, 0, correlate_n_baselines(window->n_ants) * sizeof(*window->n_extra));
+}
+
+static void add_baselines(struct window *window, const uint8_t *present)
+{
+    for (size_t a2 = 0; a2 < window->n_ants; a2++)
+        for (size_t a1 = 0; present[a2] && a1 <= a2; a1++)
+            window->n_extra[correlate_baseline(a1, a2)] += present[a1];
+}
+
+void window_add(struct window *window, const uint8_t *present)
+{
+    size_t n_present = 0;
+
+    assert(window->open);
+    for (size_t a = 0; a < window->n_ants; a++) {
+        n_present += present[a];
+        window->n_ant_batches[a] += present[a];
+    }
+    window->n_heaps += n_present;
+    if (n_present == window->n_ants)
+        window->n_full++;
+    else if (window->count_baselines && n_present > 0)
+        add_baselines(window, present);
+}
+
+size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights)
+{
+    size_t n_weighted = 0;
+
+    for (size_t a2 = 0; a2 < window->n_ants; a2++)
+        for (size_t a1 = 0; a1 <= a2; a1++) {
+            size_t b = correlate_baseline(a1, a2);
+            int64_t n;
+            if (window->count_baselines)
+                n = window->n_full + window->n_extra[b];
+            else
+                n = window->n_ant_batches[a1] == window->n_length && window->n_ant_batches[a2] == window->n_length
+                        ? window->n_length
+                        : 0;
+            weights[b] = (uint32_t)n * n_spectra;
+            n_weighted += n > 0;
+        }
+    return n_weighted;
+}

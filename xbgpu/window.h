@@ -1,0 +1,49 @@
+/* window.h - the accumulation window of one output: which batches belong to it, who was there, what its baselines weigh.
+ *
+ * Windows lie on a 64-bit grid: window w is batches [w * length, (w + 1) * length), a batch's number being its timestamp
+ * divided by the samples of a batch.  A window was observed if any heap of it arrived.
+ * Threads: the worker only.   Pure but for its own state. */
+#ifndef XBGPU_WINDOW_H
+#define XBGPU_WINDOW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct window {
+    int64_t n_length;        /* [const] batches of a window */
+    size_t n_ants;           /* [const] */
+    bool count_baselines;    /* [const] weights by baseline, not all or nothing */
+    bool open;
+    int64_t index;           /* of the open window */
+    uint64_t n_heaps;        /* that arrived in it */
+    int64_t n_full;          /* batches in which every antenna was there */
+    int64_t *n_ant_batches;  /* [n_ants] batches in which the antenna was there */
+    uint32_t *n_extra;       /* [n_baselines] batches, not full ones, in which both antennas were there */
+};
+
+/* Returns 0 or -ENOMEM. */
+int window_init(struct window *window, int64_t n_length, size_t n_ants, bool count_baselines);
+void window_fini(struct window *window);
+
+/* First batch of the open window, and the one after its last. */
+static inline int64_t window_first(const struct window *window)
+{
+    return window->index * window->n_length;
+}
+static inline int64_t window_end(const struct window *window)
+{
+    return window_first(window) + window->n_length;
+}
+
+/* Opens the window that 'batch' belongs to. */
+void window_open(struct window *window, int64_t batch);
+
+/* A batch of the open window: present[ant] is 0 or 1. */
+void window_add(struct window *window, const uint8_t *present);
+
+/* Writes what each baseline weighs, in spectra, 'n_spectra' to a batch.  Where baselines are not counted one by one, a
+ * baseline has either all spectra of the window or none.  Returns the number of baselines with a weight. */
+size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights);
+
+#endif

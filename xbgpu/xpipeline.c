@@ -1,0 +1,377 @@
+/* xpipeline.c - the worker's loop, device inputs, and the order in which the stages are made and unmade. */
+#include "xbgpu/xpipeline.h"
+
+#include "common/chunk.h"
+#include "common/device.h"
+#include "common/inbox.h"
+#include "common/log.h"
+#include "common/matcher.h"
+#include "common/thread.h"
+#include "xbgpu/correlation.h"
+#include "xbgpu/recv.h"
+#include "xbgpu/xsend.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What comes to the worker's inbox; item.object in brackets. */
+enum item_kind {
+    ITEM_CHUNK,      /* a full chunk of a member [struct chunk] */
+    ITEM_INPUT_FREE, /* a device input has no readers left [struct device_input] */
+    ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
+    ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
+    ITEM_RECV_END,   /* a receive thread's file has ended */
+    ITEM_DRAIN,      /* main: no more chunks will come */
+};
+
+struct device_input {
+    struct loan loan;              /* home: the worker's inbox */
+    int8_t *voltages;              /* [const] device: [batch][ant][chan][spectrum][pol][re, im] */
+    struct device_event *uploaded; /* [const] */
+};
+
+struct xpipeline {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    struct xpipeline_config c;
+    struct inbox *inbox;
+    struct device_stream *upload, *compute, *download;
+    struct matcher *matcher;
+    struct xsend *send;
+    struct xbgpu_recv *recv;
+    struct device_input inputs[XBGPU_N_DEVICE_INPUTS];
+    struct correlation *outputs; /* [n_outputs] */
+    struct thread worker;
+    bool started;
+    struct counter late_chunks;
+    struct gauge device_ok;
+    /* [worker] */
+    struct device_input *free_inputs[XBGPU_N_DEVICE_INPUTS];
+    size_t n_free_inputs;
+    struct device_input *current;
+    struct chunk **set;   /* [n_members] the current input's chunks, kept until all outputs have walked it */
+    uint8_t *present;     /* [batch][ant] of the current input */
+    const int8_t **heaps; /* [batch][ant] */
+    struct correlation_input walk;
+    bool draining;
+    size_t n_recv_ended;
+    size_t n_downloaded;
+};
+
+static bool may_wait(const struct xpipeline *p)
+{
+    return p->draining || xbgpu_recv_can_wait(p->recv);
+}
+
+/* ---- Sets of chunks to device inputs ---------------------------------------------------------------------------- */
+
+/* Queues the upload of a member's chunk into the antennas' places, and zeroes for what is absent. */
+static void upload_member(struct xpipeline *p, struct device_input *in, size_t m, const struct chunk *chunk)
+{
+    const struct xbgpu_layout *l = p->layout;
+    size_t first = xbgpu_member_first(l, m), n_sources = xbgpu_member_first(l, m + 1) - first;
+
+    if (chunk)
+        device_copy_2d(p->upload, in->voltages + first * l->heap_bytes, l->n_ants * l->heap_bytes, chunk->payload,
+                       n_sources * l->heap_bytes, n_sources * l->heap_bytes, l->n_batches);
+    for (size_t b = 0; b < l->n_batches; b++)
+        for (size_t s = 0; s < n_sources; s++) {
+            size_t to = b * l->n_ants + first + s;
+            p->present[to] = chunk && chunk->present[b * n_sources + s];
+            p->heaps[to] = p->present[to] ? (const int8_t *)chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
+            if (!p->present[to])
+                device_fill(p->upload, in->voltages + to * l->heap_bytes, 0, l->heap_bytes);
+        }
+    if (chunk && chunk->last_arrival_ns > p->walk.last_arrival_ns)
+        p->walk.last_arrival_ns = chunk->last_arrival_ns;
+}
+
+/* Makes the next set the current device input.  Returns false if there is none, or nowhere to put it. */
+static bool next_input(struct xpipeline *p)
+{
+    int64_t timestamp_samples;
+
+    if (!p->n_free_inputs || !matcher_next(p->matcher, p->set, &timestamp_samples))
+        return false;
+    p->current = p->free_inputs[--p->n_free_inputs];
+    p->walk = (struct correlation_input){
+        .first_batch = timestamp_samples / p->layout->batch_samples,
+        .voltages = p->current->voltages,
+        .present = p->present,
+        .heaps = p->heaps,
+    };
+    for (size_t m = 0; m < p->layout->n_members; m++)
+        upload_member(p, p->current, m, p->set[m]);
+    device_event_record(p->current->uploaded, p->upload);
+    device_stream_wait_event(p->compute, p->current->uploaded);
+    for (size_t o = 0; o < p->layout->n_outputs; o++)
+        correlation_begin(&p->outputs[o]);
+    return true;
+}
+
+/* The outputs have taken all they need of the current input: chunks and input go home when the device is done. */
+static void release_input(struct xpipeline *p)
+{
+    for (size_t m = 0; m < p->layout->n_members; m++)
+        if (p->set[m])
+            device_then(p->upload, loan_put, &p->set[m]->loan);
+    loan_out(&p->current->loan, 1);
+    device_then(p->compute, loan_put, &p->current->loan);
+    p->current = NULL;
+}
+
+/* Goes on as far as possible.  Returns true when nothing is left to do. */
+static bool advance(struct xpipeline *p)
+{
+    for (;;) {
+        if (!p->current && !next_input(p))
+            return p->n_free_inputs > 0; /* else the matcher may hold more */
+        bool done = true;
+        for (size_t o = 0; o < p->layout->n_outputs; o++)
+            done = correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
+        if (!done)
+            return false;
+        release_input(p);
+    }
+}
+
+/* ---- The loop ------------------------------------------------------------------------------------------------------ */
+
+static void begin_drain(struct xpipeline *p)
+{
+    if (p->draining)
+        return;
+    p->draining = true;
+    for (size_t m = 0; m < p->layout->n_members; m++)
+        matcher_end(p->matcher, (unsigned)m);
+}
+
+static void handle(struct xpipeline *p, const struct inbox_item *item)
+{
+    struct chunk *chunk;
+
+    switch ((enum item_kind)item->kind) {
+    case ITEM_CHUNK:
+        chunk = item->object;
+        matcher_add(p->matcher, chunk->member, chunk);
+        break;
+    case ITEM_INPUT_FREE:
+        p->free_inputs[p->n_free_inputs++] = item->object;
+        break;
+    case ITEM_DOWNLOADED:
+        p->n_downloaded++;
+        if (!correlation_check(item->object))
+            gauge_set(&p->device_ok, 0);
+        xsend_push(item->object);
+        break;
+    case ITEM_SENT:
+        xstream_give(item->object);
+        break;
+    case ITEM_RECV_END:
+        if (++p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
+            begin_drain(p);
+        break;
+    case ITEM_DRAIN:
+        begin_drain(p);
+        break;
+    }
+}
+
+/* While draining: true once nothing is left to compute or to download. */
+static bool drained(struct xpipeline *p, bool idle)
+{
+    size_t n_finished = 0;
+
+    for (size_t o = 0; o < p->layout->n_outputs; o++)
+        n_finished += p->outputs[o].n_finished;
+    return p->draining && idle && p->n_downloaded == n_finished;
+}
+
+static void *run_worker(void *arg)
+{
+    struct xpipeline *p = arg;
+    struct inbox_item item;
+    bool idle = true;
+
+    while (!drained(p, idle) && inbox_pop(p->inbox, &item) == 0) {
+        handle(p, &item);
+        idle = advance(p);
+    }
+    if (p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
+        p->c.ended(p->c.context);
+    return NULL;
+}
+
+/* ---- Making and unmaking ------------------------------------------------------------------------------------------ */
+
+/* All that can ever wait in the inbox at once. */
+static size_t inbox_slots(const struct xpipeline *p)
+{
+    size_t n = p->layout->n_members * (size_t)p->config->recv.n_chunks + XBGPU_N_DEVICE_INPUTS;
+
+    for (size_t o = 0; o < p->layout->n_outputs; o++)
+        n += (size_t)xbgpu_config_output(p->config, o)->n_buffers;
+    return n + p->layout->n_recv_threads + 1 /* drain */;
+}
+
+static int create_inputs(struct xpipeline *p)
+{
+    const struct xbgpu_layout *l = p->layout;
+
+    p->set = calloc(l->n_members, sizeof(struct chunk *));
+    p->present = calloc(l->n_batches * l->n_ants, 1);
+    p->heaps = calloc(l->n_batches * l->n_ants, sizeof(*p->heaps));
+    if (!p->set || !p->present || !p->heaps)
+        return -ENOMEM;
+    for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
+        struct device_input *in = &p->inputs[i];
+        loan_init(&in->loan, p->inbox, (struct inbox_item){ITEM_INPUT_FREE, 0, in});
+        in->voltages = device_alloc(p->device, l->n_batches * l->n_ants * l->heap_bytes);
+        int err = in->voltages ? device_event_create(p->device, &in->uploaded) : -ENOMEM;
+        if (err)
+            return err;
+        p->free_inputs[p->n_free_inputs++] = in;
+    }
+    return 0;
+}
+
+static int create_device_side(struct xpipeline *p)
+{
+    struct matcher_config matcher = {
+        .n_members = (unsigned)p->layout->n_members,
+        .window_chunks = (unsigned)p->config->recv.window_chunks,
+        .jump_members = p->layout->n_members > 1 ? 2 : 1,
+        .chunk_samples = p->layout->chunk_samples,
+        .late_chunks = &p->late_chunks,
+    };
+    int err = inbox_create(inbox_slots(p), &p->inbox);
+    if (!err)
+        err = matcher_create(&matcher, &p->matcher);
+    if (!err)
+        err = device_stream_create(p->device, "upload", &p->upload);
+    if (!err)
+        err = device_stream_create(p->device, "compute", &p->compute);
+    if (!err)
+        err = device_stream_create(p->device, "download", &p->download);
+    return err ? err : create_inputs(p);
+}
+
+static int create_outputs(struct xpipeline *p)
+{
+    p->outputs = calloc(p->layout->n_outputs, sizeof(*p->outputs));
+    if (!p->outputs)
+        return -ENOMEM;
+    for (size_t o = 0; o < p->layout->n_outputs; o++) {
+        struct xstream *stream = xsend_stream(p->send, o);
+        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download, stream);
+        if (err)
+            return err;
+        log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name,
+                 (long long)p->outputs[o].window.n_length,
+                 (double)(p->outputs[o].window.n_length * p->layout->batch_samples) /
+                     decimal_to_double(p->config->time.adc_sample_rate_hz));
+    }
+    return 0;
+}
+
+int xpipeline_create(const struct xpipeline_config *config, struct xpipeline **pipeline, char *why, size_t why_bytes)
+{
+    struct xpipeline *p = calloc(1, sizeof(*p));
+
+    snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+             (unsigned long long)(config->layout->host_bytes >> 20),
+             (unsigned long long)(config->layout->device_bytes >> 20));
+    if (!p)
+        return -ENOMEM;
+    p->c = *config;
+    p->config = config->config;
+    p->layout = config->layout;
+    p->device = config->device;
+    gauge_set(&p->device_ok, 1);
+    int err = create_device_side(p);
+    if (err)
+        goto undo;
+    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    err = xsend_create(&send, &p->send, why, why_bytes);
+    if (!err)
+        err = create_outputs(p);
+    if (err)
+        goto undo;
+    struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
+    err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
+    if (err)
+        goto undo;
+    stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
+                  &p->late_chunks);
+    stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, &p->device_ok);
+    *pipeline = p;
+    return 0;
+undo:
+    xpipeline_destroy(p);
+    return err;
+}
+
+const struct xstream *xpipeline_stream(const struct xpipeline *pipeline, size_t output)
+{
+    return xsend_stream(pipeline->send, output);
+}
+
+int64_t xpipeline_device_ok(const struct xpipeline *pipeline)
+{
+    return gauge_get(&pipeline->device_ok);
+}
+
+int xpipeline_start(struct xpipeline *pipeline)
+{
+    int err = xsend_start(pipeline->send);
+    if (err)
+        return err;
+    err = thread_start(&pipeline->worker, "worker", -1, run_worker, pipeline);
+    if (err)
+        return err;
+    pipeline->started = true;
+    return xbgpu_recv_start(pipeline->recv);
+}
+
+void xpipeline_stop(struct xpipeline *pipeline)
+{
+    if (!pipeline->started)
+        return;
+    xbgpu_recv_stop(pipeline->recv);
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
+    thread_join(&pipeline->worker);
+    xbgpu_recv_log(pipeline->recv);
+    xsend_stop(pipeline->send);
+    device_stream_wait(pipeline->upload);
+    device_stream_wait(pipeline->compute);
+    pipeline->started = false;
+}
+
+void xpipeline_destroy(struct xpipeline *pipeline)
+{
+    if (!pipeline)
+        return;
+    xpipeline_stop(pipeline);
+    matcher_destroy(pipeline->matcher);
+    device_stream_destroy(pipeline->upload);
+    device_stream_destroy(pipeline->compute);
+    device_stream_destroy(pipeline->download);
+    for (size_t o = 0; pipeline->outputs && o < pipeline->layout->n_outputs; o++)
+        correlation_fini(&pipeline->outputs[o]);
+    free(pipeline->outputs);
+    for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
+        device_event_destroy(pipeline->inputs[i].uploaded);
+        device_free(pipeline->device, pipeline->inputs[i].voltages);
+    }
+    xbgpu_recv_destroy(pipeline->recv);
+    xsend_destroy(pipeline->send);
+    inbox_destroy(pipeline->inbox);
+    free(pipeline->set);
+    free(pipeline->present);
+    free(pipeline->heaps);
+    free(pipeline);
+}

@@ -1,0 +1,284 @@
+/* xsend.c - the last stage of correlation: dumps as heaps on their way out. */
+#include "xbgpu/xsend.h"
+
+#include "common/device.h"
+#include "common/log.h"
+#include "common/spead.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define ITEM_FREQUENCY 0 /* indices in the heap's items */
+#define ITEM_TIMESTAMP 1
+#define ITEM_VISIBILITIES 2
+#define ITEM_WEIGHTS 3
+#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+
+struct xsend {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    size_t n_senders;
+    struct sender **senders;
+    struct xstream *streams; /* [n_outputs] */
+};
+
+struct xstream *xsend_stream(struct xsend *send, size_t output)
+{
+    return &send->streams[output];
+}
+
+struct xdump *xstream_take(struct xstream *stream)
+{
+    return stream->n_free ? stream->free[--stream->n_free] : NULL;
+}
+
+void xstream_give(struct xdump *dump)
+{
+    assert(dump->stream->n_free < dump->stream->n_dumps);
+    dump->stream->free[dump->stream->n_free++] = dump;
+}
+
+void xsend_push(struct xdump *dump)
+{
+    struct xstream *stream = dump->stream;
+
+    dump->heap.items[ITEM_TIMESTAMP].value = (uint64_t)dump->timestamp_samples & SPEAD_VALUE_MASK;
+    dump->group.send = dump->group.send && stream->send_enabled;
+    if (dump->group.send) {
+        counter_add(&stream->visibilities, stream->layout->vis_bytes / (2 * sizeof(int32_t)));
+        counter_add(&stream->clipped_visibilities, *dump->n_saturated);
+    }
+    loan_out(&dump->loan, 1);
+    sender_push(stream->send, &dump->job);
+}
+
+static void create_job(struct xsend *send, struct xdump *dump)
+{
+    const struct xbgpu_config_output *output = dump->stream->output;
+    bool weights = output->missing == XBGPU_MISSING_WEIGHTS;
+
+    dump->heap = (struct send_heap){
+        .payload = (const uint8_t *)dump->visibilities,
+        .payload_bytes = xbgpu_dump_bytes(send->layout, output),
+        .items = {[ITEM_FREQUENCY] = {SPEAD_FREQUENCY, true, (uint64_t)send->config->recv.chan_offset},
+                  [ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
+                  [ITEM_VISIBILITIES] = {SPEAD_XENG_RAW, false, 0},
+                  [ITEM_WEIGHTS] = {SPEAD_XENG_WEIGHTS, false, send->layout->vis_bytes}},
+        .n_items = weights ? 4 : 3,
+    };
+    dump->group = (struct send_group){.heaps = &dump->heap, .n_heaps = 1};
+    dump->job = (struct send_job){.loan = &dump->loan, .groups = &dump->group, .n_groups = 1};
+}
+
+static int create_dump(struct xsend *send, const struct xsend_config *c, struct xdump *dump)
+{
+    size_t vis_bytes = send->layout->vis_bytes, weight_bytes = send->layout->n_baselines * sizeof(uint32_t);
+
+    dump->device_visibilities = device_alloc(send->device, vis_bytes);
+    dump->device_weights = device_alloc(send->device, weight_bytes);
+    dump->device_n_saturated = device_alloc(send->device, sizeof(uint64_t));
+    dump->visibilities = device_alloc_pinned(send->device, vis_bytes + weight_bytes);
+    dump->n_saturated = device_alloc_pinned(send->device, sizeof(uint64_t));
+    dump->audit = calloc((size_t)dump->stream->output->audit_samples + 1, sizeof(*dump->audit));
+    if (!dump->device_visibilities || !dump->device_weights || !dump->device_n_saturated || !dump->visibilities ||
+        !dump->n_saturated || !dump->audit)
+        return -ENOMEM;
+    dump->weights = (uint32_t *)((uint8_t *)dump->visibilities + vis_bytes);
+    loan_init(&dump->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, dump});
+    loan_init(&dump->loan, c->worker, (struct inbox_item){c->free_kind, 0, dump});
+    create_job(send, dump);
+    return device_event_create(send->device, &dump->finished);
+}
+
+static void destroy_dump(struct xsend *send, struct xdump *dump)
+{
+    device_event_destroy(dump->finished);
+    device_free(send->device, dump->device_visibilities);
+    device_free(send->device, dump->device_weights);
+    device_free(send->device, dump->device_n_saturated);
+    device_free_pinned(send->device, dump->visibilities);
+    device_free_pinned(send->device, dump->n_saturated);
+    free(dump->audit);
+}
+
+static void register_metrics(struct xstream *stream)
+{
+    char labels[128] = "";
+    const struct {
+        const char *name, *help;
+        const struct counter *counter;
+    } rows[] = {
+        {"xbgpu_output_x_heaps", "Heaps sent.", &stream->stats.heaps},
+        {"xbgpu_output_x_bytes", "Payload bytes sent.", &stream->stats.bytes},
+        {"xbgpu_output_x_packets", "Packets sent.", &stream->stats.packets},
+        {"xbgpu_output_x_visibilities", "Scalar visibilities sent.", &stream->visibilities},
+        {"xbgpu_output_x_clipped_visibilities", "Scalar visibilities sent that saturated.",
+         &stream->clipped_visibilities},
+        {"xbgpu_output_x_skipped_accs", "Accumulations not sent because no baseline was complete.",
+         &stream->skipped_accs},
+        {"xbgpu_output_x_incomplete_accs", "Accumulations with incomplete baselines.", &stream->incomplete_accs},
+        {"xbgpu_output_x_dropped_accs", "Accumulations not sent because no output buffer was free.",
+         &stream->dropped_accs},
+        {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
+        {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
+    };
+
+    stats_label(labels, sizeof(labels), "stream", stream->output->name);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
+    stats_gauge_scaled("xbgpu_output_x_latency_seconds", "Last packet of a dump received to its first packet sent.",
+                       labels, &stream->stats.latency_ns, 1e-9);
+}
+
+static int open_stream(struct xsend *send, size_t index, char *why, size_t why_bytes)
+{
+    struct xstream *stream = &send->streams[index];
+    const struct xbgpu_config_send *c = &send->config->send;
+    const struct xbgpu_layout *l = send->layout;
+    bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS;
+    const struct spead_descriptor descriptors[] = {
+        {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
+        {SPEAD_TIMESTAMP, "timestamp",
+         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.", NULL, 'u', 48, 0,
+         {0}},
+        {SPEAD_XENG_RAW, "xeng_raw", "Integrated baseline correlation products.", "<i4", 'i', 32, 3,
+         {(int64_t)l->n_chan, (int64_t)(l->n_baselines * N_POL_PRODUCTS), 2}},
+        {SPEAD_XENG_WEIGHTS, "xeng_weights", "Spectra that went into each baseline of antennas.", "<u4", 'u', 32, 1,
+         {(int64_t)l->n_baselines}},
+    };
+    struct send_stream_config config = {
+        .name = stream->output->name,
+        .sink = {.destinations = &stream->output->destination,
+                 .interface = c->interface[0] ? c->interface : NULL,
+                 .ttl = (int)c->ttl,
+                 .buffer_bytes = (size_t)c->buffer_bytes,
+                 .pcap_file = c->pcap_file[0] ? c->pcap_file : NULL},
+        .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),
+        .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
+        .heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream),
+        .descriptors = descriptors,
+        .n_descriptors = weights ? ARRAY_LEN(descriptors) : ARRAY_LEN(descriptors) - 1,
+        .descriptor_first_ns = DESCRIPTOR_PERIOD_NS,
+        .descriptor_interval_ns = DESCRIPTOR_PERIOD_NS,
+        .max_jobs = stream->n_dumps,
+        .stats = &stream->stats,
+    };
+    return sender_add_stream(send->senders[index % send->n_senders], &config, &stream->send, why, why_bytes);
+}
+
+static int create_stream(struct xsend *send, const struct xsend_config *c, size_t index, char *why, size_t why_bytes)
+{
+    struct xstream *stream = &send->streams[index];
+
+    stream->output = xbgpu_config_output(send->config, index);
+    stream->layout = send->layout;
+    stream->send_enabled = stream->output->send_enabled;
+    stream->dumps = calloc((size_t)stream->output->n_buffers, sizeof(*stream->dumps));
+    stream->free = calloc((size_t)stream->output->n_buffers, sizeof(*stream->free));
+    if (!stream->dumps || !stream->free)
+        return -ENOMEM;
+    for (stream->n_dumps = 0; stream->n_dumps < (size_t)stream->output->n_buffers;) {
+        struct xdump *dump = &stream->dumps[stream->n_dumps++];
+        dump->stream = stream;
+        int err = create_dump(send, c, dump);
+        if (err)
+            return err;
+        xstream_give(dump);
+    }
+    register_metrics(stream);
+    return open_stream(send, index, why, why_bytes);
+}
+
+static int create_senders(struct xsend *send)
+{
+    const struct xbgpu_config_send *c = &send->config->send;
+    size_t n_streams = send->layout->n_outputs, max_jobs = 0;
+
+    for (size_t o = 0; o < n_streams; o++)
+        max_jobs += (size_t)xbgpu_config_output(send->config, o)->n_buffers;
+    send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
+    send->senders = calloc(send->n_senders, sizeof(struct sender *));
+    if (!send->senders)
+        return -ENOMEM;
+    for (size_t t = 0; t < send->n_senders; t++) {
+        char name[32];
+        snprintf(name, sizeof(name), "send%zu", t);
+        int cpu = c->affinity.n ? (int)c->affinity.items[t % c->affinity.n] : -1;
+        int err = sender_create(name, cpu, n_streams, max_jobs, &send->senders[t]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int xsend_create(const struct xsend_config *config, struct xsend **send, char *why, size_t why_bytes)
+{
+    struct xsend *s = calloc(1, sizeof(*s));
+
+    snprintf(why, why_bytes, "outputs: not enough memory for dumps of %zu MiB", config->layout->vis_bytes >> 20);
+    if (!s)
+        return -ENOMEM;
+    s->config = config->config;
+    s->layout = config->layout;
+    s->device = config->device;
+    s->streams = calloc(s->layout->n_outputs, sizeof(*s->streams));
+    int err = s->streams ? create_senders(s) : -ENOMEM;
+    for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
+        err = create_stream(s, config, o, why, why_bytes);
+    if (err) {
+        xsend_destroy(s);
+        return err;
+    }
+    *send = s;
+    return 0;
+}
+
+int xsend_start(struct xsend *send)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < send->n_senders; t++)
+        err = sender_start(send->senders[t]);
+    return err;
+}
+
+void xsend_stop(struct xsend *send)
+{
+    for (size_t t = 0; t < send->n_senders; t++)
+        if (send->senders[t])
+            sender_stop(send->senders[t]);
+    for (size_t o = 0; o < send->layout->n_outputs; o++) {
+        const struct xstream *stream = &send->streams[o];
+        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu dropped for want of a buffer; "
+                 "%llu products audited, %llu wrong",
+                 stream->output->name, (unsigned long long)counter_get(&stream->stats.heaps),
+                 (unsigned long long)counter_get(&stream->incomplete_accs),
+                 (unsigned long long)counter_get(&stream->skipped_accs),
+                 (unsigned long long)counter_get(&stream->dropped_accs),
+                 (unsigned long long)counter_get(&stream->audits),
+                 (unsigned long long)counter_get(&stream->audit_failures));
+    }
+}
+
+void xsend_destroy(struct xsend *send)
+{
+    if (!send)
+        return;
+    for (size_t t = 0; send->senders && t < send->n_senders; t++)
+        sender_destroy(send->senders[t]);
+    for (size_t o = 0; send->streams && o < send->layout->n_outputs; o++) {
+        struct xstream *stream = &send->streams[o];
+        for (size_t d = 0; d < stream->n_dumps; d++)
+            destroy_dump(send, &stream->dumps[d]);
+        free(stream->dumps);
+        free(stream->free);
+    }
+    free(send->streams);
+    free(send->senders);
+    free(send);
+}

@@ -1,0 +1,90 @@
+/* xsend.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
+ *
+ * Flow:      worker: take -> reduce writes it -> download -> xsend_push --job--> sender thread --> network
+ *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
+ * Ownership: as in fgpu/send.h.
+ * Threads:   worker, except create/start/stop/destroy (main). */
+#ifndef XBGPU_XSEND_H
+#define XBGPU_XSEND_H
+
+#include "common/loan.h"
+#include "common/sender.h"
+#include "xbgpu/audit.h"
+#include "xbgpu/layout.h"
+
+struct device;
+struct device_event;
+struct xstream;
+
+/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights]. */
+struct xdump {
+    struct xstream *stream;             /* [const] */
+    int32_t *device_visibilities;       /* [const] */
+    uint32_t *device_weights;           /* [const] [baseline] */
+    uint64_t *device_n_saturated;       /* [const] [1] */
+    int32_t *visibilities;              /* [const] pinned */
+    uint32_t *weights;                  /* [const] pinned, behind the visibilities; written by the host */
+    uint64_t *n_saturated;              /* [const] pinned */
+    struct device_event *finished;      /* [const] */
+    struct loan download;               /* the device's: back as {downloaded_kind, 0, dump} */
+    struct loan loan;                   /* the sender's: back as {free_kind, 0, dump} */
+    int64_t timestamp_samples;          /* first sample of the accumulation */
+    uint32_t min_weight;                /* baselines below it are flagged */
+    size_t n_weighted;                  /* baselines that are not */
+    struct audit_sample *audit;         /* [audit_samples] the host's sums */
+    struct send_group group;
+    struct send_heap heap;
+    struct send_job job;
+};
+
+struct xstream {
+    const struct xbgpu_config_output *output; /* [const] */
+    const struct xbgpu_layout *layout;        /* [const] */
+    bool send_enabled;
+    struct xdump *dumps;  /* [const] [n_dumps] */
+    size_t n_dumps;       /* [const] */
+    struct xdump **free;  /* [worker] stack of [n_free] */
+    size_t n_free;
+    struct send_stream *send;
+    struct send_stream_stats stats;
+    struct counter visibilities;         /* sent */
+    struct counter clipped_visibilities; /* sent, with a part clipped */
+    struct counter skipped_accs;         /* not sent: no baseline was complete */
+    struct counter incomplete_accs;      /* some baseline was not complete */
+    struct counter dropped_accs;         /* not sent: no output buffer was free */
+    struct counter audits, audit_failures;
+};
+
+struct xsend;
+
+struct xsend_config {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    struct inbox *worker;
+    int downloaded_kind;
+    int free_kind;
+};
+
+/* Allocates all dumps, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
+int xsend_create(const struct xsend_config *config, struct xsend **send, char *why, size_t why_bytes);
+
+struct xstream *xsend_stream(struct xsend *send, size_t output);
+
+int xsend_start(struct xsend *send);
+
+/* A free dump, or NULL. */
+struct xdump *xstream_take(struct xstream *stream);
+/* A dump that came home. */
+void xstream_give(struct xdump *dump);
+
+/* Hands a downloaded dump to its sender, to be sent or not. */
+void xsend_push(struct xdump *dump);
+
+/* What is queued leaves at its pace, then stop heaps.  Idempotent. */
+void xsend_stop(struct xsend *send);
+
+/* NULL is accepted. */
+void xsend_destroy(struct xsend *send);
+
+#endif
