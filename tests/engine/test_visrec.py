@@ -139,7 +139,7 @@ def write_pcap(path, packets, group="239.1.2.3", port=7148):
 class Recorder:
     """A recorder's configuration, process and file."""
 
-    def __init__(self, tmp_path, stream, **changes):
+    def __init__(self, tmp_path, stream, changes):
         self.path = tmp_path / "out.uvh5"
         self.config_path = tmp_path / "visrec.yaml"
         self.log_path = tmp_path / "visrec.log"
@@ -169,6 +169,7 @@ class Recorder:
     def finish(self):
         """Waits for the end; returns (exit status, standard output, log)."""
         output, _ = self.process.communicate(timeout=TIMEOUT_S)
+        self.log.close()
         return self.process.returncode, output.decode(), self.log_text()
 
     def run(self, **kwargs):
@@ -221,8 +222,8 @@ def wait_for(condition, describe):
 def recorder(tmp_path):
     made = []
 
-    def make(stream, **changes):
-        made.append(Recorder(tmp_path, stream, **changes))
+    def make(stream, changes=None):
+        made.append(Recorder(tmp_path, stream, changes or {}))
         return made[-1]
 
     yield make
@@ -237,10 +238,14 @@ def rng():
     return np.random.default_rng(seed)
 
 
-def record_capture(recorder, tmp_path, stream, packets, **changes):
+def from_capture(tmp_path, packets):
+    """The change of the configuration that reads these packets."""
     write_pcap(tmp_path / "in.pcap", packets)
-    recv = {"sources": "239.1.2.3:7148", "interface": "", "pcap_file": str(tmp_path / "in.pcap")}
-    one = recorder(stream, recv=recv, **changes)
+    return {"recv": {"interface": "", "pcap_file": str(tmp_path / "in.pcap")}}
+
+
+def record_capture(recorder, tmp_path, stream, packets, changes=None):
+    one = recorder(stream, from_capture(tmp_path, packets) | (changes or {}))
     status, output, log = one.run()
     assert status == 0, log
     return one, output
@@ -262,7 +267,7 @@ def test_complete_dumps(recorder, tmp_path, rng):
     stream = Stream(n_ants=4)
     dumps = {index: stream.random_vis(rng) for index in range(7, 12)}
     packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, i, vis) for i, vis in dumps.items())))
-    one, output = record_capture(recorder, tmp_path, stream, packets, stream={"centre_frequency": 1284e6})
+    one, output = record_capture(recorder, tmp_path, stream, packets, {"stream": {"centre_frequency": 1284e6}})
     assert output == "5 dumps, 0 of 20 heaps missing\n"
 
     uvd = one.read()
@@ -414,7 +419,7 @@ def test_phase_convention(recorder, tmp_path):
                     vis[:, baseline_index(a1, a2), p1 + 2 * p2] = np.stack([product.real, product.imag], -1).round()
         heaps += heaps_of_dump(stream, int(index), vis)
     one, _ = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps, payload=8192)),
-                            stream={"centre_frequency": 1284e6})
+                            {"stream": {"centre_frequency": 1284e6}})
     uvd = one.read()
     before = np.angle(uvd.get_data(0, 1, "xx"))
     assert np.ptp(np.unwrap(before[0])) > 1  # or there would be nothing to flatten
@@ -446,9 +451,10 @@ class Sender:
             self.udp.send_heap(self.stream.heap(timestamp, sub, vis), substream_index=sub)
 
 
-def live(recorder, stream, sender, **changes):
+def live(recorder, stream, sender, changes=None):
     sync_s = int(time.time()) - 86400 * 3
-    one = recorder(stream, recv={"sources": sender.sources}, time={"sync_time": sync_s, "timebase": "clock"}, **changes)
+    one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"}}
+                   | (changes or {}))
     now_samples = int((time.time() - sync_s) * stream.sample_rate)
     return one, now_samples // stream.dump_samples, sync_s
 
@@ -458,7 +464,7 @@ def test_multicast_until_max_dumps(recorder, rng):
     a first timestamp taken for itself would be wrong at other rates."""
     stream = Stream(n_ants=4)
     sender = Sender(stream)
-    one, first, sync_s = live(recorder, stream, sender, output={"max_dumps": 4})
+    one, first, sync_s = live(recorder, stream, sender, {"output": {"max_dumps": 4}})
     one.start()
     one.wait_until_recording()
     dumps = [stream.random_vis(rng) for _ in range(8)]
@@ -510,22 +516,22 @@ def test_full_disk(recorder, tmp_path, rng):
     """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
     stream = Stream(n_ants=4, n_chan=256)
     heaps = flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(40))
-    write_pcap(tmp_path / "in.pcap", flatten(packets_of(stream, heaps, payload=8192)))
-    one = recorder(stream, recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
+    one = recorder(stream, from_capture(tmp_path, flatten(packets_of(stream, heaps, payload=8192))))
     limit = 1_500_000  # of 40 * 82 kB
     status, output, log = one.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert status == 1, log
     complaints = [line for line in log.splitlines() if "cannot" in line]
     assert len(complaints) == 1 and "File too large" in complaints[0] and str(one.path) in complaints[0], log
     assert "HDF5" not in log
-    assert 5 < int(output.split()[0]) < 40
+    n_dumps = int(output.split()[0])
+    assert 5 < n_dumps < 40
+    assert one.read().Ntimes == n_dumps
 
 
 def test_existing_file_is_kept(recorder, tmp_path, rng):
     stream = Stream(n_ants=1)
     packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
-    write_pcap(tmp_path / "in.pcap", packets)
-    one = recorder(stream, recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
+    one = recorder(stream, from_capture(tmp_path, packets))
     one.path.write_text("precious")
     status, _, log = one.run()
     assert status == 78, log
@@ -551,7 +557,7 @@ def test_existing_file_is_kept(recorder, tmp_path, rng):
     ],
 )
 def test_what_a_restart_cannot_cure(recorder, section, changes, words):
-    one = recorder(Stream(), **{section: changes})
+    one = recorder(Stream(), {section: changes})
     status, _, log = one.run()
     assert status == 78, log
     for word in words:
