@@ -28,6 +28,7 @@ struct matcher {
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
     uint64_t n_added;             /* the time by which claims are compared */
+    unsigned n_alive;             /* members that have not ended */
     struct member members[];      /* [n_members] */
 };
 
@@ -92,15 +93,12 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
  * and against it if they did so since 'since', when it spoke before. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
-    unsigned n_alive = 0, n_agree = 0, n_against = 0;
+    unsigned n_agree = 0, n_against = 0;
 
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
         const struct member *member = &matcher->members[i];
 
-        if (member->ended)
-            continue;
-        n_alive++;
-        if (member->said_at == 0)
+        if (member->ended || member->said_at == 0)
             continue;
         if (is_within(member->said_samples, claimant->said_samples, matcher->far_samples))
             n_agree++;
@@ -112,7 +110,7 @@ static bool believe(struct matcher *matcher, struct member *claimant, uint64_t s
         return false;
     }
     claimant->n_claims++;
-    return n_agree >= matcher->config.jump_members || n_agree == n_alive || claimant->n_claims >= matcher->depth;
+    return n_agree >= matcher->config.jump_members || n_agree == matcher->n_alive || claimant->n_claims >= matcher->config.window_chunks;
 }
 
 /* The member's newest chunk is far and believed. */
@@ -154,13 +152,13 @@ void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk)
 void matcher_end(struct matcher *matcher, unsigned member)
 {
     assert(member < matcher->config.n_members);
+    if (matcher->members[member].ended)
+        return;
     matcher->members[member].ended = true;
-
+    matcher->n_alive--;
     /* With nobody left to contradict, what is held is all that there will be. */
-    for (unsigned i = 0; i < matcher->config.n_members; i++)
-        if (!matcher->members[i].ended)
-            return;
-    matcher->horizon_samples = INT64_MAX;
+    if (matcher->n_alive == 0)
+        matcher->horizon_samples = INT64_MAX;
 }
 
 /* The oldest chunk on this side of the horizon, if there is one. */
@@ -217,7 +215,7 @@ bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestam
         set[i] = member->n_held > 0 && oldest_samples(member) == timestamp ? take_oldest(member) : NULL;
     }
     int64_t horizon_samples = timestamp + matcher->far_samples;
-    if (!matcher->started || matcher->horizon_samples < horizon_samples)
+    if (matcher->n_alive > 0 && (!matcher->started || matcher->horizon_samples < horizon_samples))
         matcher->horizon_samples = horizon_samples;
     matcher->started = true;
     matcher->last_samples = timestamp;
@@ -240,8 +238,10 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->depth = matcher_depth(config);
     m->chunk_samples = config->chunk_samples;
     m->window_samples = config->chunk_samples * config->window_chunks;
-    m->far_samples = m->window_samples + config->chunk_samples;
+    /* One window may be held since the last set, and an assembler leaves out less than another without calling it a jump. */
+    m->far_samples = 2 * m->window_samples;
     m->horizon_samples = INT64_MAX;
+    m->n_alive = config->n_members;
     for (unsigned i = 0; i < config->n_members; i++) {
         m->members[i].held = calloc(m->depth, sizeof(m->members[i].held[0]));
         if (!m->members[i].held)
