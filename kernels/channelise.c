@@ -130,7 +130,7 @@ void channelise_destroy(struct channelise *channelise)
     free(channelise);
 }
 
-/* How many of spectra[0..n), n > 0, one launch can filter: those whose windows follow each other by exactly the spacing. */
+/* How many of spectra[0..n), n > 0, one launch can filter: while windows advance by exactly the spacing. */
 static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, size_t spacing)
 {
     size_t run = 1;

@@ -83,7 +83,7 @@ KERNEL_CLONES static void multiply(const struct widened *e1, const struct widene
     sums[3][1] += im11;
 }
 
-/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or on the diagonal the lower triangle. */
+/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or a triangle on the diagonal. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first->first == second->first ? i2 + 1 : first->n;

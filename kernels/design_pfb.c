@@ -9,8 +9,8 @@ static double sinc(double x)
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
-/* Weight i before normalisation.  Both halves are computed from the same index, so the filter is symmetric to the bit and
- * a Hann window's end points are exactly zero. */
+/* Weight i before normalisation.  Both halves are computed from the same index, so the filter is symmetric to the bit
+ * and a Hann window's end points are exactly zero. */
 static double raw_weight(size_t i, size_t step, size_t n_taps, double w_cutoff, enum pfb_window window)
 {
     size_t last = step * n_taps - 1;

@@ -1,8 +1,8 @@
 /* pfb_fir.c - plain C twin of pfb_fir: the first step of channelise.c.
  *
- * A spectrum's window overlaps the next one's in all taps but one.  So the samples are seen as rows of 2 n_chan columns, and
- * a block of columns is taken down the rows: each row is unpacked once into a ring of the last n_taps rows, which stays
- * in the L1 cache together with the block's weights. */
+ * A spectrum's window overlaps the next one's in all taps but one.  So the samples are seen as rows of 2 n_chan
+ * columns, and a block of columns is taken down the rows: each row is unpacked once into a ring of the last n_taps
+ * rows, which stays in the L1 cache together with the block's weights. */
 #include "kernels/pfb_fir.h"
 
 #include "kernels/clones.h"
@@ -18,8 +18,8 @@ struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
 };
 
-/* The sample that begins 'bit' bits into 'in'.  It lies in two bytes at most, whatever the width, and the second is read
- * only if the sample reaches it: the byte after the last sample need not exist. */
+/* The sample that begins 'bit' bits into 'in'.  It lies in two bytes at most, whatever the width, and the second is
+ * read only if the sample reaches it: the byte after the last sample need not exist. */
 static inline float unpack_one(const uint8_t *in, size_t bit, unsigned sample_bits)
 {
     unsigned high = in[bit / 8];
@@ -56,8 +56,8 @@ static void unpack(const uint8_t *in, size_t first, size_t n, unsigned sample_bi
     }
 }
 
-/* sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps for each load and store of a sum, which are still
- * added in order. */
+/* sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps for each load and store of a sum, which are
+ * still added in order. */
 static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_COLUMNS], size_t s, size_t n_taps,
                           float *restrict sums)
 {
@@ -79,7 +79,7 @@ static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_
     }
 }
 
-/* Stores 'n' columns from 'column' on of one spectrum, in the order that the unzipped FFTs want.  'out' is the spectrum. */
+/* Stores 'n' columns from 'column' on in 'out', a spectrum, in the order that the unzipped FFTs want. */
 static void store(const struct pfb_fir_args *a, const float *sums, size_t column, size_t n, float *out)
 {
     size_t n_fft = a->n_chan / a->unzip;
@@ -97,17 +97,17 @@ static void store(const struct pfb_fir_args *a, const float *sums, size_t column
 /* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, size_t column, size_t n)
 {
-    /* Columns past 'n' are computed from what is here and not stored: zeros, so that nothing undefined is. */
     struct ring ring;
     float weights[MAX_TAPS][BLOCK_COLUMNS];
     float sums[BLOCK_COLUMNS];
     size_t step = 2 * (size_t)a->n_chan;
     size_t next_row = s0;
 
-    if (n < BLOCK_COLUMNS) {
+    if (n < BLOCK_COLUMNS) { /* what is computed for columns past 'n' is not stored, but should be defined */
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
+    /* A copy, as rows a power of two apart would compete for the same few cache sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {

@@ -8,7 +8,7 @@
  * where x[j] is sample j of 'in'.  As complex pairs z_i = (out[2i], out[2i+1]), i < n_chan, a spectrum is stored unzipped
  * by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q, so each r is a contiguous FFT of n_chan / n.
  *
- * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps >= 1.
+ * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
  * Exactness: float32 accumulation in order of taps, weights times samples rounded each (no FMA assumed).
  * Bound by: memory; sample_bits / 8 B in + 4 B out per sample. */
 #ifndef KERNELS_PFB_FIR_H

@@ -1,9 +1,9 @@
 /* postproc.c - plain C twin of postproc: the last step of channelise.c.
  *
- * Works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one spectrum's block of
- * channels goes through the steps of the header as separate arrays of real and imaginary parts, so that each step
- * is a plain loop over channels; the quantised bytes gather in a buffer turned round, which is then written to the heap as
- * one run per channel. */
+ * Works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one spectrum's
+ * block of channels goes through the steps of the header as separate arrays of real and imaginary parts, so that each
+ * step is a plain loop over channels; the quantised bytes gather in a buffer turned round, which is then written to the
+ * heap as one run per channel. */
 #include "kernels/postproc.h"
 
 #include "common/units.h"
@@ -138,11 +138,11 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
 static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
                        struct complex_block *restrict pol0, struct complex_block *restrict pol1)
 {
-    const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
+    const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
 
     for (size_t i = 0; i < t->n; i++) {
-        const uint32_t counter[4] = {(uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
-                                     a->stream_id};
+        const uint32_t counter[4] = { (uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
+                                      a->stream_id };
         uint32_t bits[4];
         philox4x32(counter, key, bits);
         pol0->re[i] += philox_dither(bits[0]);
@@ -155,7 +155,7 @@ static void add_dither(const struct postproc_args *a, const struct channel_table
 /* v rounded half to even, clipped to +-limit; 0 if it is not a number.  Says whether that is not just rounding. */
 static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it leaves no bits for a fraction, and vectorises as rintf may not */
+    const float shift = 12582912.0f; /* 1.5 * 2^23: a sum with it has no bits for a fraction; vectorises everywhere */
     float bounded = v > limit ? limit : v;
 
     bounded = bounded < -limit ? -limit : bounded;
@@ -165,8 +165,8 @@ static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 }
 
 /* Step 3, second half, for spectrum 's' of the tile; returns the number of values clipped. */
-static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t, const struct complex_block *x,
-                               size_t s, size_t pol, struct turned *turned)
+static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
+                               const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
 {
     int32_t re[BLOCK_CHANS], im[BLOCK_CHANS];
     float limit = a->out_bits == 8 ? 127.0f : 7.0f;
@@ -221,7 +221,7 @@ static void process_tile(const struct postproc_args *a, const struct channel_tab
 static void process_block(const struct postproc_args *a, size_t batch, size_t chan)
 {
     size_t n_chans = a->n_chan < BLOCK_CHANS ? a->n_chan : BLOCK_CHANS;
-    uint32_t saturated[N_POLS] = {0};
+    uint32_t saturated[N_POLS] = { 0 };
     struct channel_tables tables;
 
     make_tables(a, chan, n_chans, &tables);

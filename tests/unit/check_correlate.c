@@ -10,12 +10,15 @@
 #define GUARD 16
 
 /* One product of one baseline and channel: a1 <= a2. */
-static void model(const struct correlate_args *a, size_t a1, size_t p1, size_t a2, size_t p2, size_t chan, int64_t sum[2])
+static void model(const struct correlate_args *a, size_t a1, size_t p1, size_t a2, size_t p2, size_t chan,
+                  int64_t sum[2])
 {
     for (size_t batch = a->first_batch; batch < a->first_batch + a->n_batches; batch++)
         for (size_t s = 0; s < a->n_spectra; s++) {
-            const int8_t *e1 = a->voltages + ((((batch * a->n_ants + a1) * a->n_chan + chan) * a->n_spectra + s) * 2 + p1) * 2;
-            const int8_t *e2 = a->voltages + ((((batch * a->n_ants + a2) * a->n_chan + chan) * a->n_spectra + s) * 2 + p2) * 2;
+            const int8_t *e1 =
+                a->voltages + ((((batch * a->n_ants + a1) * a->n_chan + chan) * a->n_spectra + s) * 2 + p1) * 2;
+            const int8_t *e2 =
+                a->voltages + ((((batch * a->n_ants + a2) * a->n_chan + chan) * a->n_spectra + s) * 2 + p2) * 2;
             sum[0] += (int64_t)e1[0] * e2[0] + (int64_t)e1[1] * e2[1];
             sum[1] += (int64_t)e1[1] * e2[0] - (int64_t)e1[0] * e2[1];
         }
@@ -45,8 +48,8 @@ static void run_and_compare(struct correlate_args *a, int n_threads)
                     size_t at = ((chan * n_baselines + baseline) * N_POL_PRODUCTS + product) * 2;
                     model(a, a1, product % 2, a2, product / 2, chan, before + at);
                     if (before[at] != sums[at] || before[at + 1] != sums[at + 1])
-                        ck_abort_msg("ants %u chans %u spectra %u: ants %zu, %zu product %zu chan %zu is wrong", a->n_ants,
-                                     a->n_chan, a->n_spectra, a1, a2, product, chan);
+                        ck_abort_msg("ants %u chans %u spectra %u: ants %zu, %zu product %zu chan %zu is wrong",
+                                     a->n_ants, a->n_chan, a->n_spectra, a1, a2, product, chan);
                 }
     ck_assert_mem_eq(sums + n, before + n, GUARD * sizeof(*sums));
     free(before);
@@ -66,10 +69,10 @@ static void run_random(struct correlate_args *a, size_t n_batches, int n_threads
 
 START_TEST(array_sizes)
 {
-    static const uint32_t n_ants[] = {1, 2, 3, 4, 7, 8, 9, 16, 33};
+    static const uint32_t n_ants[] = { 1, 2, 3, 4, 7, 8, 9, 16, 33 };
 
     for (size_t i = 0; i < ARRAY_LEN(n_ants); i++) {
-        struct correlate_args args = {.n_ants = n_ants[i], .n_chan = 3, .n_spectra = 48, .n_batches = 1};
+        struct correlate_args args = { .n_ants = n_ants[i], .n_chan = 3, .n_spectra = 48, .n_batches = 1 };
         run_random(&args, 1, 1 + (int)(i % 3));
     }
 }
@@ -95,12 +98,12 @@ END_TEST
 START_TEST(full_scale)
 {
     static const int8_t values[][4] = {
-        {-128, -128, -128, -128}, /* autocorrelations 2^15 a spectrum */
-        {-128, -128, -128, 127},  /* imaginary part near 2^15 */
-        {127, 127, -128, -128},   /* real part near -2^15 */
-        {127, -128, 127, 127},
+        { -128, -128, -128, -128 }, /* autocorrelations 2^15 a spectrum */
+        { -128, -128, -128, 127 },  /* imaginary part near 2^15 */
+        { 127, 127, -128, -128 },   /* real part near -2^15 */
+        { 127, -128, 127, 127 },
     };
-    struct correlate_args args = {.n_ants = 2, .n_chan = 1, .n_spectra = 65535, .n_batches = 2};
+    struct correlate_args args = { .n_ants = 2, .n_chan = 1, .n_spectra = 65535, .n_batches = 2 };
     int8_t *voltages = malloc(n_voltages(&args, 2));
 
     ck_assert_ptr_nonnull(voltages);
@@ -114,7 +117,7 @@ END_TEST
 
 START_TEST(minus_128_is_exact)
 {
-    struct correlate_args args = {.n_ants = 9, .n_chan = 2, .n_spectra = 200, .n_batches = 1};
+    struct correlate_args args = { .n_ants = 9, .n_chan = 2, .n_spectra = 200, .n_batches = 1 };
     int8_t *voltages = malloc(n_voltages(&args, 1));
 
     ck_assert_ptr_nonnull(voltages);
@@ -128,7 +131,7 @@ END_TEST
 
 START_TEST(baseline_order)
 {
-    static const size_t pairs[][2] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}, {2, 2}};
+    static const size_t pairs[][2] = { { 0, 0 }, { 0, 1 }, { 1, 1 }, { 0, 2 }, { 1, 2 }, { 2, 2 } };
 
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++)
         ck_assert_uint_eq(correlate_baseline(pairs[i][0], pairs[i][1]), i);

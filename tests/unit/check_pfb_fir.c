@@ -1,5 +1,5 @@
-/* check_pfb_fir - the filter against a model that reads samples bit by bit; every width, unaligned starts, and input that
- * ends where the address space does. */
+/* check_pfb_fir - the filter against a model that reads samples bit by bit; every width, unaligned starts, and input
+ * that ends where the address space does. */
 #include "kernels/pfb_fir.h"
 
 #include "tests/unit/test_random.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+static const uint32_t widths[] = { 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16 };
 #define N_WIDTHS (sizeof(widths) / sizeof(widths[0]))
 #define GUARD 64 /* values after the output that must stay */
 
@@ -80,8 +80,8 @@ static void run_and_compare(struct pfb_fir_args *a, int n_threads)
             double ideal, scale;
             model(a, s, p, &exact, &ideal, &scale);
             if (got != exact || !(fabs(got - ideal) <= 2e-6 * scale))
-                ck_abort_msg("bits %u chans %u taps %u unzip %u offset %ld: [%zu][%zu] is %g, not %g (%g)", a->sample_bits,
-                             a->n_chan, a->n_taps, a->unzip, (long)a->offset, s, p, got, exact, ideal);
+                ck_abort_msg("bits %u chans %u taps %u unzip %u offset %ld: [%zu][%zu] is %g, not %g (%g)",
+                             a->sample_bits, a->n_chan, a->n_taps, a->unzip, (long)a->offset, s, p, got, exact, ideal);
         }
     for (size_t i = n_out; i < n_out + GUARD; i++)
         ck_assert(isnan(out[i]));
@@ -92,8 +92,9 @@ START_TEST(every_width)
 {
     for (uint32_t unzip = 1; unzip <= 4; unzip *= 2)
         for (int64_t offset = 0; offset < 9; offset++) {
-            struct pfb_fir_args args = {.offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4,
-                                        .sample_bits = widths[_i], .unzip = unzip};
+            struct pfb_fir_args args = {
+                .offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4, .sample_bits = widths[_i], .unzip = unzip
+            };
             run_and_compare(&args, 1);
         }
 }
@@ -119,14 +120,16 @@ END_TEST
 /* More spectra than a thread takes at a time. */
 START_TEST(long_runs)
 {
-    struct pfb_fir_args args = {.offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
+    struct pfb_fir_args args = {
+        .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1
+    };
     run_and_compare(&args, 2);
 }
 END_TEST
 
 START_TEST(no_spectra)
 {
-    struct pfb_fir_args args = {.n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
+    struct pfb_fir_args args = { .n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1 };
     pfb_fir_kernel.cpu(&args, 2);
 }
 END_TEST

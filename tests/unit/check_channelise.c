@@ -1,0 +1,342 @@
+/* check_channelise - packed samples to heaps on the cpu device, against the definition of the filter bank in double. */
+#include "kernels/channelise.h"
+
+#include "kernels/philox.h"
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <complex.h>
+#include <math.h>
+#include <string.h>
+
+#define TOLERANCE 2e-3 /* of a quantisation step, before rounding */
+#define N_SAMPLES 60000
+#define SIGMA_8BIT 45 /* of the output's parts: some saturate */
+#define SIGMA_4BIT 3
+
+struct fixture {
+    struct channelise_config config;
+    size_t n_spectra, n_chan;
+    struct device *device;
+    struct device_stream *stream;
+    struct channelise *channelise;
+    struct channelise_buffer buffer;
+    uint8_t *input[N_POLS]; /* the cpu device's memory is ours to write */
+    float *gain;
+    float *weights;
+    struct channelise_spectrum *spectra[N_POLS];
+};
+
+static void fixture_init(struct fixture *f, const struct channelise_config *config)
+{
+    struct device_config device_config = { .kind = DEVICE_CPU, .n_threads = 2 };
+    size_t rotation_bytes, input_bytes = N_SAMPLES * config->sample_bits / 8;
+    char why[200];
+
+    *f = (struct fixture){ .config = *config, .n_chan = config->n_chan };
+    f->n_spectra = config->n_batches * config->spectra_per_heap;
+    rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
+    ck_assert_int_eq(device_open(&device_config, &f->device, why, sizeof(why)), 0);
+    ck_assert_int_eq(device_stream_create(f->device, "test", &f->stream), 0);
+    ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
+    f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
+    f->buffer.saturated = device_alloc(f->device, config->n_batches * N_POLS * sizeof(uint32_t));
+    f->buffer.rotation = device_alloc_pinned(f->device, rotation_bytes);
+    f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
+    memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        f->input[pol] = device_alloc(f->device, input_bytes);
+        random_bytes(f->input[pol], input_bytes);
+        f->spectra[pol] = calloc(f->n_spectra, sizeof(*f->spectra[pol]));
+    }
+    f->gain = device_alloc(f->device, f->n_chan * N_POLS * 2 * sizeof(float));
+    f->weights = malloc(channelise_window_samples(config) * sizeof(float));
+    design_pfb(2 * f->n_chan, config->n_taps, config->w_cutoff, config->window, f->weights);
+}
+
+static void fixture_fini(struct fixture *f)
+{
+    free(f->weights);
+    device_free(f->device, f->gain);
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        free(f->spectra[pol]);
+        device_free(f->device, f->input[pol]);
+    }
+    device_free(f->device, f->buffer.rotation_device);
+    device_free_pinned(f->device, f->buffer.rotation);
+    device_free(f->device, f->buffer.saturated);
+    device_free(f->device, f->buffer.voltages);
+    channelise_destroy(f->channelise);
+    device_stream_destroy(f->stream);
+    device_close(f->device);
+}
+
+/* Gains that bring white noise of full-scale samples to the levels above, with random phases. */
+static void random_gains(struct fixture *f)
+{
+    double sigma_in = ldexp(1, (int)f->config.sample_bits) / sqrt(12);
+    double scale = (f->config.out_bits == 8 ? SIGMA_8BIT : SIGMA_4BIT) * sqrt(2) / sigma_in;
+
+    for (size_t i = 0; i < f->n_chan * N_POLS; i++) {
+        double angle = random_between(-M_PI, M_PI);
+        f->gain[2 * i] = (float)(scale * cos(angle));
+        f->gain[2 * i + 1] = (float)(scale * sin(angle));
+    }
+}
+
+/* Starts anywhere, then goes on by the spacing, sometimes by a sample more or less, and once far; each polarisation its
+ * own way. */
+static void random_spectra(struct fixture *f)
+{
+    int64_t spacing = (int64_t)channelise_spacing_samples(&f->config);
+    int64_t last = N_SAMPLES - (int64_t)channelise_window_samples(&f->config);
+
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        int64_t offset = (int64_t)random_below(1000);
+        size_t jump = random_below(f->n_spectra);
+        for (size_t s = 0; s < f->n_spectra; s++) {
+            ck_assert_int_le(offset, last);
+            f->spectra[pol][s] = (struct channelise_spectrum){
+                .offset = offset,
+                .fine = random_below(4) ? (float)random_between(-0.5, 0.5) : 0,
+                .phase = random_below(4) ? (float)random_between(-M_PI, M_PI) : 0,
+            };
+            offset += spacing;
+            if (random_below(8) == 0 && offset > 0)
+                offset += random_below(2) ? 1 : -1;
+            if (s == jump)
+                offset = (int64_t)random_below((size_t)(last - (int64_t)f->n_spectra * (spacing + 1)));
+        }
+    }
+}
+
+static int sample_at(const uint8_t *in, size_t index, unsigned bits)
+{
+    int value = 0;
+
+    for (size_t bit = index * bits; bit < (index + 1) * bits; bit++)
+        value = value * 2 + (in[bit / 8] >> (7 - bit % 8) & 1);
+    return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
+}
+
+/* The filtered samples of a spectrum: one period of what is transformed. */
+static void model_filter(const struct fixture *f, size_t pol, size_t s, double *out)
+{
+    size_t step = 2 * f->n_chan;
+
+    for (size_t p = 0; p < step; p++) {
+        out[p] = 0;
+        for (size_t i = 0; i < f->config.n_taps; i++)
+            out[p] += f->weights[i * step + p] *
+                      sample_at(f->input[pol], (size_t)f->spectra[pol][s].offset + i * step + p, f->config.sample_bits);
+    }
+}
+
+/* Channel k of a spectrum before it is quantised; turn[i] is e^{-2 pi j i / 2 n_chan}. */
+static double complex model_channel(const struct fixture *f, size_t pol, size_t s, size_t k, uint64_t first_spectrum,
+                                    const double *filtered, const double complex *turn)
+{
+    const struct channelise_spectrum *spectrum = &f->spectra[pol][s];
+    const float *gain = f->gain + (k * N_POLS + pol) * 2;
+    double theta = spectrum->phase - M_PI * spectrum->fine * ((double)k - (double)f->n_chan / 2) / (double)f->n_chan;
+    double complex sum = 0;
+
+    for (size_t i = 0; i < 2 * f->n_chan; i++)
+        sum += filtered[i] * turn[i * k % (2 * f->n_chan)];
+    sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
+    if (f->config.dither) {
+        uint64_t index = first_spectrum + s;
+        const uint32_t counter[4] = { (uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id };
+        const uint32_t key[2] = { (uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32) };
+        uint32_t bits[4];
+        philox4x32(counter, key, bits);
+        sum += philox_dither(bits[2 * pol]) + I * philox_dither(bits[2 * pol + 1]);
+    }
+    return sum;
+}
+
+static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, int value[2])
+{
+    size_t heap = s / f->config.spectra_per_heap, within = s % f->config.spectra_per_heap;
+    size_t at = ((heap * f->n_chan + k) * f->config.spectra_per_heap + within) * N_POLS + pol;
+
+    if (f->config.out_bits == 8) {
+        value[0] = (int8_t)f->buffer.voltages[at * 2];
+        value[1] = (int8_t)f->buffer.voltages[at * 2 + 1];
+    } else {
+        value[0] = (int)(f->buffer.voltages[at] >> 4 ^ 8) - 8;
+        value[1] = (int)((f->buffer.voltages[at] & 15) ^ 8) - 8;
+    }
+}
+
+/* Compares spectra [0, n_spectra) of one polarisation, and the saturation of the batches that they fill. */
+static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint64_t first_spectrum)
+{
+    double limit = f->config.out_bits == 8 ? 127 : 7;
+    double *filtered = malloc(2 * f->n_chan * sizeof(*filtered));
+    double complex *turn = malloc(2 * f->n_chan * sizeof(*turn));
+    uint32_t least = 0, most = 0;
+
+    for (size_t i = 0; i < 2 * f->n_chan; i++)
+        turn[i] = cexp(-I * M_PI * (double)i / (double)f->n_chan);
+    for (size_t s = 0; s < n_spectra; s++) {
+        model_filter(f, pol, s, filtered);
+        for (size_t k = 0; k < f->n_chan; k++) {
+            double complex expected = model_channel(f, pol, s, k, first_spectrum, filtered, turn);
+            double part[2] = { creal(expected), cimag(expected) };
+            double beyond = fmax(fabs(part[0]), fabs(part[1])) - limit;
+            int value[2];
+
+            output_at(f, pol, s, k, value);
+            for (int i = 0; i < 2; i++)
+                if (!(fabs(value[i] - fmin(fmax(part[i], -limit), limit)) <= 0.5 + TOLERANCE))
+                    ck_abort_msg("pol %zu spectrum %zu chan %zu part %d is %d, not %g", pol, s, k, i, value[i],
+                                 part[i]);
+            least += beyond > TOLERANCE;
+            most += beyond > -TOLERANCE;
+        }
+        if ((s + 1) % f->config.spectra_per_heap == 0) {
+            uint32_t saturated = f->buffer.saturated[s / f->config.spectra_per_heap * N_POLS + pol];
+            ck_assert_uint_le(least, saturated);
+            ck_assert_uint_ge(most, saturated);
+            least = most = 0;
+        }
+    }
+    free(turn);
+    free(filtered);
+}
+
+/* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
+static void append_in_pieces(struct fixture *f, size_t n)
+{
+    const uint8_t *input[N_POLS] = { f->input[0], f->input[1] };
+
+    for (size_t first = 0, piece; first < n; first += piece) {
+        const struct channelise_spectrum *spectra[N_POLS] = { f->spectra[0] + first, f->spectra[1] + first };
+        piece = 1 + random_below(n - first);
+        channelise_append(f->channelise, f->stream, input, &f->buffer, first, piece, spectra);
+    }
+}
+
+/* clang-format off */
+static const struct channelise_config configs[] = {
+    { .n_chan = 64, .n_taps = 16, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 10, .spectra_per_heap = 16,
+      .n_batches = 3, .out_bits = 8, .dither = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
+    { .n_chan = 256, .n_taps = 8, .w_cutoff = 0.9, .window = PFB_HANN, .sample_bits = 12, .spectra_per_heap = 16,
+      .n_batches = 2, .out_bits = 4, .dither = true, .seed = 99, .stream_id = 65536 },
+    { .n_chan = 128, .n_taps = 4, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 8, .spectra_per_heap = 48,
+      .n_batches = 2, .out_bits = 8, .dither = false },
+    { .n_chan = 64, .n_taps = 1, .w_cutoff = 0, .window = PFB_RECT, .sample_bits = 3, .spectra_per_heap = 32,
+      .n_batches = 1, .out_bits = 4, .dither = false },
+};
+/* clang-format on */
+
+/* Twice, with other spectra and another time, as buffers and scratch are used again and again. */
+START_TEST(end_to_end)
+{
+    struct fixture f;
+
+    fixture_init(&f, &configs[_i]);
+    for (uint64_t first_spectrum = 5; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
+        random_gains(&f);
+        random_spectra(&f);
+        append_in_pieces(&f, f.n_spectra);
+        channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, first_spectrum);
+        device_stream_wait(f.stream);
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            compare(&f, pol, f.n_spectra, first_spectrum);
+    }
+    fixture_fini(&f);
+}
+END_TEST
+
+/* A flushed buffer: what was appended is right, whatever the rest of the scratch holds. */
+START_TEST(partly_filled)
+{
+    struct fixture f;
+
+    fixture_init(&f, &configs[0]);
+    random_gains(&f);
+    random_spectra(&f);
+    append_in_pieces(&f, 20);
+    channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, 1000);
+    device_stream_wait(f.stream);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        compare(&f, pol, 20, 1000);
+    fixture_fini(&f);
+}
+END_TEST
+
+/* A tone in the middle of channel 20, of amplitude a, comes out as a * sum(weights) / 2, and nowhere else. */
+START_TEST(tone)
+{
+    struct channelise_config config = configs[0];
+    const uint8_t *input[N_POLS];
+    const struct channelise_spectrum *spectra[N_POLS];
+    struct fixture f;
+    double sum = 0;
+    int value[2];
+
+    config.dither = false;
+    config.sample_bits = 16;
+    config.n_taps = 16;
+    fixture_init(&f, &config);
+    for (size_t i = 0; i < channelise_window_samples(&config); i++)
+        sum += f.weights[i];
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        for (size_t i = 0; i < N_SAMPLES; i++) {
+            uint16_t sample = (uint16_t)lrint(20000 * cos(M_PI * 20 * (double)i / 64));
+            f.input[pol][2 * i] = (uint8_t)(sample >> 8);
+            f.input[pol][2 * i + 1] = (uint8_t)sample;
+        }
+        for (size_t s = 0; s < f.n_spectra; s++)
+            f.spectra[pol][s].offset = (int64_t)(s * channelise_spacing_samples(&config));
+        input[pol] = f.input[pol];
+        spectra[pol] = f.spectra[pol];
+    }
+    for (size_t i = 0; i < f.n_chan * N_POLS; i++) {
+        f.gain[2 * i] = (float)(100 / (20000 * sum / 2));
+        f.gain[2 * i + 1] = 0;
+    }
+    channelise_append(f.channelise, f.stream, input, &f.buffer, 0, f.n_spectra, spectra);
+    channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, 0);
+    device_stream_wait(f.stream);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        for (size_t k = 0; k < f.n_chan; k++) {
+            output_at(&f, pol, 17, k, value);
+            ck_assert_int_eq(value[0], k == 20 ? 100 : 0);
+            ck_assert_int_eq(value[1], 0);
+        }
+    fixture_fini(&f);
+}
+END_TEST
+
+START_TEST(sizes)
+{
+    ck_assert_uint_eq(channelise_window_samples(&configs[0]), 16 * 128);
+    ck_assert_uint_eq(channelise_spacing_samples(&configs[0]), 128);
+    ck_assert_uint_eq(channelise_voltage_bytes(&configs[0]), 48 * 64 * 4);
+    ck_assert_uint_eq(channelise_voltage_bytes(&configs[1]), 32 * 256 * 2);
+    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0]), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
+    channelise_destroy(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("channelise");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, end_to_end, 0, ARRAY_LEN(configs));
+    tcase_add_test(tcase, partly_filled);
+    tcase_add_test(tcase, tone);
+    tcase_add_test(tcase, sizes);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
