@@ -4,6 +4,7 @@
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
 #
 # Variants: CC=clang, SANITIZE=address,undefined, SANITIZE=thread, WERROR=1; each builds into its own directory.
@@ -16,6 +17,7 @@ prefix  ?= /usr/local
 SANITIZE ?=
 WERROR  ?=
 comma   := ,
+Q       := $(if $(V),,@)
 BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
@@ -75,7 +77,8 @@ $(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
 
 define program
 $(BUILD)/$(1): $(call objects,$(call main_of,$(1)) $(call existing,$(PARTS_$(1)))) $(BUILD)/libcbf.a
-	$$(CC) $$(ALL_LDFLAGS) -o $$@ $$^ $(if $(filter visrec,$(1)),$$(HDF5_LIBS)) $$(LIBS)
+	@echo "  LINK    $$@"
+	$$(Q)$$(CC) $$(ALL_LDFLAGS) -o $$@ $$^ $(if $(filter visrec,$(1)),$$(HDF5_LIBS)) $$(LIBS)
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
@@ -85,7 +88,8 @@ $(OBJ)/common/version.o: EXTRA_CFLAGS = -DCBF_BUILD_ID='"$(shell git describe --
 
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
+	@echo "  CC      $<"
+	$(Q)$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
@@ -94,9 +98,46 @@ $(OBJ)/%.o: %.c
 $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
 		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
-	$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
+
+# What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
+check:
+	@scripts/setup check
+	@$(MAKE) --no-print-directory check-unit check-engine
+
+check-unit: unit-tests
+	@scripts/run-unit-tests $(BUILD)/tests
+
+check-engine: all
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
+
+check-all:
+	@scripts/setup ci
+	@scripts/check-variants
+
+demo:
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) .venv/bin/python scripts/demo
+
+setup:
+	@scripts/setup check
+
+# The example configurations come from the key tables; a test holds them to it.
+examples: $(BUILD)/fgpu $(BUILD)/xbgpu
+	$(BUILD)/fgpu --print-example > config/fgpu.yaml
+	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+
+# ---- Installing ----------------------------------------------------------------------------------------------------
+install: all
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/doc/cbf
+	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
+	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
+	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(prefix)/share/doc/cbf
 
 clean:
 	rm -rf build build-*

@@ -36,7 +36,7 @@ const char *config_unit_name(enum config_unit unit)
 
 char *config_number_format(double number, char *text, size_t text_bytes)
 {
-    if (number == floor(number) && fabs(number) < 1e18)
+    if (number == floor(number) && fabs(number) < 9.2e18 /* fits int64_t */)
         snprintf(text, text_bytes, "%" PRId64, (int64_t)number);
     else
         snprintf(text, text_bytes, "%.15g", number);
@@ -132,6 +132,11 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
     } else {
         snprintf(text, text_bytes, "'%s'", value);
     }
+    /* A sentence is one line. */
+    for (char *c = text; *c; c++) {
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    }
     return text;
 }
 
@@ -141,9 +146,13 @@ void config_text_print(const char *text, FILE *out)
 {
     fputc('"', out);
     for (; *text; text++) {
-        if (*text == '"' || *text == '\\')
-            fputc('\\', out);
-        fputc(*text, out);
+        switch (*text) {
+        case '\n': fputs("\\n", out); break;
+        case '\t': fputs("\\t", out); break;
+        case '"':
+        case '\\': fputc('\\', out); /* fall through */
+        default:   fputc(*text, out);
+        }
     }
     fputc('"', out);
 }

@@ -60,11 +60,14 @@ static char *describe_node(const yaml_node_t *node, char *text, size_t text_byte
     return text;
 }
 
-/* YAML can smuggle any character into a text ("\0"); names end up in C strings, logs and metrics. */
+/* YAML can smuggle any character into a text ("\0"), but texts are C strings, and end up in logs and metrics.  Only a
+ * text of several lines is welcome. */
 static bool has_control_characters(const yaml_node_t *node)
 {
     for (size_t i = 0; i < node->data.scalar.length; i++) {
-        if (node->data.scalar.value[i] < ' ' || node->data.scalar.value[i] == 0x7f)
+        yaml_char_t c = node->data.scalar.value[i];
+
+        if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
             return true;
     }
     return false;
@@ -111,10 +114,10 @@ static void consider(const char *text, const char *name, const char **nearest, s
     }
 }
 
-/* One slip in three characters is a misspelling, more is another word. */
+/* The least distance that is another word, not a misspelling: one slip in every three characters is forgiven. */
 static size_t misspelling_limit(const char *text)
 {
-    return strlen(text) / 3 + 2;
+    return strlen(text) < 3 ? 2 : strlen(text) / 3 + 1;
 }
 
 static void report_unknown_section(struct loader *loader, const struct config_table *table, const yaml_node_t *key)

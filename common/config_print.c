@@ -3,7 +3,6 @@
 
 #include "common/config_internal.h"
 
-#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -297,11 +296,10 @@ static void example_key(const struct config_section *section, const struct confi
     if (key->default_text) {
         fprintf(out, "  #%s: ", key->name);
         example_default(key, out);
-    } else if (section->repeats) {
-        fprintf(out, "  #%s: (required)", key->name);
-    } else {
-        assert(key->example);
+    } else if (key->example) {
         fprintf(out, "  %s: %s", key->name, key->example);
+    } else {
+        fprintf(out, "  #%s: (required)", key->name);
     }
     fputc('\n', out);
 }

@@ -70,7 +70,6 @@ struct sender {
     size_t n_jobs_promised; /* sum of the streams' max_jobs */
     struct thread thread;
     bool running; /* [caller of start and stop] */
-    atomic_bool hurry;
 };
 
 /* ---- Packets of a stream ----------------------------------------------------------------------------------------- */
@@ -277,7 +276,7 @@ static void next_packet(struct send_stream *stream, struct packet_out *packet)
 
 static bool is_paced(const struct send_stream *stream)
 {
-    return stream->pace.ns_per_byte > 0 && !atomic_load_explicit(&stream->sender->hurry, memory_order_relaxed);
+    return stream->pace.ns_per_byte > 0;
 }
 
 static bool descriptors_due(const struct send_stream *stream, int64_t now_ns)
@@ -401,7 +400,6 @@ int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t m
     new->cpu = cpu;
     new->max_streams = max_streams;
     new->max_jobs = max_jobs;
-    atomic_init(&new->hurry, false);
     new->thread_name = strdup(thread_name);
     new->streams = calloc(max_streams, sizeof(*new->streams));
     if (!new->thread_name || !new->streams || inbox_create(max_jobs, &new->inbox)) {
@@ -502,12 +500,10 @@ void sender_push(struct send_stream *stream, struct send_job *job)
     inbox_push(stream->sender->inbox, &item);
 }
 
-void sender_stop(struct sender *sender, bool hurry)
+void sender_stop(struct sender *sender)
 {
     if (!sender->running)
         return;
-    if (hurry)
-        atomic_store_explicit(&sender->hurry, true, memory_order_relaxed);
     inbox_stop(sender->inbox);
     thread_join(&sender->thread);
     sender->running = false;
@@ -517,7 +513,7 @@ void sender_destroy(struct sender *sender)
 {
     if (!sender)
         return;
-    sender_stop(sender, true);
+    sender_stop(sender);
     /* Jobs that came to a sender which never started, or after it had ended. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)

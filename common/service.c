@@ -130,3 +130,18 @@ void service_close(struct service *service)
     ev_loop_destroy(service->loop);
     free(service);
 }
+
+int service_exit_code(int err)
+{
+    switch (-err) {
+    case EINVAL:
+    case ENODEV:
+    case ENOENT:
+    case EACCES:
+    case EPERM:
+    case EADDRNOTAVAIL:
+        return EXIT_CONFIG;
+    default:
+        return 1;
+    }
+}

@@ -411,7 +411,7 @@ static void register_metrics(struct fgpu_antenna *a, const char *name)
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna)
 {
     struct fgpu_antenna *a = calloc(1, sizeof(*a));
-    char name[16];
+    char name[32];
 
     if (!a)
         return -ENOMEM;
@@ -424,7 +424,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
     struct matcher_config matcher = {
         .n_members = N_POLS,
         .window_chunks = (unsigned)a->config->recv.window_chunks,
-        .jump_members = 1,
+        .jump_members = N_POLS,
         .chunk_samples = a->config->recv.chunk_samples,
         .late_chunks = &a->late_chunks,
     };

@@ -50,6 +50,8 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS));
     double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
 
+    if (config->send.pcap_file[0] != '\0')
+        return 0; /* a file need not be spared */
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 

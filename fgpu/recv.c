@@ -139,7 +139,7 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
     const struct fgpu_config_recv *config = &recv->config->recv;
     struct recv_thread *thread = &recv->threads[t];
     size_t n_members = 0;
-    char name[16], (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
+    char name[32], (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
     struct assembler_config *assemblers = calloc(recv->layout->n_inputs, sizeof(*assemblers));
 
     int err = names && assemblers ? list_endpoints(recv, t) : -ENOMEM;

@@ -1,19 +1,95 @@
-/* dsim.c - main of the digitiser simulator: configuration, signals, then one thread that sends until it is stopped. */
-#include "common/config.h"
+/* dsim.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
 #include "common/http.h"
 #include "common/log.h"
 #include "common/service.h"
+#include "common/version.h"
 #include "tools/dsim_config.h"
 #include "tools/dsim_send.h"
 #include "tools/dsim_signal.h"
 
+#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* Errors at the start that no restart cures end with EXIT_CONFIG. */
-static int report(int err, const char *why)
+/* Computes the heaps of a period from the specification, which dsim_config_check() has found valid. */
+static int make_heaps(const struct dsim_config *config, struct dsim_heaps **heaps, char *why, size_t why_bytes)
 {
-    log_error("%s.", why);
-    return err == -EIO ? EXIT_FAILURE : EXIT_CONFIG;
+    struct dsim_program *program;
+    struct dsim_format format = {
+        .axis = {config->digitiser.period_samples, decimal_to_double(config->time.adc_sample_rate_hz)},
+        .n_inputs = dsim_config_n_inputs(config),
+        .packet_samples = (size_t)config->digitiser.packet_samples,
+        .sample_bits = (int)config->digitiser.sample_bits,
+        .dither_seed = (uint64_t)config->digitiser.dither_seed,
+    };
+
+    int err = dsim_parse(config->signals.specification, &program, why, why_bytes);
+    if (err)
+        return err;
+    if (config->digitiser.dither_seed < 0)
+        err = dsim_random_seed(&format.dither_seed);
+    if (!err)
+        err = dsim_signal_choose_seeds(program);
+    if (!err) {
+        log_info("dither: seed %llu", (unsigned long long)format.dither_seed);
+        err = dsim_heaps_create(program, &format, heaps, why, why_bytes);
+    }
+    dsim_program_free(program);
+    return err;
+}
+
+static void print_summary(const struct dsim_send *send)
+{
+    struct dsim_send_summary summary = dsim_send_summary(send);
+
+    printf("dsim: %llu heaps per polarisation sent, %llu packets failed, at most %.3f s late\n",
+           (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets_failed,
+           (double)summary.latest_ns / 1e9);
+}
+
+static int run(const struct dsim_config *config, struct service *service)
+{
+    char why[512] = "";
+    struct dsim_heaps *heaps = NULL;
+    struct dsim_send *send = NULL;
+    struct http *http = NULL;
+    int exit_code;
+
+    int err = make_heaps(config, &heaps, why, sizeof(why));
+    if (!err)
+        err = dsim_send_create(config, heaps, service, &send, why, sizeof(why));
+    if (!err && config->http.listen.n)
+        err = http_open(&config->http.listen.items[0], &http, why, sizeof(why));
+    if (!err)
+        err = dsim_send_start(send);
+    if (err) {
+        log_error("%s", why[0] ? why : "start failed");
+        exit_code = service_exit_code(err);
+    } else {
+        log_info("dsim %s: %zu antennas; a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all",
+                 cbf_build_id, config->antennas.n, heaps->n_heaps, heaps->heap_bytes,
+                 (double)(heaps->n_inputs * heaps->n_heaps * heaps->heap_bytes) / 1048576);
+        exit_code = service_run(service);
+        service_stopping(service);
+        dsim_send_stop(send);
+        print_summary(send);
+    }
+    http_close(http);
+    dsim_send_destroy(send);
+    dsim_heaps_destroy(heaps);
+    return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    struct dsim_config values = {0};
+    struct config *config = NULL;
+    struct service *service = NULL;
+
+    log_init("dsim", LOG_LEVEL_INFO);
+    int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
+    if (exit_code < 0)
+        exit_code = service_open(&service) == 0 ? run(&values, service) : 1;
+    service_close(service);
+    config_free(&dsim_config_table, &values, config);
+    return exit_code;
 }

@@ -197,7 +197,7 @@ static bool read_real(struct parser *p, const char *what, double *value)
             first++;
         while (isspace((unsigned char)*first));
     }
-    /* The number ends before anything that strtod could take for a part of it, but for hex, "0x1", which is cut here. */
+    /* The number ends before anything that strtod could take for a part of it, but for hex: "0x1" is 0 here. */
     *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
     if (!isfinite(*value))
         return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);
@@ -363,12 +363,12 @@ static bool read_nodither(struct parser *p, const struct function *function, str
 }
 
 static const struct function functions[] = {
-    { "cw", "cw(amplitude, frequency)", DSIM_TONES, read_tone },
-    { "multicw", "multicw(tones, amplitude, amplitude step, frequency, frequency step)", DSIM_TONES, read_multicw },
-    { "comb", "comb(amplitude, frequency)", DSIM_COMB, read_tone },
-    { "wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn },
-    { "delay", "delay(expression, samples)", DSIM_DELAY, read_delay },
-    { "nodither", "nodither(expression)", DSIM_NODITHER, read_nodither },
+    {"cw", "cw(amplitude, frequency)", DSIM_TONES, read_tone},
+    {"multicw", "multicw(tones, amplitude, amplitude step, frequency, frequency step)", DSIM_TONES, read_multicw},
+    {"comb", "comb(amplitude, frequency)", DSIM_COMB, read_tone},
+    {"wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn},
+    {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
+    {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
 };
 
 static const struct function *find_function(const char *name, size_t length)
@@ -522,11 +522,11 @@ static bool parse_statement(struct parser *p)
     if (!node || !expect(p, ';', "after the expression"))
         return false;
     if (length > 0) {
-        p->variables[p->n_variables++] = (struct variable){ name, length, node };
+        p->variables[p->n_variables++] = (struct variable){name, length, node};
         return true;
     }
     bool dither = node->op != DSIM_NODITHER;
-    p->program->outputs[p->program->n_outputs++] = (struct dsim_output){ dither ? node : node->left, dither };
+    p->program->outputs[p->program->n_outputs++] = (struct dsim_output){dither ? node : node->left, dither};
     return true;
 }
 
@@ -546,23 +546,29 @@ int dsim_parse(const char *text, struct dsim_program **program, char *why, size_
     struct parser p = { .why = why, .why_bytes = why_bytes };
     int err = -ENOMEM;
 
-    snprintf(why, why_bytes, "out of memory");
     struct dsim_program *made = calloc(1, sizeof(*made));
     if (!made)
-        return -ENOMEM;
+        goto out_of_memory;
     made->text = strdup(text);
     made->nodes = calloc(capacity, sizeof(*made->nodes));
     made->outputs = calloc(capacity, sizeof(*made->outputs));
     p.variables = calloc(capacity, sizeof(*p.variables));
     p.text = made->text;
     p.program = made;
-    if (made->text && made->nodes && made->outputs && p.variables)
-        err = parse_program(&p) ? 0 : -EINVAL;
+    if (!made->text || !made->nodes || !made->outputs || !p.variables)
+        goto out_of_memory;
+    if (!parse_program(&p)) {
+        err = -EINVAL;
+        goto undo;
+    }
     free(p.variables);
-    if (err)
-        dsim_program_free(made);
-    else
-        *program = made;
+    *program = made;
+    return 0;
+out_of_memory:
+    snprintf(why, why_bytes, "out of memory");
+undo:
+    free(p.variables);
+    dsim_program_free(made);
     return err;
 }
 

@@ -253,7 +253,7 @@ static void *run(void *arg)
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[N_ITEMS] = {
-        {.id = SPEAD_TIMESTAMP, .name = "timestamp", .description = "ADC samples since the sync time, of the first one here",
+        {.id = SPEAD_TIMESTAMP, .name = "timestamp", .description = "ADC samples since the sync time",
          .format_type = 'u', .format_bits = 48},
         {.id = SPEAD_DIGITISER_ID, .name = "digitiser_id", .description = "Digitiser; bit 0 is the polarisation",
          .format_type = 'u', .format_bits = 48},
@@ -270,7 +270,7 @@ static void build_descriptors(struct dsim_send *send, const struct dsim_config_d
     assert(send->descriptors_bytes > 0);
 }
 
-static int deal_destinations(struct dsim_send *send, const struct dsim_config *config)
+static int deal_destinations(struct dsim_send *send, const struct dsim_config *config, char *why, size_t why_bytes)
 {
     struct endpoint_list *all = &send->destinations;
     size_t n = 0;
@@ -278,8 +278,10 @@ static int deal_destinations(struct dsim_send *send, const struct dsim_config *c
     for (size_t i = 0; i < send->heaps->n_inputs; i++)
         n += dsim_config_input_endpoints(config, i)->n;
     all->items = calloc(n, sizeof(*all->items));
-    if (!all->items)
+    if (!all->items) {
+        snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
+    }
     for (size_t i = 0; i < send->heaps->n_inputs; i++) {
         const struct endpoint_list *endpoints = dsim_config_input_endpoints(config, i);
         send->inputs[i] = (struct input){
@@ -335,15 +337,16 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
 {
     struct dsim_send *made = calloc(1, sizeof(*made) + heaps->n_inputs * sizeof(made->inputs[0]));
 
-    snprintf(why, why_bytes, "out of memory");
-    if (!made)
+    if (!made) {
+        snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
+    }
     assert(heaps->n_inputs == dsim_config_n_inputs(config));
     made->heaps = heaps;
     made->service = service;
     set_times(made, config);
     build_descriptors(made, &config->digitiser);
-    int err = deal_destinations(made, config);
+    int err = deal_destinations(made, config, why, why_bytes);
     if (err)
         goto undo_made;
     err = open_sink(made, config, why, why_bytes);

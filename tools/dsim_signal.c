@@ -1,8 +1,9 @@
-/* dsim_signal.c - the second step of dsim, before anything is sent: evaluate the expressions heap by heap, dither, quantise
- * and pack.  No state is carried from one heap to the next, so heaps are computed in parallel. */
+/* dsim_signal.c - the second step of dsim, before anything is sent: evaluate the expressions heap by heap, dither,
+ * quantise and pack.  No state is carried from one heap to the next, so heaps are computed in parallel. */
 #include "tools/dsim_signal.h"
 
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/units.h"
 #include "kernels/philox.h"
 
@@ -58,8 +59,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz)
     return cycles < 1.0 ? 1.0 : cycles;
 }
 
-/* Adds one tone.  Cycles beyond one per sample are aliases, so only their number modulo the period counts; that fits in 31
- * bits, and the product with the sample's index in 62. */
+/* Adds one tone.  Cycles beyond one per sample are aliases, so only their number modulo the period counts; that fits in
+ * 31 bits, and the product with the sample's index in 62. */
 static void add_tone(const struct dsim_axis *axis, double amplitude, double frequency_hz, int64_t first,
                      size_t n_samples, double *values)
 {
@@ -118,8 +119,8 @@ static void evaluate_comb(const struct dsim_node *node, const struct dsim_axis *
 
 static void philox_words(uint64_t seed, int64_t index, uint32_t input, uint32_t use, uint32_t words[PHILOX_WORDS])
 {
-    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
-    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), input, use };
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), input, use};
 
     philox4x32(counter, key, words);
 }
@@ -355,27 +356,11 @@ static int compute_heaps(const struct dsim_program *program, const struct dsim_f
     return err;
 }
 
-/* What the kernel thinks can be had without swapping; SIZE_MAX if it does not say. */
-static size_t available_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    unsigned long long kib;
-    char line[128];
-    size_t available = SIZE_MAX;
-
-    while (file && fgets(line, sizeof(line), file))
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            available = (size_t)kib * 1024;
-    if (file)
-        fclose(file);
-    return available;
-}
-
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes)
 {
     struct dsim_heaps *made = calloc(1, sizeof(*made));
-    size_t available = available_bytes();
+    uint64_t available = memory_available_bytes();
 
     assert(program->n_outputs == 1 || program->n_outputs == format->n_inputs);
     assert(format->axis.period_samples % (int64_t)format->packet_samples == 0);
@@ -388,7 +373,7 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
     made->heap_bytes = format->packet_samples * (size_t)format->sample_bits / 8;
     size_t n_all = made->n_inputs * made->n_heaps;
     size_t bytes = n_all * (made->heap_bytes + sizeof(*made->n_saturated));
-    if (bytes < available) {
+    if (bytes < available || available == 0) {
         made->payloads = malloc(n_all * made->heap_bytes);
         made->n_saturated = malloc(n_all * sizeof(*made->n_saturated));
     }
@@ -396,8 +381,8 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
         *heaps = made;
         return 0;
     }
-    snprintf(why, why_bytes, "a period of the signals takes %.1f MiB for %zu polarisations, of which %.1f are available; "
-             "make the period shorter", (double)bytes / 1048576, made->n_inputs, (double)available / 1048576);
+    snprintf(why, why_bytes, "a period of %zu polarisations takes %.1f MiB, of which %.1f MiB are available; make the "
+             "period shorter", made->n_inputs, (double)bytes / 1048576, (double)available / 1048576);
     dsim_heaps_destroy(made);
     return -ENOMEM;
 }

@@ -161,6 +161,8 @@ static void check_integration(const struct visrec_config *values, struct config 
     else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
         config_error(config, &stream->integration_batches,
                      "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
+    else if (stream->weights && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
+        config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
 }
 
 void visrec_config_check(void *values_, struct config *config)

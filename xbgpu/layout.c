@@ -50,6 +50,8 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
                     decimal_to_double(config->time.adc_sample_rate_hz);
 
+    if (config->send.pcap_file[0] != '\0')
+        return 0; /* a file need not be spared */
     return config->send.rate_factor * bytes / dump_s;
 }
 

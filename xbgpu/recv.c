@@ -58,7 +58,7 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
 {
     struct recv_member *member = &recv->members[m];
     size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_sources = recv->first_ant[m + 1] - recv->first_ant[m];
-    char labels[64] = "", index[16];
+    char labels[64] = "", index[24];
 
     snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
     int err = inbox_create(n_chunks, &member->free_chunks);
@@ -105,7 +105,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
     const struct xbgpu_config_recv *config = &recv->config->recv;
     size_t first = t * recv->layout->n_members / recv->n_threads;
     size_t end = (t + 1) * recv->layout->n_members / recv->n_threads;
-    char name[16];
+    char name[32];
     struct assembler_config *assemblers = calloc(end - first, sizeof(*assemblers));
 
     if (!assemblers)

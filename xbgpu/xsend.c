@@ -206,7 +206,7 @@ static int create_senders(struct xsend *send)
     if (!send->senders)
         return -ENOMEM;
     for (size_t t = 0; t < send->n_senders; t++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof(name), "send%zu", t);
         int cpu = c->affinity.n ? (int)c->affinity.items[t % c->affinity.n] : -1;
         int err = sender_create(name, cpu, n_streams, max_jobs, &send->senders[t]);

@@ -1,5 +1,5 @@
-/* check_device.c - what every device promises, on the cpu device: order within a stream, events and nothing else between
- * streams, callbacks, copies, transforms.
+/* check_device.c - what every device promises, on the cpu device: order within a stream, events and nothing else
+ * between streams, callbacks, copies, transforms.  check_device_random.c mixes them.
  *
  * A gate is a kernel that does not end before the test says so.  What must not happen before that is given time to
  * happen; what must happen is waited for. */
@@ -13,7 +13,6 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,16 +63,6 @@ static void wait_for_all(void)
 {
     for (int k = 0; k < N_STREAMS; k++)
         device_stream_wait(streams[k]);
-}
-
-static unsigned new_seed(const char *test)
-{
-    const char *given = getenv("CHECK_SEED");
-    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)clock_unix_ns();
-
-    printf("%s: CHECK_SEED=%u\n", test, seed);
-    fflush(stdout);
-    return seed;
 }
 
 /* ---- Kernels of the tests ---------------------------------------------------------------------------------------- */
@@ -452,149 +441,7 @@ START_TEST(two_streams_take_turns)
 }
 END_TEST
 
-/* ---- Random programs: as if every operation had run when it was enqueued ------------------------------------------ */
-
-#define N_BUFFERS 6
-#define N_WORDS 40
-#define N_EVENTS 5
-#define N_OPERATIONS 3000
-
-struct mix_args {
-    uint32_t *dst;
-    const uint32_t *src;
-    uint32_t term;
-    uint32_t n_spins; /* slow and of uneven length, so that a missing edge shows */
-};
-
-static void mix_run(const void *args, int n_threads)
-{
-    const struct mix_args *a = args;
-
-    for (volatile uint32_t k = 0; k < a->n_spins; k++)
-        ;
-    for (size_t i = 0; i < N_WORDS; i++)
-        a->dst[i] = a->dst[i] * 5 + a->src[i] + a->term;
-}
-
-static const struct kernel mix_kernel = { .name = "mix", .args_bytes = sizeof(struct mix_args), .cpu = mix_run };
-
-struct program {
-    unsigned seed;
-    uint32_t *buffers[N_BUFFERS];          /* on the device */
-    uint32_t expected[N_BUFFERS][N_WORDS]; /* what they would hold if all were done */
-    struct device_event *events[N_EVENTS];
-    int n_operations[N_STREAMS];
-    /* known[s][t]: so many operations of stream t are done before the next of stream s. */
-    int known[N_STREAMS][N_STREAMS];
-    int event_known[N_EVENTS][N_STREAMS]; /* the same, by who waits for the event as last recorded */
-    /* The last write of each buffer, and each stream's last read of it since: counts of operations up to and with it. */
-    int written[N_BUFFERS][N_STREAMS];
-    int read[N_BUFFERS][N_STREAMS];
-};
-
-static unsigned pick(struct program *p, unsigned n)
-{
-    return (unsigned)rand_r(&p->seed) % n;
-}
-
-static void record(struct program *p, unsigned event, unsigned s)
-{
-    device_event_record(p->events[event], streams[s]);
-    memcpy(p->event_known[event], p->known[s], sizeof(p->known[s]));
-    p->event_known[event][s] = p->n_operations[s];
-}
-
-static void wait_for(struct program *p, unsigned event, unsigned s)
-{
-    device_stream_wait_event(streams[s], p->events[event]);
-    for (unsigned t = 0; t < N_STREAMS; t++)
-        if (p->known[s][t] < p->event_known[event][t])
-            p->known[s][t] = p->event_known[event][t];
-}
-
-/* Adds the edges without which stream 's' must not touch 'buffer'; often earlier events have done that already. */
-static void make_safe(struct program *p, unsigned s, unsigned buffer, bool writes)
-{
-    for (unsigned t = 0; t < N_STREAMS; t++) {
-        int needed = p->written[buffer][t];
-
-        if (writes && needed < p->read[buffer][t])
-            needed = p->read[buffer][t];
-        if (t != s && p->known[s][t] < needed) {
-            unsigned event = pick(p, N_EVENTS);
-
-            record(p, event, t);
-            wait_for(p, event, s);
-        }
-    }
-}
-
-static void add_operation(struct program *p)
-{
-    unsigned s = pick(p, N_STREAMS), dst = pick(p, N_BUFFERS), src = (dst + 1 + pick(p, N_BUFFERS - 1)) % N_BUFFERS;
-    size_t n = pick(p, N_WORDS + 1), at = pick(p, (unsigned)(N_WORDS - n + 1));
-    uint8_t value = (uint8_t)pick(p, 256);
-    struct mix_args mix = { p->buffers[dst], p->buffers[src], pick(p, 1000), pick(p, 5000) };
-
-    make_safe(p, s, dst, true);
-    make_safe(p, s, src, false);
-    switch (pick(p, 4)) {
-    case 0:
-        device_fill(streams[s], p->buffers[dst] + at, value, n * 4);
-        memset(p->expected[dst] + at, value, n * 4);
-        p->n_operations[s] += n > 0;
-        break;
-    case 1:
-        device_copy(streams[s], p->buffers[dst] + at, p->buffers[src] + at, n * 4);
-        memcpy(p->expected[dst] + at, p->expected[src] + at, n * 4);
-        p->n_operations[s] += n > 0;
-        break;
-    default:
-        device_launch(streams[s], &mix_kernel, &mix);
-        for (size_t i = 0; i < N_WORDS; i++)
-            p->expected[dst][i] = p->expected[dst][i] * 5 + p->expected[src][i] + mix.term;
-        p->n_operations[s]++;
-        break;
-    }
-    p->written[dst][s] = p->n_operations[s];
-    p->read[src][s] = p->n_operations[s];
-}
-
-START_TEST(random_programs_run_as_if_in_sequence)
-{
-    struct program p = { .seed = new_seed("random_programs_run_as_if_in_sequence") };
-
-    for (int b = 0; b < N_BUFFERS; b++) {
-        p.buffers[b] = device_alloc(device, sizeof(p.expected[b]));
-        memset(p.buffers[b], b, sizeof(p.expected[b]));
-        memset(p.expected[b], b, sizeof(p.expected[b]));
-    }
-    for (int e = 0; e < N_EVENTS; e++)
-        p.events[e] = create_event();
-    for (int k = 0; k < N_OPERATIONS; k++) {
-        switch (pick(&p, 4)) {
-        case 0:
-            record(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS));
-            break;
-        case 1:
-            wait_for(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS));
-            break;
-        default:
-            add_operation(&p);
-            break;
-        }
-    }
-    wait_for_all();
-    for (int b = 0; b < N_BUFFERS; b++) {
-        ck_assert_mem_eq(p.buffers[b], p.expected[b], sizeof(p.expected[b]));
-        device_free(device, p.buffers[b]);
-    }
-    for (int e = 0; e < N_EVENTS; e++)
-        device_event_destroy(p.events[e]);
-}
-END_TEST
-
-/* ---- Copies and fills --------------------------------------------------------------------------------------------- */
+/* ---- Copies and fills -------------------------------------------------------------------------------------------- */
 
 START_TEST(rows_are_copied_and_nothing_else)
 {
@@ -643,7 +490,7 @@ START_TEST(fill_stays_within_its_bytes)
 }
 END_TEST
 
-/* ---- Transforms --------------------------------------------------------------------------------------------------- */
+/* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
 /* One bin of the transform in float64; 'turns' is [n] of e^{-2 pi i k/n}. */
 static void dft_bin(size_t n, const float *in, const double *turns, size_t bin, double *re, double *im)
@@ -701,8 +548,10 @@ static void check_fft(size_t n, size_t batch, size_t n_bins, unsigned *seed)
 
 START_TEST(fft_is_the_dft)
 {
-    unsigned seed = new_seed("fft_is_the_dft");
+    const char *given = getenv("CHECK_SEED");
+    unsigned seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)clock_unix_ns();
 
+    printf("fft_is_the_dft: CHECK_SEED=%u\n", seed);
     check_fft(1, 1, 1, &seed);
     check_fft(1, 5, 1, &seed);
     check_fft(2, 7, 2, &seed);
@@ -741,7 +590,6 @@ static void add_tests(TCase *tests)
     tcase_add_test(tests, record_covers_only_what_came_before);
     tcase_add_test(tests, event_outlives_its_stream);
     tcase_add_test(tests, two_streams_take_turns);
-    tcase_add_loop_test(tests, random_programs_run_as_if_in_sequence, 0, 4);
     tcase_add_test(tests, rows_are_copied_and_nothing_else);
     tcase_add_test(tests, fill_stays_within_its_bytes);
     tcase_add_test(tests, fft_is_the_dft);

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec and compares them with those injected.
+
+Antenna a is delayed by d_a samples, so e_a(f) ~ exp(-2 pi i f d_a), and the correlation <e_a1 conj(e_a2)> turns by
+-2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  Exit status 1: something is not as expected.
+"""
+
+import argparse
+import pathlib
+import sys
+
+import numpy as np
+
+import visfile
+
+TOLERANCE_SAMPLES = 0.02
+EDGE_FRACTION = 0.05  # of the band, at each end: not fitted
+TONE_GUARD_CHANNELS = 4  # on each side of the tone: not fitted
+PADDING = 16  # of the transform that finds the delay roughly
+POLS = ("xx", "yy")
+
+
+def usable_channels(n_chan, tone_channel):
+    usable = np.ones(n_chan, dtype=bool)
+    edge = max(1, round(EDGE_FRACTION * n_chan))
+    usable[:edge] = usable[n_chan - edge:] = False
+    if tone_channel is not None:
+        usable[max(0, tone_channel - TONE_GUARD_CHANNELS):tone_channel + TONE_GUARD_CHANNELS + 1] = False
+    return usable
+
+
+def fit_delay(spectrum, usable, samples_between_spectra):
+    """Delay in samples of <e_a1 conj(e_a2)>, and its standard error from the scatter of the phases.
+
+    Each channel counts as a unit phasor, so that neither the band's shape nor a tone that was overlooked has a say.  A
+    zero-padded transform finds the delay without unwrapping; a line through what phase is left refines it.
+    """
+    n_chan = len(spectrum)
+    usable = usable & ~np.ma.getmaskarray(spectrum) & (np.abs(spectrum.filled(0)) > 0)
+    if usable.sum() < 8:
+        return np.nan, np.nan
+    phasors = np.where(usable, np.exp(1j * np.angle(spectrum.filled(1))), 0)
+    n_padded = PADDING * n_chan
+    peak = int(np.argmax(np.abs(np.fft.ifft(phasors, n_padded))))
+    turns_per_channel = (peak if peak < n_padded // 2 else peak - n_padded) / n_padded
+
+    channel = np.flatnonzero(usable)
+    centred = channel - channel.mean()
+    error = np.nan
+    for _ in range(2):  # the second round starts so close that no phase is near +-pi
+        rest = phasors[channel] * np.exp(2j * np.pi * turns_per_channel * channel)
+        phase = np.angle(rest * np.conj(rest.mean()))
+        slope = (centred * phase).sum() / (centred**2).sum()
+        turns_per_channel -= slope / (2 * np.pi)
+        residual = phase - phase.mean() - slope * centred
+        error = np.sqrt((residual**2).sum() / (len(channel) - 2) / (centred**2).sum()) / (2 * np.pi)
+    return turns_per_channel * samples_between_spectra, error * samples_between_spectra
+
+
+def delay_rows(data, delays, tone_channel, samples_between_spectra):
+    """(a1, a2, injected, recovered, error) of each cross-correlation of one polarisation product."""
+    usable = usable_channels(data.vis.shape[2], tone_channel)
+    for a1, a2 in data.baselines:
+        if a1 != a2:
+            spectrum = data.vis[:, data.index(a1, a2)].mean(axis=0).conj()  # of the file's conj(e_a1) e_a2
+            recovered, error = fit_delay(spectrum, usable, samples_between_spectra)
+            yield a1, a2, delays[a1] - delays[a2], recovered, error
+
+
+def print_delays(sets, delays, args):
+    """Prints the table; returns True if all delays are as injected."""
+    rows = [list(delay_rows(data, delays, args.tone_channel, args.samples_between_spectra)) for data in sets]
+    width = max(len(data.label(a1, a2)) for data in sets[:1] for a1, a2 in data.baselines)
+    all_good = True
+    print("Delay between antennas, in ADC samples")
+    print(f"{'baseline':<{width}}  {'injected':>8}" + "".join(f"  {'recovered ' + data.pol:>22}" for data in sets))
+    for per_pol in zip(*rows):
+        a1, a2, injected = per_pol[0][:3]
+        line = f"{sets[0].label(a1, a2):<{width}}  {injected:>8d}"
+        good = True
+        for _, _, _, recovered, error in per_pol:
+            good = good and abs(recovered - injected) <= TOLERANCE_SAMPLES
+            line += f"  {recovered:>12.4f} ± {error:<7.4f}"
+        print(line + ("" if good else "  WRONG"))
+        all_good = all_good and good
+    return all_good
+
+
+def print_tone(sets, tone_channel):
+    """Prints where each antenna's power peaks; returns True if that is the tone's channel."""
+    all_good = True
+    print(f"\nChannel in which the power peaks (tone: {tone_channel})")
+    for ant, name in enumerate(sets[0].names):
+        spectra = [data.vis[:, data.index(ant, ant)].mean(axis=0).filled(0).real for data in sets]
+        peaks = [int(np.argmax(spectrum)) if spectrum.any() else None for spectrum in spectra]
+        good = all(peak == tone_channel for peak in peaks)
+        print(f"{name:<12}" + "".join(f"  {data.pol} {peak!s:>5}" for data, peak in zip(sets, peaks))
+              + ("" if good else "  WRONG"))
+        all_good = all_good and good
+    return all_good
+
+
+def parse_delays(text):
+    try:
+        return [int(item) for item in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: integers are wanted, as in 0,5,-3,17") from None
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=pathlib.Path, help="UVH5 file")
+    parser.add_argument("--delays", type=parse_delays, required=True,
+                        help="injected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
+    parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
+    parser.add_argument("--samples-between-spectra", type=int, help="(2 * channels, as of a wideband stream)")
+    parser.add_argument("--lost-heaps", type=int, help="shown along with the result; any is an error")
+    args = parser.parse_args()
+    try:
+        sets = [visfile.load(args.file, pol) for pol in POLS]
+    except visfile.Unreadable as error:
+        print(error, file=sys.stderr)
+        return 2
+    if len(args.delays) != len(sets[0].names):
+        print(f"--delays: {len(args.delays)} given for {len(sets[0].names)} antennas", file=sys.stderr)
+        return 2
+    args.samples_between_spectra = args.samples_between_spectra or 2 * len(sets[0].freqs_hz)
+
+    good = print_delays(sets, args.delays, args)
+    if args.tone_channel is not None:
+        good = print_tone(sets, args.tone_channel) and good
+    flagged = np.mean([np.ma.getmaskarray(data.vis).mean() for data in sets])
+    print(f"\n{len(sets[0].unix_s)} dumps of {sets[0].integration_s:.4g} s, {100 * flagged:.3g} % flagged"
+          + (f", {args.lost_heaps} heaps lost" if args.lost_heaps is not None else ""))
+    good = good and not args.lost_heaps
+    print("All as expected." if good else "NOT as expected.")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

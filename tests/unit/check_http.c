@@ -1,0 +1,183 @@
+/* check_http.c - requests over a real socket, and a port that is taken. */
+#include "common/http.h"
+
+#include "common/stats.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct http *open_any(void)
+{
+    struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}, .port = 0};
+    struct http *http = NULL;
+    char why[200] = "untouched";
+
+    ck_assert_msg(http_open(&endpoint, &http, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_uint_gt(http_port(http), 0);
+    return http;
+}
+
+/* Sends 'request' and reads until the server closes; the answer stands in a static buffer. */
+static const char *ask(const struct http *http, const char *request)
+{
+    static char answer[65536];
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                  .sin_port = htons((uint16_t)http_port(http))};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    size_t used = 0;
+    ssize_t n;
+
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(write(fd, request, strlen(request)), (ssize_t)strlen(request));
+    while ((n = read(fd, answer + used, sizeof(answer) - 1 - used)) > 0)
+        used += (size_t)n;
+    answer[used] = '\0';
+    close(fd);
+    return answer;
+}
+
+/* A request line with the headers that end the connection after the answer. */
+static const char *get(const struct http *http, const char *method_and_url)
+{
+    char request[200];
+
+    snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method_and_url);
+    return ask(http, request);
+}
+
+static const char *body(const char *answer)
+{
+    const char *end = strstr(answer, "\r\n\r\n");
+
+    ck_assert_ptr_nonnull(end);
+    return end + 4;
+}
+
+static void check_status(const char *answer, const char *status)
+{
+    ck_assert_msg(!strncmp(answer, "HTTP/1.1 ", 9) && !strncmp(answer + 9, status, 3), "expected %s: %s", status, answer);
+}
+
+START_TEST(metrics)
+{
+    struct http *http = open_any();
+    struct counter counter = {0};
+    const char *answer;
+
+    stats_counter("cbf_a", "A.", NULL, &counter);
+    counter_add(&counter, 12);
+    answer = get(http, "GET /metrics");
+    check_status(answer, "200");
+    ck_assert_ptr_nonnull(strstr(answer, "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    ck_assert_str_eq(body(answer), "# HELP cbf_a_total A.\n# TYPE cbf_a_total counter\ncbf_a_total 12\n");
+    counter_add(&counter, 1);
+    answer = get(http, "GET /metrics");
+    ck_assert_ptr_nonnull(strstr(answer, "cbf_a_total 13\n"));
+    http_close(http);
+    stats_reset();
+}
+END_TEST
+
+START_TEST(other_requests)
+{
+    struct http *http = open_any();
+    const char *answer;
+
+    answer = get(http, "GET /healthz");
+    check_status(answer, "200");
+    ck_assert_str_eq(body(answer), "ok\n");
+    answer = get(http, "HEAD /healthz");
+    check_status(answer, "200");
+    ck_assert_str_eq(body(answer), "");
+    check_status(get(http, "GET /"), "404");
+    check_status(get(http, "GET /metrics/x"), "404");
+    answer = get(http, "DELETE /metrics");
+    check_status(answer, "405");
+    ck_assert_ptr_nonnull(strstr(answer, "Allow: GET, HEAD\r\n"));
+    answer = ask(http, "POST /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc");
+    check_status(answer, "405");
+    http_close(http);
+    http_close(NULL);
+}
+END_TEST
+
+START_TEST(port_in_use)
+{
+    struct http *http = open_any(), *second = NULL;
+    struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}, .port = (uint16_t)http_port(http)};
+    char why[200], expected[200];
+
+    ck_assert_int_eq(http_open(&endpoint, &second, why, sizeof(why)), -EADDRINUSE);
+    ck_assert_ptr_null(second);
+    snprintf(expected, sizeof(expected), "cannot serve HTTP on 127.0.0.1:%u: Address already in use", http_port(http));
+    ck_assert_str_eq(why, expected);
+    http_close(http);
+    /* Free again at once, although connections of a moment ago linger. */
+    ck_assert_int_eq(http_open(&endpoint, &second, why, sizeof(why)), 0);
+    ck_assert_uint_eq(http_port(second), endpoint.port);
+    http_close(second);
+}
+END_TEST
+
+START_TEST(address_of_another_host)
+{
+    struct endpoint endpoint = {.address = {inet_addr("192.0.2.1")}, .port = 8080};
+    struct http *http;
+    char why[200];
+
+    ck_assert_int_eq(http_open(&endpoint, &http, why, sizeof(why)), -EADDRNOTAVAIL);
+    ck_assert_str_eq(why, "cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address");
+}
+END_TEST
+
+/* A signal sent to the process must reach this thread, not the server's. */
+START_TEST(signals)
+{
+    struct http *http;
+    sigset_t set, before = {{0}}, after = {{0}};
+    int received;
+
+    sigemptyset(&set);
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    http = open_any();
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    ck_assert_int_eq(memcmp(&before, &after, sizeof(before)), 0);
+
+    /* Blocked here as well from now on, it stays pending; the default action in the other thread would end us. */
+    sigaddset(&set, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    kill(getpid(), SIGUSR1);
+    check_status(get(http, "GET /healthz"), "200");
+    ck_assert_int_eq(sigwait(&set, &received), 0);
+    ck_assert_int_eq(received, SIGUSR1);
+    http_close(http);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("http");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    tcase_set_timeout(tcase, 30);
+    tcase_add_test(tcase, metrics);
+    tcase_add_test(tcase, other_requests);
+    tcase_add_test(tcase, port_in_use);
+    tcase_add_test(tcase, address_of_another_host);
+    tcase_add_test(tcase, signals);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

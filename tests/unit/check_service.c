@@ -1,0 +1,159 @@
+/* check_service.c - the loop's ends, and what systemd is told. */
+#include "common/service.h"
+
+#include <check.h>
+#include <ev.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+static struct service *service;
+
+static void *stop_with_3_then_4(void *arg)
+{
+    service_stop(service, 0);
+    service_stop(service, 3);
+    service_stop(service, 4);
+    return NULL;
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    pthread_t *thread = timer->data;
+
+    pthread_create(thread, NULL, stop_with_3_then_4, NULL);
+    /* Joined here, so that all of its calls precede the end of the loop. */
+    pthread_join(*thread, NULL);
+}
+
+/* The first exit code that is not 0 counts, from any thread. */
+START_TEST(stopped)
+{
+    pthread_t thread;
+    ev_timer timer;
+
+    ck_assert_int_eq(service_open(&service), 0);
+    ev_timer_init(&timer, on_timer, 0, 0);
+    timer.data = &thread;
+    ev_timer_start(service_loop(service), &timer);
+    ck_assert_int_eq(service_run(service), 3);
+    service_close(service);
+}
+END_TEST
+
+START_TEST(stopped_before_it_ran)
+{
+    ck_assert_int_eq(service_open(&service), 0);
+    service_stop(service, 5);
+    ck_assert_int_eq(service_run(service), 5);
+    service_close(service);
+    service_close(NULL);
+}
+END_TEST
+
+static void raise_signal(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    raise(*(int *)timer->data);
+}
+
+START_TEST(one_signal)
+{
+    int signal_number = _i == 0 ? SIGTERM : SIGINT;
+    ev_timer timer;
+
+    ck_assert_int_eq(service_open(&service), 0);
+    ev_timer_init(&timer, raise_signal, 0, 0);
+    timer.data = &signal_number;
+    ev_timer_start(service_loop(service), &timer);
+    ck_assert_int_eq(service_run(service), 0);
+    service_close(service);
+}
+END_TEST
+
+/* A second signal must work although the loop has ended: that is when something hangs. */
+START_TEST(two_signals)
+{
+    ck_assert_int_eq(service_open(&service), 0);
+    raise(SIGTERM);
+    ck_assert_int_eq(service_run(service), 0);
+    raise(SIGINT);
+}
+END_TEST
+
+START_TEST(broken_pipe)
+{
+    int fds[2];
+
+    ck_assert_int_eq(service_open(&service), 0);
+    ck_assert_int_eq(pipe(fds), 0);
+    close(fds[0]);
+    ck_assert_int_eq(write(fds[1], "x", 1), -1);
+    close(fds[1]);
+    service_close(service);
+}
+END_TEST
+
+/* The next notification; sending is a datagram to ourselves, so it is already there. */
+static void check_notified(int fd, const char *expected)
+{
+    char text[512];
+    ssize_t n = recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT);
+
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(notifications)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    char text[512];
+
+    /* An abstract address: nothing to clean up. */
+    snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "check_service.%ld", (long)getpid());
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address,
+                          (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(address.sun_path + 1))),
+                     0);
+    snprintf(text, sizeof(text), "@%s", address.sun_path + 1);
+    setenv("NOTIFY_SOCKET", text, 1);
+
+    ck_assert_int_eq(service_open(&service), 0);
+    ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
+    service_status(service, "opening %d\nREADY=1", 2);
+    check_notified(fd, "STATUS=opening 2 READY=1");
+    service_stop(service, 0);
+    service_run(service);
+    check_notified(fd, "READY=1\nSTATUS=running");
+    service_stopping(service);
+    check_notified(fd, "STOPPING=1\nSTATUS=draining");
+    ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
+    service_close(service);
+    close(fd);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("service");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    tcase_add_test(tcase, stopped);
+    tcase_add_test(tcase, stopped_before_it_ran);
+    tcase_add_loop_test(tcase, one_signal, 0, 2);
+    tcase_add_exit_test(tcase, two_signals, 1);
+    tcase_add_test(tcase, broken_pipe);
+    tcase_add_test(tcase, notifications);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
