@@ -334,7 +334,7 @@ START_TEST(packets_are_those_of_the_model)
         sender_push(rig.stream, &jobs[j].job);
     }
     sender_stop(rig.sender, random_below(2));
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
     assert_home(n_jobs);
 
     model = make_model(&rig, read_wire());
@@ -434,7 +434,7 @@ START_TEST(no_packet_leaves_early)
         }
         sender_push(rig.stream, &jobs[j].job);
     }
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
     n = read_wire();
     ck_assert_uint_eq(n, 2 * 2 * 5 * 5 + 1);
     for (size_t i = 0; i < n - 1; i++) {
@@ -474,7 +474,7 @@ START_TEST(hurry_ends_the_pace)
     before_ns = clock_monotonic_ns();
     ck_assert_int_eq(sender_start(rig.sender), 0);
     sender_push(rig.stream, &job.job);
-    sender_stop(rig.sender, true);
+    sender_stop(rig.sender);
     ck_assert_int_lt(clock_monotonic_ns() - before_ns, 5 * NS_PER_S);
     ck_assert_uint_eq(read_wire(), 11);
     assert_home(1);
@@ -505,7 +505,7 @@ START_TEST(a_job_with_nothing_to_send_comes_home_at_once)
     ck_assert_ptr_eq(item.object, &empty);
     ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
     ck_assert_ptr_eq(item.object, &skipped);
-    sender_stop(rig.sender, true);
+    sender_stop(rig.sender);
     assert_home(1);
     free_job(&slow);
     free_job(&empty);
@@ -529,7 +529,7 @@ START_TEST(latency_is_since_the_data_came)
     job.job.groups[2].ready_ns = 0; /* unknown: leaves the gauge alone */
     ck_assert_int_eq(sender_start(rig.sender), 0);
     sender_push(rig.stream, &job.job);
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
     ck_assert_int_ge(gauge_get(&rig.stats.latency_ns), NS_PER_S);
     ck_assert_int_lt(gauge_get(&rig.stats.latency_ns), NS_PER_S + PATIENCE_NS);
     assert_home(1);
@@ -578,7 +578,7 @@ START_TEST(descriptors_come_on_schedule)
     start_ns = clock_unix_ns();
     ck_assert_int_eq(sender_start(rig.sender), 0);
     wait_for_file_bytes(24 + (long) (n_wanted * (16 + 42 + packet_bytes)));
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
 
     model = make_model(&rig, read_wire());
     ck_assert_uint_gt(model.n, n_wanted); /* and the stop heap */
@@ -612,7 +612,7 @@ START_TEST(descriptors_wait_for_the_end_of_a_group)
     make_group(&job.job.groups[1], 10, 1, 400, false);
     ck_assert_int_eq(sender_start(rig.sender), 0);
     sender_push(rig.stream, &job.job);
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
 
     model = make_model(&rig, read_wire());
     for (size_t g = 0; g < 2; g++) {
@@ -670,7 +670,7 @@ START_TEST(streams_take_turns)
         sender_push(streams[s], &jobs[s].job);
     }
     ck_assert_int_eq(sender_start(sender), 0);
-    sender_stop(sender, false);
+    sender_stop(sender);
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
         slots[i] = (struct packet_slot){ .header = memory[i], .header_bytes = sizeof(memory[i]) };
     while ((got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS)) > 0) {
@@ -721,7 +721,7 @@ START_TEST(what_cannot_be_sent_is_counted_and_gone)
         }
         sender_push(rig.stream, &jobs[j].job);
     }
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
     assert_home(4);
     ck_assert_uint_eq(counter_get(&rig.stats.packets), n_packets);
     ck_assert_uint_eq(counter_get(&rig.stats.failed), n_refused + 1); /* and a stop heap */
@@ -742,7 +742,7 @@ START_TEST(a_sender_that_never_started_gives_back)
     make_job(&job, 1);
     make_group(&job.job.groups[0], 1, 1, 8, true);
     sender_push(rig.stream, &job.job);
-    sender_stop(rig.sender, false);
+    sender_stop(rig.sender);
     sender_destroy(rig.sender);
     rig.sender = NULL;
     assert_home(1);
