@@ -123,7 +123,7 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, const str
         .window_chunks = (unsigned)config->recv.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 1,
-        .may_wait = config->recv.pcap_file != NULL,
+        .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == FGPU_TIMEBASE_PACKETS},
         .free_chunks = recv->inputs[input].free_chunks,

@@ -97,6 +97,12 @@ static herr_t note_errno(hid_t stack, void *file)
     return H5Ewalk2(stack, H5E_WALK_UPWARD, find_errno, &((struct visrec_uvh5 *)file)->os_errno);
 }
 
+/* Of the calling thread only, as HDF5 keeps a stack of errors for each. */
+static void watch_errors(struct visrec_uvh5 *file)
+{
+    H5Eset_auto2(H5E_DEFAULT, note_errno, file);
+}
+
 static int failure(const struct visrec_uvh5 *file, const char *doing, char *why, size_t why_bytes)
 {
     snprintf(why, why_bytes, "%s: cannot %s: %s", file->path, doing,
@@ -410,7 +416,8 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         goto undo_memory;
     }
     memcpy(file->columns, column_kinds, sizeof(column_kinds));
-    H5Eset_auto2(H5E_DEFAULT, note_errno, file);
+    H5dont_atexit(); /* HDF5's own cleaning up crashes after a write that failed */
+    watch_errors(file);
     file->file = open_file(path);
     if (file->file < 0) {
         err = failure(file, "create the file", why, why_bytes);
@@ -468,6 +475,7 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
     double sidereal_rad = visrec_sidereal_time_rad(unix_ns, file->array->longitude_rad);
 
     assert(!file->failed);
+    watch_errors(file);
     for (size_t b = 0; b < file->array->n_baselines; b++) {
         file->columns[TIME].dump.doubles[b] = date;
         file->columns[APP_RA].dump.doubles[b] = sidereal_rad;
@@ -486,10 +494,14 @@ int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
 
     if (!file)
         return 0;
-    if (H5Fclose(file->file) < 0 && !file->failed)
-        err = failure(file, "finish the file", why, why_bytes);
-    H5Tclose(file->vis_type);
-    H5Tclose(file->bool_type);
+    /* After a failure a close would only fail at the same place; what was flushed before is on the disk. */
+    if (!file->failed) {
+        watch_errors(file);
+        if (H5Fclose(file->file) < 0)
+            err = failure(file, "finish the file", why, why_bytes);
+        H5Tclose(file->vis_type);
+        H5Tclose(file->bool_type);
+    }
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;

@@ -142,7 +142,6 @@ static void take_chunk(struct visrec_writer *writer, struct chunk *chunk)
 
     if (!writer->ended && !backward)
         visrec_dump_fill(&writer->dump, writer->config.array, timestamp_samples, chunk->present, chunk->payload);
-    loan_out(&chunk->loan, 1);
     loan_put(&chunk->loan);
     if (writer->ended)
         return;

@@ -88,7 +88,7 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
         .window_chunks = (unsigned)config->recv.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 2,
-        .may_wait = config->recv.pcap_file != NULL,
+        .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == XBGPU_TIMEBASE_PACKETS},
         .free_chunks = recv->members[m].free_chunks,

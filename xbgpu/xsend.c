@@ -115,6 +115,7 @@ static void register_metrics(struct xstream *stream)
         {"xbgpu_output_x_heaps", "Heaps sent.", &stream->stats.heaps},
         {"xbgpu_output_x_bytes", "Payload bytes sent.", &stream->stats.bytes},
         {"xbgpu_output_x_packets", "Packets sent.", &stream->stats.packets},
+        {"xbgpu_output_x_failed_packets", "Packets that the kernel refused to send.", &stream->stats.failed},
         {"xbgpu_output_x_visibilities", "Scalar visibilities sent.", &stream->visibilities},
         {"xbgpu_output_x_clipped_visibilities", "Scalar visibilities sent that saturated.",
          &stream->clipped_visibilities},

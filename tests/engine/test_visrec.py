@@ -1,0 +1,618 @@
+"""visrec with heaps from spead2, by capture and by multicast; pyuvdata reads the result with all its checks.
+
+Stands alone: the recorder is $CBF_BUILD/visrec (default build/), nothing else of the project is used but scripts/.
+"""
+
+import math
+import os
+import pathlib
+import resource
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+import spead2
+import spead2.send
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+VISREC = ROOT / os.environ.get("CBF_BUILD", "build") / "visrec"
+LOOPBACK = "127.0.0.1"
+TIMEOUT_S = 60
+MAGIC = (-(2**31), 1)
+LIGHT_M_S = 299792458.0
+POLS = ["xx", "yy", "xy", "yx"]  # AIPS's numbers -5 to -8
+ANTENNAS = [  # east, north, up in metres
+    ("m000", [0.0, 0.0, 0.0]),
+    ("m001", [310.0, 4.0, 1.5]),
+    ("m002", [-25.0, 480.0, -3.0]),
+    ("m003", [120.0, -230.5, 6.25]),
+]
+
+
+class Stream:
+    """The shape of a correlation stream, and its heaps as an X-engine would send them."""
+
+    def __init__(self, n_ants=3, n_chan=32, n_sub=4, weights=False, sample_rate=64e6, batches=16):
+        self.n_ants, self.n_chan, self.n_sub, self.weights = n_ants, n_chan, n_sub, weights
+        self.n_baselines = n_ants * (n_ants + 1) // 2
+        self.chan_per_sub = n_chan // n_sub
+        self.sample_rate = sample_rate
+        self.spectra_per_heap, self.spacing, self.batches = 64, 2 * n_chan, batches
+        self.n_spectra = self.spectra_per_heap * batches
+        self.dump_samples = self.n_spectra * self.spacing
+
+    def random_vis(self, rng):
+        """[chan, baseline in the heap's order, p1 + 2 p2, (re, im)], up to the limits; xx and yy of autos real."""
+        vis = rng.integers(-(2**31) + 1, 2**31, (self.n_chan, self.n_baselines, 4, 2), dtype=np.int64)
+        for a in range(self.n_ants):
+            auto = baseline_index(a, a)
+            vis[:, auto, [0, 3]] = np.abs(vis[:, auto, [0, 3]]) * [1, 0]
+            vis[:, auto, 2] = vis[:, auto, 1] * [1, -1]
+        return vis
+
+    def heap(self, timestamp, sub, vis, weights=None, descriptors=False):
+        """A heap of one substream of 'vis' [chan, baseline, product, (re, im)], weights [baseline]."""
+        own = vis[sub * self.chan_per_sub:(sub + 1) * self.chan_per_sub].astype("<i4")
+        group = spead2.send.ItemGroup(flavour=spead2.Flavour(4, 64, 48))
+        add_immediate(group, 0x1600, "timestamp", timestamp & (2**48 - 1))
+        add_immediate(group, 0x4103, "frequency", sub * self.chan_per_sub)
+        raw = own.reshape(self.chan_per_sub, self.n_baselines * 4, 2)
+        group.add_item(0x1800, "xeng_raw", "", shape=raw.shape, dtype=raw.dtype, value=raw)
+        if self.weights:
+            own_weights = np.asarray(weights, "<u4")
+            group.add_item(0x1801, "weights", "", shape=own_weights.shape, dtype=own_weights.dtype, value=own_weights)
+        heap = group.get_heap(descriptors="all" if descriptors else "none", data="all")
+        heap.repeat_pointers = True
+        return heap
+
+    def expected(self, vis):
+        """What the file should hold of a dump: [baseline of the file, chan, pol], complex."""
+        rows = []
+        for a1, a2 in file_baselines(self.n_ants):
+            products = vis[:, baseline_index(a1, a2)].astype(float)
+            value = products[..., 0] + 1j * products[..., 1]
+            rows.append(np.stack([value[:, "xy".index(pol[0]) + 2 * "xy".index(pol[1])] for pol in POLS], axis=-1))
+        return np.conj(rows)
+
+
+def add_immediate(group, number, name, value):
+    group.add_item(number, name, "", shape=(), format=[("u", 48)], value=value)
+
+
+def baseline_index(a1, a2):
+    """In the heap, a1 <= a2."""
+    return a2 * (a2 + 1) // 2 + a1
+
+
+def file_baselines(n_ants):
+    return [(a1, a2) for a1 in range(n_ants) for a2 in range(a1, n_ants)]
+
+
+def packets_of(stream, heaps, payload=200):
+    """The packets of each heap, as spead2 makes them: a list of lists."""
+    config = spead2.send.StreamConfig(max_packet_size=payload + 80)
+    result = []
+    for count, heap in heaps:
+        sink = spead2.send.BytesStream(spead2.ThreadPool(), config)
+        sink.send_heap(heap, cnt=count)
+        result.append(split_packets(sink.getvalue()))
+    return result
+
+
+def split_packets(data):
+    packets = []
+    while data:
+        n_items = struct.unpack_from(">H", data, 6)[0]
+        items = struct.unpack_from(f">{n_items}Q", data, 8)
+        payload = next(item & (2**48 - 1) for item in items if item >> 48 == 0x8004)
+        size = 8 + 8 * n_items + payload
+        packets.append(data[:size])
+        data = data[size:]
+    return packets
+
+
+def write_pcap(path, packets, group="239.1.2.3", port=7148):
+    """Ethernet frames of UDP multicast."""
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65536, 1))
+        for i, packet in enumerate(packets):
+            udp = struct.pack(">HHHH", 40000, port, 8 + len(packet), 0)
+            ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(packet), 0, 0, 4, 17, 0, socket.inet_aton(LOOPBACK),
+                             socket.inet_aton(group))
+            words = struct.unpack(">10H", ip)
+            total = sum(words)
+            total = (total & 0xFFFF) + (total >> 16)
+            total = (total & 0xFFFF) + (total >> 16)
+            ip = ip[:10] + struct.pack(">H", ~total & 0xFFFF) + ip[12:]
+            frame = b"\x01\x00\x5e\x01\x02\x03" + b"\x02" * 6 + b"\x08\x00" + ip + udp + packet
+            file.write(struct.pack("<IIII", i // 1000, i % 1000, len(frame), len(frame)) + frame)
+
+
+class Recorder:
+    """A recorder's configuration, process and file."""
+
+    def __init__(self, tmp_path, stream, changes):
+        self.path = tmp_path / "out.uvh5"
+        self.config_path = tmp_path / "visrec.yaml"
+        self.log_path = tmp_path / "visrec.log"
+        self.config = {
+            "time": {"sync_time": "1700000000.5", "adc_sample_rate": stream.sample_rate, "timebase": "packets"},
+            "recv": {"sources": "239.1.2.3:7148", "interface": LOOPBACK},
+            "stream": {
+                "channels": stream.n_chan, "channels_per_substream": stream.chan_per_sub,
+                "spectra_per_heap": stream.spectra_per_heap, "samples_between_spectra": stream.spacing,
+                "integration_batches": stream.batches, "weights": stream.weights,
+            },
+            "telescope": {"name": "test array", "latitude": -30.7128, "longitude": 21.4439, "altitude": 1038.0},
+            "antennas": [{"name": name, "position": position} for name, position in ANTENNAS[:stream.n_ants]],
+            "output": {"file": str(self.path)},
+        }
+        for section, keys in changes.items():
+            self.config.setdefault(section, {}).update(keys)
+        self.process = None
+
+    def start(self, **kwargs):
+        self.config_path.write_text(yaml.safe_dump(self.config))
+        self.log = open(self.log_path, "wb")
+        environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "NOTIFY_SOCKET")}
+        self.process = subprocess.Popen([VISREC, self.config_path], stdout=subprocess.PIPE, stderr=self.log,
+                                        env=environment, **kwargs)
+
+    def finish(self):
+        """Waits for the end; returns (exit status, standard output, log)."""
+        output, _ = self.process.communicate(timeout=TIMEOUT_S)
+        self.log.close()
+        return self.process.returncode, output.decode(), self.log_text()
+
+    def run(self, **kwargs):
+        self.start(**kwargs)
+        return self.finish()
+
+    def log_text(self):
+        return self.log_path.read_text()
+
+    def wait_until_recording(self):
+        wait_for(lambda: "recording" in self.log_text() or self.process.poll() is not None, self.log_text)
+        assert self.process.poll() is None, self.log_text()
+
+    def n_dumps(self):
+        """In the file at this moment; 0 while it cannot be read."""
+        try:
+            with h5py.File(self.path, "r") as file:
+                return int(file["Header/Ntimes"][()])
+        except (OSError, KeyError):
+            return 0
+
+    def wait_for_dumps(self, n):
+        wait_for(lambda: self.n_dumps() >= n or self.process.poll() is not None, self.log_text)
+
+    def read(self):
+        """The file as pyuvdata sees it, every check on and every warning an error."""
+        import pyuvdata
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            uvd = pyuvdata.UVData()
+            uvd.read_uvh5(self.path, run_check=True, check_extra=True, run_check_acceptability=True,
+                          strict_uvw_antpos_check=True, check_autos=True, fix_autos=False)
+        return uvd
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+
+def wait_for(condition, describe):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, describe()
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    made = []
+
+    def make(stream, changes=None):
+        made.append(Recorder(tmp_path, stream, changes or {}))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.stop()
+
+
+@pytest.fixture
+def rng():
+    seed = int.from_bytes(os.urandom(4), "little")
+    print(f"seed {seed}")  # pytest shows it with a failure
+    return np.random.default_rng(seed)
+
+
+def from_capture(tmp_path, packets):
+    """The change of the configuration that reads these packets."""
+    write_pcap(tmp_path / "in.pcap", packets)
+    return {"recv": {"interface": "", "pcap_file": str(tmp_path / "in.pcap")}}
+
+
+def record_capture(recorder, tmp_path, stream, packets, changes=None):
+    one = recorder(stream, from_capture(tmp_path, packets) | (changes or {}))
+    status, output, log = one.run()
+    assert status == 0, log
+    return one, output
+
+
+def heaps_of_dump(stream, index, vis, weights=None):
+    """The heaps of a dump with counts as an engine that starts at dump 0 gives them: [(count, heap)]."""
+    return [(sub + stream.n_sub * index,
+             stream.heap(index * stream.dump_samples, sub, vis, None if weights is None else weights[sub]))
+            for sub in range(stream.n_sub)]
+
+
+def flatten(lists):
+    return [item for items in lists for item in items]
+
+
+def test_complete_dumps(recorder, tmp_path, rng):
+    """Values, order, polarisations, times, frequencies and geometry."""
+    stream = Stream(n_ants=4)
+    dumps = {index: stream.random_vis(rng) for index in range(7, 12)}
+    packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, i, vis) for i, vis in dumps.items())))
+    one, output = record_capture(recorder, tmp_path, stream, packets, {"stream": {"centre_frequency": 1284e6}})
+    assert output == "5 dumps, 0 of 20 heaps missing\n"
+
+    uvd = one.read()
+    assert (uvd.Ntimes, uvd.Nbls, uvd.Nfreqs, uvd.Npols) == (5, 10, 32, 4)
+    assert uvd.get_pols() == POLS
+    pairs = file_baselines(4)
+    assert list(zip(uvd.ant_1_array, uvd.ant_2_array)) == pairs * 5
+    np.testing.assert_array_equal(uvd.data_array, np.concatenate([stream.expected(vis) for vis in dumps.values()]))
+    assert not uvd.flag_array.any()
+    assert (uvd.nsample_array == 1).all()
+
+    middles_s = [1700000000.5 + (index + 0.5) * stream.dump_samples / 64e6 for index in dumps]
+    np.testing.assert_allclose((uvd.time_array[::10] - 2440587.5) * 86400, middles_s, rtol=0, atol=4e-5)
+    np.testing.assert_allclose(uvd.integration_time, stream.dump_samples / 64e6, rtol=1e-14)
+    np.testing.assert_allclose(uvd.freq_array, 1284e6 + (np.arange(32) - 16) * 1e6, rtol=1e-14)
+    np.testing.assert_allclose(uvd.channel_width, 1e6)
+    np.testing.assert_allclose(uvd.telescope.get_enu_antpos(), [p for _, p in ANTENNAS], atol=1e-6)
+    assert list(uvd.telescope.antenna_names) == [name for name, _ in ANTENNAS]
+    assert uvd.telescope.name == "test array"
+    positions = np.array([p for _, p in ANTENNAS])
+    np.testing.assert_allclose(uvd.uvw_array[:10], [positions[a2] - positions[a1] for a1, a2 in pairs], atol=1e-9)
+    # The zenith: sidereal time to within UT1 - UTC, and the latitude.
+    difference_rad = (uvd.phase_center_app_ra - uvd.lst_array + math.pi) % (2 * math.pi) - math.pi
+    assert np.abs(difference_rad).max() < 8e-5
+    assert "samples_between_spectra: 64" in uvd.history
+
+
+def test_loss(recorder, tmp_path, rng):
+    """Heaps and packets that are lost, doubled, late or foreign; a dump that never came; an engine that restarts."""
+    stream = Stream(n_ants=3)
+    indices = [3, 4, 6, 7, 8]  # dump 5 never comes
+    dumps = {index: stream.random_vis(rng) for index in indices}
+    dumps[4][:, [baseline_index(0, 2), baseline_index(2, 2)]] = MAGIC
+    heaps = {index: packets_of(stream, heaps_of_dump(stream, index, vis)) for index, vis in dumps.items()}
+
+    packets = []
+    # Dump 3: interleaved, out of order, each packet of substream 2 twice.
+    first = flatten(heaps[3]) + heaps[3][2]
+    packets += [first[i] for i in rng.permutation(len(first))]
+    # Dump 4: substream 1 lacks a packet, which a second copy of another does not make up for.
+    packets += heaps[4][0] + heaps[4][1][:2] + heaps[4][1][1:2] + heaps[4][1][3:] + flatten(heaps[4][2:])
+    # Dump 6: substream 3 is absent; its last packet of substream 0 comes after those of dump 7.
+    packets += heaps[6][0][:-1] + flatten(heaps[6][1:3])
+    packets += flatten(heaps[7]) + heaps[6][0][-1:]
+    # Between them what is not ours: descriptors, a stop heap, another length, a timestamp in between, another channel.
+    foreign = [stream.heap(0, 0, dumps[3], descriptors=True)]
+    group = spead2.send.ItemGroup(flavour=spead2.Flavour(4, 64, 48))
+    foreign += [group.get_end()]
+    wrong = Stream(n_ants=4)
+    foreign += [wrong.heap(7 * stream.dump_samples, 0, wrong.random_vis(rng))]
+    foreign += [stream.heap(7 * stream.dump_samples + stream.spacing, 0, dumps[3])]
+    shifted = Stream(n_ants=3, n_sub=8)
+    foreign += [shifted.heap(7 * stream.dump_samples, 1, dumps[3])]
+    packets += flatten(packets_of(stream, list(enumerate(foreign))))
+    packets += [b"", b"S", b"not SPEAD at all", packets[0][:40]]
+    # Dump 8 from engines that have started again: heap counts from 0.
+    packets += flatten(packets_of(stream, heaps_of_dump(stream, 0, dumps[8]) and
+                                  [(sub, stream.heap(8 * stream.dump_samples, sub, dumps[8])) for sub in range(4)]))
+    one, output = record_capture(recorder, tmp_path, stream, packets)
+    assert output == "5 dumps, 6 of 24 heaps missing\n"  # 1 of dump 4, 4 of dump 5, 1 of dump 6
+
+    expected = {index: stream.expected(vis) for index, vis in dumps.items()}
+    flags = {index: np.zeros(expected[index].shape, bool) for index in indices}
+    flags[4][:, 8:16] = True
+    pairs = file_baselines(3)
+    for pair in [(0, 2), (2, 2)]:
+        flags[4][pairs.index(pair)] = True
+    flags[6][:, 24:32] = True
+    uvd = one.read()
+    starts = (uvd.time_array[::6] - 2440587.5) * 86400 - 1700000000.5
+    np.testing.assert_allclose(starts * 64e6 / stream.dump_samples - 0.5, indices, atol=0.05)
+    for n, index in enumerate(indices):
+        rows = slice(6 * n, 6 * (n + 1))
+        np.testing.assert_array_equal(uvd.flag_array[rows], flags[index], err_msg=f"dump {index}")
+        np.testing.assert_array_equal(uvd.data_array[rows], np.where(flags[index], 0, expected[index]),
+                                      err_msg=f"dump {index}")
+        np.testing.assert_array_equal(uvd.nsample_array[rows], ~flags[index], err_msg=f"dump {index}")
+
+
+def test_weights(recorder, tmp_path, rng):
+    """The spectra that went into each baseline become nsamples; an odd number of baselines leaves an odd heap length."""
+    stream = Stream(n_ants=2, weights=True)
+    vis = stream.random_vis(rng)
+    weights = rng.integers(1, stream.n_spectra + 1, (stream.n_sub, stream.n_baselines))
+    weights[1, baseline_index(0, 1)] = 0
+    weights[2, baseline_index(1, 1)] = stream.n_spectra
+    one, _ = record_capture(recorder, tmp_path, stream,
+                            flatten(packets_of(stream, heaps_of_dump(stream, 1, vis, weights))))
+    uvd = one.read()
+    for n, (a1, a2) in enumerate(file_baselines(2)):
+        fraction = np.repeat(weights[:, baseline_index(a1, a2)], stream.chan_per_sub) / stream.n_spectra
+        np.testing.assert_array_equal(uvd.nsample_array[n], np.repeat(fraction[:, None], 4, 1).astype(np.float32))
+        np.testing.assert_array_equal(uvd.flag_array[n], np.repeat(fraction[:, None] == 0, 4, 1))
+
+
+def test_wire_timestamp_wraps(recorder, tmp_path, rng):
+    """48 bits run over in the middle of the recording."""
+    stream = Stream(n_ants=1, n_sub=2)
+    first = 2**48 // stream.dump_samples - 2
+    dumps = [stream.random_vis(rng) for _ in range(5)]
+    heaps = flatten([(2 * n + sub, stream.heap((first + n) * stream.dump_samples, sub, vis)) for sub in range(2)]
+                    for n, vis in enumerate(dumps))
+    one, output = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps)))
+    assert output == "5 dumps, 0 of 10 heaps missing\n"
+    uvd = one.read()
+    steps_s = np.diff(uvd.time_array) * 86400
+    np.testing.assert_allclose(steps_s, stream.dump_samples / 64e6, atol=1e-4)
+
+
+def source_delays(times_s, right_ascension_deg, declination_deg):
+    """Delay in seconds at each antenna of a plane wave, by astropy's altitude and azimuth of the source."""
+    from astropy import units
+    from astropy.coordinates import AltAz, EarthLocation, SkyCoord
+    from astropy.time import Time
+    from astropy.utils import iers
+
+    iers.conf.auto_download = False
+    site = EarthLocation.from_geodetic(21.4439 * units.deg, -30.7128 * units.deg, 1038 * units.m)
+    frame = AltAz(obstime=Time(times_s, format="unix"), location=site)
+    source = SkyCoord(right_ascension_deg * units.deg, declination_deg * units.deg).transform_to(frame)
+    east = np.cos(source.alt) * np.sin(source.az)
+    north = np.cos(source.alt) * np.cos(source.az)
+    direction = np.stack([east, north, np.sin(source.alt)], axis=-1).value  # [time, enu]
+    positions = np.array([position for _, position in ANTENNAS])
+    return -direction @ positions.T / LIGHT_M_S  # the nearer to the source, the earlier
+
+
+def test_phase_convention(recorder, tmp_path):
+    """A source on the sky, correlated by definition: pyuvdata, told where it is, must find all phases zero."""
+    from astropy import units  # noqa: F401  (pyuvdata needs it; fail here if it is not there)
+
+    stream = Stream(n_ants=4, n_chan=64, n_sub=2, sample_rate=128e6, batches=40000)
+    indices = np.arange(4)
+    middles_s = 1700000000.5 + (indices + 0.5) * stream.dump_samples / stream.sample_rate
+    assert middles_s[-1] - middles_s[0] > 5  # the sky turns enough for the signs to matter
+    ra_deg, dec_deg = 40.0, -55.0
+    delays_s = source_delays(middles_s, ra_deg, dec_deg)  # [time, ant]
+    freqs_hz = 1284e6 + (np.arange(64) - 32) * 1e6
+    signal = np.exp(-2j * np.pi * freqs_hz[None, None] * delays_s[..., None])  # [time, ant, chan], FFT e^(-2 pi i f t)
+    feeds = np.array([1.0, 0.5j])  # what the two polarisations make of it
+
+    heaps = []
+    for index in indices:
+        vis = np.zeros((64, stream.n_baselines, 4, 2))
+        for a1, a2 in file_baselines(4):
+            for p1 in range(2):
+                for p2 in range(2):
+                    product = signal[index, a1] * feeds[p1] * np.conj(signal[index, a2] * feeds[p2]) * 1e9
+                    vis[:, baseline_index(a1, a2), p1 + 2 * p2] = np.stack([product.real, product.imag], -1).round()
+        heaps += heaps_of_dump(stream, int(index), vis)
+    one, _ = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps, payload=8192)),
+                            {"stream": {"centre_frequency": 1284e6}})
+    uvd = one.read()
+    before = np.angle(uvd.get_data(0, 1, "xx"))
+    assert np.ptp(np.unwrap(before[0])) > 1  # or there would be nothing to flatten
+    uvd.phase(lon=math.radians(ra_deg), lat=math.radians(dec_deg), cat_name="source", cat_type="sidereal",
+              phase_frame="icrs")
+    for a1, a2 in file_baselines(4):
+        for pol, expected in [("xx", 1), ("yy", 0.25)]:
+            data = uvd.get_data(a1, a2, pol) / 1e9
+            # 2e-3 rad: diurnal aberration and what else the two ways to the source's direction differ in.
+            np.testing.assert_allclose(data, expected, atol=0.01, err_msg=f"{a1}-{a2} {pol}")
+        # 'xy' is conj(x of ant_1) times y of ant_2, in the convention that the phases above have shown.
+        np.testing.assert_allclose(uvd.get_data(a1, a2, "xy") / 1e9, 0.5j, atol=0.01, err_msg=f"{a1}-{a2} xy")
+        np.testing.assert_allclose(uvd.get_data(a1, a2, "yx") / 1e9, -0.5j, atol=0.01, err_msg=f"{a1}-{a2} yx")
+
+
+class Sender:
+    """X-engines on multicast, each substream with its own group."""
+
+    def __init__(self, stream):
+        base = 1 + (os.getpid() * 7) % 200
+        self.stream = stream
+        self.endpoints = [(f"239.77.{base}.{sub + 1}", 17148) for sub in range(stream.n_sub)]
+        self.sources = f"239.77.{base}.1+{stream.n_sub - 1}:17148"
+        config = spead2.send.StreamConfig(max_packet_size=2000, rate=20e6)
+        self.udp = spead2.send.UdpStream(spead2.ThreadPool(), self.endpoints, config, ttl=1, interface_address=LOOPBACK)
+
+    def send(self, timestamp, vis):
+        for sub in range(self.stream.n_sub):
+            self.udp.send_heap(self.stream.heap(timestamp, sub, vis), substream_index=sub)
+
+
+def live(recorder, stream, sender, changes=None):
+    sync_s = int(time.time()) - 86400 * 3
+    one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"}}
+                   | (changes or {}))
+    now_samples = int((time.time() - sync_s) * stream.sample_rate)
+    return one, now_samples // stream.dump_samples, sync_s
+
+
+def test_multicast_until_max_dumps(recorder, rng):
+    """From sockets, on the host's clock three days after the synchronisation: the wire's 48 bits have not wrapped, but
+    a first timestamp taken for itself would be wrong at other rates."""
+    stream = Stream(n_ants=4)
+    sender = Sender(stream)
+    one, first, sync_s = live(recorder, stream, sender, {"output": {"max_dumps": 4}})
+    one.start()
+    one.wait_until_recording()
+    dumps = [stream.random_vis(rng) for _ in range(8)]
+    for n, vis in enumerate(dumps):  # more than it wants, for its window to move on
+        sender.send((first + n) * stream.dump_samples, vis)
+    status, output, log = one.finish()
+    assert status == 0, log
+    assert output == "4 dumps, 0 of 16 heaps missing\n"
+    uvd = one.read()
+    np.testing.assert_array_equal(uvd.data_array, np.concatenate([stream.expected(vis) for vis in dumps[:4]]))
+    start_s = (uvd.time_array[0] - 2440587.5) * 86400 - sync_s
+    assert abs(start_s - (first + 0.5) * stream.dump_samples / 64e6) < 5e-5
+
+
+def test_sigterm_writes_what_is_open(recorder, rng):
+    stream = Stream(n_ants=2)
+    sender = Sender(stream)
+    one, first, _ = live(recorder, stream, sender)
+    one.start()
+    one.wait_until_recording()
+    for n in range(6):
+        sender.send((first + n) * stream.dump_samples, stream.random_vis(rng))
+    one.wait_for_dumps(4)  # the window keeps two
+    one.process.send_signal(signal.SIGTERM)
+    status, output, log = one.finish()
+    assert status == 0, log
+    assert output.startswith("6 dumps, ")
+    assert one.read().Ntimes == 6
+
+
+def test_killed_recorder_leaves_a_readable_file(recorder, rng):
+    stream = Stream(n_ants=4, n_chan=256)
+    sender = Sender(stream)
+    one, first, _ = live(recorder, stream, sender)
+    one.start()
+    one.wait_until_recording()
+    dumps = [stream.random_vis(rng) for _ in range(8)]
+    for n, vis in enumerate(dumps):
+        sender.send((first + n) * stream.dump_samples, vis)
+    one.wait_for_dumps(6)
+    one.process.kill()
+    one.finish()
+    uvd = one.read()
+    assert uvd.Ntimes == 6
+    np.testing.assert_array_equal(uvd.data_array, np.concatenate([stream.expected(vis) for vis in dumps[:6]]))
+
+
+def test_full_disk(recorder, tmp_path, rng):
+    """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
+    stream = Stream(n_ants=4, n_chan=256)
+    heaps = flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(40))
+    one = recorder(stream, from_capture(tmp_path, flatten(packets_of(stream, heaps, payload=8192))))
+    limit = 1_500_000  # of 40 * 82 kB
+    status, output, log = one.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert status == 1, log
+    complaints = [line for line in log.splitlines() if "cannot" in line]
+    assert len(complaints) == 1 and "File too large" in complaints[0] and str(one.path) in complaints[0], log
+    assert "HDF5" not in log
+    n_dumps = int(output.split()[0])
+    assert 5 < n_dumps < 40
+    assert one.read().Ntimes == n_dumps
+
+
+def test_existing_file_is_kept(recorder, tmp_path, rng):
+    stream = Stream(n_ants=1)
+    packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
+    one = recorder(stream, from_capture(tmp_path, packets))
+    one.path.write_text("precious")
+    status, _, log = one.run()
+    assert status == 78, log
+    assert "exists already" in log
+    assert one.path.read_text() == "precious"
+    one.config["output"]["overwrite"] = True
+    status, output, log = one.run()
+    assert status == 0, log
+    assert one.read().Ntimes == 1
+
+
+@pytest.mark.parametrize(
+    ("section", "changes", "words"),
+    [
+        ("stream", {"channels_per_substream": 5}, ["channels_per_substream", "divide"]),
+        ("stream", {"integration_batches": 0}, ["integration_batches", "integration_time"]),
+        ("stream", {"integration_time": 1.0}, ["integration_batches", "integration_time"]),
+        ("stream", {"integration_batches": 1, "samples_between_spectra": 1}, ["0.1 ms"]),
+        ("output", {"file": "/nonexistent/out.uvh5"}, ["/nonexistent/out.uvh5", "No such file"]),
+        ("recv", {"interface": "nosuch0"}, ["nosuch0"]),
+        ("recv", {"pcap_file": "/nonexistent.pcap"}, ["/nonexistent.pcap"]),
+        ("telescope", {"latitude": 91}, ["latitude"]),
+    ],
+)
+def test_what_a_restart_cannot_cure(recorder, section, changes, words):
+    one = recorder(Stream(), {section: changes})
+    status, _, log = one.run()
+    assert status == 78, log
+    for word in words:
+        assert word in log
+
+
+def test_antennas_of_the_same_name(recorder):
+    one = recorder(Stream())
+    one.config["antennas"][2]["name"] = "m000"
+    status, _, log = one.run()
+    assert status == 78, log
+    assert "m000" in log
+
+
+def fringe_capture(recorder, tmp_path, rng):
+    """Noise common to all antennas with a delay each, and a tone: what the demonstration records."""
+    stream = Stream(n_ants=4, n_chan=128, n_sub=4)
+    delays = [0, 5, -3, 17]
+    chan = np.arange(128)
+    envelope = np.where(chan == 40, 30, 1) * (0.5 + 0.4 * np.cos(chan / 20))
+    heaps = []
+    for n in range(4):
+        vis = np.zeros((128, stream.n_baselines, 4, 2))
+        for a1, a2 in file_baselines(4):
+            phase = -2 * np.pi * chan / 256 * (delays[a1] - delays[a2])
+            value = 1e6 * envelope[:, None] * np.exp(1j * phase)[:, None] * [1, 0, 0, 1]
+            if a1 != a2:
+                value = value + rng.normal(scale=2e4, size=(128, 4)) + 1j * rng.normal(scale=2e4, size=(128, 4))
+            vis[:, baseline_index(a1, a2)] = np.stack([value.real, value.imag], -1)
+        heaps += heaps_of_dump(stream, n, vis)
+    one, _ = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps)))
+    return one
+
+
+def test_scripts(recorder, tmp_path, rng):
+    """The table says yes to what was injected and no to anything else; the plots come out as PNGs."""
+    one = fringe_capture(recorder, tmp_path, rng)
+
+    def table(*arguments):
+        return subprocess.run([sys.executable, ROOT / "scripts/fringe_table.py", one.path, *arguments],
+                              capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    good = table("--delays", "0,5,-3,17", "--tone-channel", "40")
+    assert good.returncode == 0, good.stdout + good.stderr
+    assert good.stdout.count("WRONG") == 0
+    for arguments in [("--delays=0,5,-3,16", "--tone-channel=40"), ("--delays=0,5,-3,17", "--tone-channel=41"),
+                      ("--delays=0,-5,3,-17", "--tone-channel=40"), ("--delays=0,5,-3,17", "--lost-heaps=1")]:
+        bad = table(*arguments)
+        assert bad.returncode == 1, bad.stdout + bad.stderr
+    assert table("--delays", "0,5").returncode == 2
+
+    plots = subprocess.run([sys.executable, ROOT / "scripts/plot_fringes.py", one.path, "--output", tmp_path / "png",
+                            "--pol", "yy", "--baseline", "3,1"], capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert plots.returncode == 0, plots.stderr
+    names = ["fringes_yy.png", "autos_yy.png", "waterfall_1-3_yy.png"]
+    assert sorted(path.name for path in (tmp_path / "png").iterdir()) == sorted(names)
+    for name in names:
+        assert (tmp_path / "png" / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
