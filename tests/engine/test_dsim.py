@@ -391,6 +391,27 @@ def test_stop_by_signal(receiver, start, tmp_path):
         assert timestamps == [264 * (1000 + n) for n in range(n_sent)]
 
 
+def test_catches_up(receiver, start):
+    """A host that stalls for more than a second delays the heaps, costs none, and is told of."""
+    process = start(make_config())
+    receiver.wait(5)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.2)
+    n_before = len(receiver.data(0))
+    process.send_signal(signal.SIGCONT)
+    receiver.wait(n_before + int(1.2 * 48000) // 264)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, stderr
+    assert stderr.count("does not keep up") == 1
+    assert float(stdout.split("at most ")[1].split()[0]) > 1
+    n_sent = int(stdout.split(" heaps per polarisation")[0].split()[-1])
+    receiver.wait(n_sent)
+    for i in range(len(INPUTS)):
+        timestamps = sorted(heap.immediate(TIMESTAMP) for heap, _ in receiver.data(i))
+        assert np.all(np.diff(timestamps) == 264) and len(timestamps) == n_sent
+
+
 # ---- What it refuses ------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("overrides, says", [
