@@ -1,7 +1,8 @@
 /* matcher.c - sets of chunks of the same time, between the worker's inbox and its pipeline.
  *
- * Each member has a short queue of chunks in order of time.  matcher_next() looks at the oldest of each; the horizon keeps
- * out of that what lies far ahead and is not (yet) believed. */
+ * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest of each; the
+ * horizon keeps out of that what lies far ahead and is not (yet) believed.  Sets wait in a ring of their own, so that what is
+ * held says who waits for whom and nothing of how busy the worker is. */
 #include "common/matcher.h"
 
 #include <assert.h>
@@ -29,6 +30,9 @@ struct matcher {
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
     uint64_t n_added;             /* the time by which claims are compared */
     unsigned n_alive;             /* members that have not ended */
+    struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
+    int64_t *set_samples;         /* [max_chunks] their timestamps */
+    size_t first_set, n_sets;
     struct member members[];      /* [n_members] */
 };
 
@@ -124,6 +128,8 @@ static void jump(struct matcher *matcher, int64_t timestamp)
     matcher->horizon_samples = INT64_MAX;
 }
 
+static void make_sets(struct matcher *matcher);
+
 /* ---- In and out -------------------------------------------------------------------------------------------------- */
 
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk)
@@ -147,6 +153,7 @@ void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk)
         give_back(matcher, chunk);
     else
         hold(matcher, m, chunk);
+    make_sets(matcher);
 }
 
 void matcher_end(struct matcher *matcher, unsigned member)
@@ -159,6 +166,7 @@ void matcher_end(struct matcher *matcher, unsigned member)
     /* With nobody left to contradict, what is held is all that there will be. */
     if (matcher->n_alive == 0)
         matcher->horizon_samples = INT64_MAX;
+    make_sets(matcher);
 }
 
 /* The oldest chunk on this side of the horizon, if there is one. */
@@ -203,12 +211,16 @@ static bool must_wait(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples)
+/* Takes the oldest chunks as a set, if it is ready. */
+static bool make_set(struct matcher *matcher)
 {
     int64_t timestamp;
 
     if (!oldest_of_all(matcher, &timestamp) || must_wait(matcher, timestamp))
         return false;
+    assert(matcher->n_sets < matcher->config.max_chunks);
+    size_t slot = (matcher->first_set + matcher->n_sets++) % matcher->config.max_chunks;
+    struct chunk **set = matcher->sets + slot * matcher->config.n_members;
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
         struct member *member = &matcher->members[i];
 
@@ -219,7 +231,25 @@ bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestam
         matcher->horizon_samples = horizon_samples;
     matcher->started = true;
     matcher->last_samples = timestamp;
-    *timestamp_samples = timestamp;
+    matcher->set_samples[slot] = timestamp;
+    return true;
+}
+
+static void make_sets(struct matcher *matcher)
+{
+    while (make_set(matcher))
+        continue;
+}
+
+bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples)
+{
+    if (matcher->n_sets == 0)
+        return false;
+    size_t slot = matcher->first_set;
+    memcpy(set, matcher->sets + slot * matcher->config.n_members, matcher->config.n_members * sizeof(set[0]));
+    *timestamp_samples = matcher->set_samples[slot];
+    matcher->first_set = (slot + 1) % matcher->config.max_chunks;
+    matcher->n_sets--;
     return true;
 }
 
@@ -230,7 +260,7 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     struct matcher *m;
 
     assert(config->n_members >= 1 && config->window_chunks >= 1 && config->jump_members >= 1);
-    assert(config->chunk_samples > 0);
+    assert(config->chunk_samples > 0 && config->max_chunks > 0);
     m = calloc(1, sizeof(*m) + config->n_members * sizeof(m->members[0]));
     if (!m)
         return -ENOMEM;
@@ -242,6 +272,10 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->far_samples = 2 * m->window_samples;
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;
+    m->sets = calloc(config->max_chunks * config->n_members, sizeof(m->sets[0]));
+    m->set_samples = calloc(config->max_chunks, sizeof(m->set_samples[0]));
+    if (!m->sets || !m->set_samples)
+        goto undo_matcher;
     for (unsigned i = 0; i < config->n_members; i++) {
         m->members[i].held = calloc(m->depth, sizeof(m->members[i].held[0]));
         if (!m->members[i].held)
@@ -258,6 +292,15 @@ void matcher_destroy(struct matcher *matcher)
 {
     if (!matcher)
         return;
+    for (; matcher->n_sets > 0; matcher->n_sets--, matcher->first_set++)
+        for (unsigned i = 0; i < matcher->config.n_members; i++) {
+            size_t slot = matcher->first_set % matcher->config.max_chunks;
+            struct chunk *chunk = matcher->sets[slot * matcher->config.n_members + i];
+            if (chunk)
+                loan_put(&chunk->loan);
+        }
+    free(matcher->sets);
+    free(matcher->set_samples);
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
         struct member *member = &matcher->members[i];
 

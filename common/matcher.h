@@ -1,9 +1,9 @@
 /* matcher.h - the worker puts the chunks of several members together by timestamp.
  *
- * Flow:      worker: full chunk --matcher_add--> held per member --matcher_next--> sets [n_members], in order of time
+ * Flow:      worker: full chunk --matcher_add--> held per member --> sets [n_members], in order of time --matcher_next-->
  * Ownership: add gives the chunk to the matcher; next gives the set to the caller.
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.
- * Use:       after each matcher_add or matcher_end, matcher_next until it returns false.
+ * Sets that are ready wait for matcher_next() as long as need be: a slow worker makes nobody late.
  *
  * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has ended,
  * or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last set
@@ -16,9 +16,10 @@
  * A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two members that
  * contradict each other the one that was there first stays; they match again by themselves when they agree.)
  *
- * Depth: a member that is not far has at most 'window_chunks' chunks held when matcher_next has returned false, because
- * with one more it is that many ahead of its own oldest; one that is far has at most one more.  So where a receiver waits
- * for free chunks, it gets one if each member has 'window_chunks' (open) + matcher_depth().
+ * Depth: a member that is not far has at most 'window_chunks' chunks held after an add, because
+ * with one more it is that many ahead of its own oldest; one that is far has at most one more.  Sets that are ready come
+ * on top.  So where a receiver waits for free chunks, it gets one if each member has 'window_chunks' (open) +
+ * matcher_depth() + 1.
  *
  * Which sets come depends on the order of the adds only: a file read by one thread gives the same sets every time. */
 #ifndef COMMON_MATCHER_H
@@ -38,6 +39,7 @@ struct matcher_config {
     unsigned window_chunks; /* >= 1 */
     unsigned jump_members;  /* 2; more than there are means all that there are */
     int64_t chunk_samples;
+    size_t max_chunks;      /* that can be in it at once: those of all members' pools */
     struct counter *late_chunks; /* chunks given back unused; may be NULL */
 };
 
@@ -56,7 +58,7 @@ void matcher_end(struct matcher *matcher, unsigned member);
 /* The next set in order of time: fills set[n_members] and returns true, or false if none is ready. */
 bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples);
 
-/* How many chunks it can hold per member: what the pools must have beyond everything else. */
+/* How many chunks it can hold per member, sets that are ready not counted. */
 unsigned matcher_depth(const struct matcher_config *config);
 
 #endif

@@ -309,7 +309,7 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait)
 {
     for (;;) {
         if (!antenna->current && !next_input(antenna))
-            return antenna->n_free_inputs > 0; /* else the matcher may hold more */
+            return antenna->n_free_inputs > 0; /* else there may be more sets */
         bool done = true;
         for (size_t o = 0; o < antenna->layout->n_outputs; o++)
             done = walk_output(antenna, &antenna->walks[o], antenna->current, may_wait) && done;
@@ -426,6 +426,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         .window_chunks = (unsigned)a->config->recv.window_chunks,
         .jump_members = N_POLS,
         .chunk_samples = a->config->recv.chunk_samples,
+        .max_chunks = N_POLS * (size_t)a->config->recv.n_chunks,
         .late_chunks = &a->late_chunks,
     };
     snprintf(name, sizeof(name), "compute%zu", config->ant);

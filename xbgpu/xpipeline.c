@@ -129,7 +129,7 @@ static bool advance(struct xpipeline *p)
 {
     for (;;) {
         if (!p->current && !next_input(p))
-            return p->n_free_inputs > 0; /* else the matcher may hold more */
+            return p->n_free_inputs > 0; /* else there may be more sets */
         bool done = true;
         for (size_t o = 0; o < p->layout->n_outputs; o++)
             done = correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
@@ -246,6 +246,7 @@ static int create_device_side(struct xpipeline *p)
         .window_chunks = (unsigned)p->config->recv.window_chunks,
         .jump_members = 2,
         .chunk_samples = p->layout->chunk_samples,
+        .max_chunks = p->layout->n_members * (size_t)p->config->recv.n_chunks,
         .late_chunks = &p->late_chunks,
     };
     int err = inbox_create(inbox_slots(p), &p->inbox);

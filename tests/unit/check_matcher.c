@@ -35,6 +35,7 @@ static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned ju
         .window_chunks = window_chunks,
         .jump_members = jump_members,
         .chunk_samples = CHUNK_SAMPLES,
+        .max_chunks = N_CHUNKS,
         .late_chunks = &late,
     };
     ck_assert_int_eq(matcher_create(&config, &matcher), 0);
