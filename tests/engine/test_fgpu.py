@@ -39,14 +39,17 @@ def check(config, found, samples, start, present=None, what=""):
 # ---- Random configurations -------------------------------------------------------------------------------------------
 
 
-def random_output(rng, log2_channels, sample_bits_in):
-    """An output section; the gain makes the components' rms 20 to 40 steps, or so much that many saturate."""
+def random_output(rng, log2_channels, sample_bits_in, odd):
+    """An output section; the gain makes the components' rms 20 to 40 steps, or so much that many saturate.
+
+    Spectra per heap are 16 'odd' times a power of two, because packets must align with the channels of all outputs.
+    """
     channels = 2**log2_channels
     window_budget = max(2**17, 32 * 2 * channels if log2_channels > 13 else 0)
     taps = int(rng.integers(1, min(32, window_budget // (2 * channels)) + 1))
-    heap = 16 * int(rng.choice([1, 1, 2, 3, 5, 8, 16]))
-    while heap > 16 and heap * 2 * channels > 2**17:
-        heap = 16
+    heap = 16 * odd * 2**int(rng.integers(0, 5))
+    while heap > 16 * odd and heap * 2 * channels > 2**17:
+        heap //= 2
     bits_out = int(rng.choice([8, 8, 4]))
     rms = rng.uniform(20, 40) if bits_out == 8 else rng.uniform(1.2, 2.4)
     if rng.random() < 0.15:
@@ -75,15 +78,16 @@ def random_case(rng, index):
     n_outputs = OUTPUTS_PER_RUN if middle < 13 else 2
     sizes = [int(np.clip(middle - rng.integers(0, 4), 6, 16)) for _ in range(n_outputs - 1)] + [middle]
     n_ants = int(rng.integers(1, 4)) if middle < 13 else 1
+    odd = int(rng.choice([1, 1, 1, 3, 5])) if middle < 13 else 1
     array_size = int(rng.integers(n_ants, 9))
     config = scenario.fgpu_config(
-        outputs=[random_output(rng, size, bits) for size in sizes],
+        outputs=[random_output(rng, size, bits, odd) for size in sizes],
         feng_ids=rng.choice(array_size, n_ants, replace=False),
         pol_groups=int(rng.integers(1, 4)),
         recv={"sample_bits": bits, "packet_samples": int(rng.choice([256, 512, 1024, 4096])),
               "max_delay_diff": int(rng.choice([0, 0, 8, 1000])), "window": int(rng.integers(1, 4)),
               "threads": int(rng.integers(0, 3))},
-        send={"array_size": array_size, "packet_payload": int(rng.choice([512, 1000, 4096, 8192, 8192])),
+        send={"array_size": array_size, "packet_payload": 32 * odd * 2**int(rng.integers(3, 8)),
               "threads": int(rng.integers(1, 3))},
     )
     recv = config["recv"]
