@@ -157,6 +157,7 @@ class Recorder:
         }
         for section, keys in changes.items():
             self.config.setdefault(section, {}).update(keys)
+        self.environment = {}
         self.process = None
 
     def start(self, **kwargs):
@@ -164,7 +165,7 @@ class Recorder:
         self.log = open(self.log_path, "wb")
         environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "NOTIFY_SOCKET")}
         self.process = subprocess.Popen([VISREC, self.config_path], stdout=subprocess.PIPE, stderr=self.log,
-                                        env=environment, **kwargs)
+                                        env=environment | self.environment, **kwargs)
 
     def finish(self):
         """Waits for the end; returns (exit status, standard output, log)."""
@@ -451,6 +452,13 @@ class Sender:
             self.udp.send_heap(self.stream.heap(timestamp, sub, vis), substream_index=sub)
 
 
+def send_paced(one, sender, first, dumps):
+    """A dump at a time, as the window (2) lets them out: what a burst would lose is not the matter here."""
+    for n, vis in enumerate(dumps):
+        sender.send((first + n) * sender.stream.dump_samples, vis)
+        one.wait_for_dumps(n - 1)
+
+
 def live(recorder, stream, sender, changes=None):
     sync_s = int(time.time()) - 86400 * 3
     one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"}}
@@ -468,8 +476,7 @@ def test_multicast_until_max_dumps(recorder, rng):
     one.start()
     one.wait_until_recording()
     dumps = [stream.random_vis(rng) for _ in range(8)]
-    for n, vis in enumerate(dumps):  # more than it wants, for its window to move on
-        sender.send((first + n) * stream.dump_samples, vis)
+    send_paced(one, sender, first, dumps)  # more than it wants, for its window to move on
     status, output, log = one.finish()
     assert status == 0, log
     assert output == "4 dumps, 0 of 16 heaps missing\n"
@@ -485,14 +492,14 @@ def test_sigterm_writes_what_is_open(recorder, rng):
     one, first, _ = live(recorder, stream, sender)
     one.start()
     one.wait_until_recording()
-    for n in range(6):
-        sender.send((first + n) * stream.dump_samples, stream.random_vis(rng))
-    one.wait_for_dumps(4)  # the window keeps two
+    send_paced(one, sender, first, [stream.random_vis(rng) for _ in range(6)])
+    assert one.n_dumps() == 4
     one.process.send_signal(signal.SIGTERM)
     status, output, log = one.finish()
     assert status == 0, log
-    assert output.startswith("6 dumps, ")
-    assert one.read().Ntimes == 6
+    # Of the last dump the recorder may not have taken all packets from the socket yet.
+    assert output in [f"6 dumps, {n} of 24 heaps missing\n" for n in range(4)] + ["5 dumps, 0 of 20 heaps missing\n"]
+    assert one.read().Ntimes in (5, 6)
 
 
 def test_killed_recorder_leaves_a_readable_file(recorder, rng):
@@ -502,9 +509,7 @@ def test_killed_recorder_leaves_a_readable_file(recorder, rng):
     one.start()
     one.wait_until_recording()
     dumps = [stream.random_vis(rng) for _ in range(8)]
-    for n, vis in enumerate(dumps):
-        sender.send((first + n) * stream.dump_samples, vis)
-    one.wait_for_dumps(6)
+    send_paced(one, sender, first, dumps)
     one.process.kill()
     one.finish()
     uvd = one.read()
@@ -517,6 +522,7 @@ def test_full_disk(recorder, tmp_path, rng):
     stream = Stream(n_ants=4, n_chan=256)
     heaps = flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(40))
     one = recorder(stream, from_capture(tmp_path, flatten(packets_of(stream, heaps, payload=8192))))
+    one.environment["ASAN_OPTIONS"] = "detect_leaks=0"  # HDF5 cannot be closed after that
     limit = 1_500_000  # of 40 * 82 kB
     status, output, log = one.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert status == 1, log
