@@ -157,7 +157,6 @@ class Recorder:
         }
         for section, keys in changes.items():
             self.config.setdefault(section, {}).update(keys)
-        self.environment = {}
         self.process = None
 
     def start(self, **kwargs):
@@ -165,7 +164,7 @@ class Recorder:
         self.log = open(self.log_path, "wb")
         environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "NOTIFY_SOCKET")}
         self.process = subprocess.Popen([VISREC, self.config_path], stdout=subprocess.PIPE, stderr=self.log,
-                                        env=environment | self.environment, **kwargs)
+                                        env=environment, **kwargs)
 
     def finish(self):
         """Waits for the end; returns (exit status, standard output, log)."""
@@ -519,11 +518,11 @@ def test_killed_recorder_leaves_a_readable_file(recorder, rng):
 
 def test_full_disk(recorder, tmp_path, rng):
     """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
-    stream = Stream(n_ants=4, n_chan=256)
-    heaps = flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(40))
+    stream = Stream(n_ants=4, n_chan=1024)
+    vis = stream.random_vis(rng)
+    heaps = flatten(heaps_of_dump(stream, n, vis) for n in range(40))
     one = recorder(stream, from_capture(tmp_path, flatten(packets_of(stream, heaps, payload=8192))))
-    one.environment["ASAN_OPTIONS"] = "detect_leaks=0"  # HDF5 cannot be closed after that
-    limit = 1_500_000  # of 40 * 82 kB
+    limit = 10_000_000  # of 40 * 0.5 MB
     status, output, log = one.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert status == 1, log
     complaints = [line for line in log.splitlines() if "cannot" in line]
