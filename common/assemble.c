@@ -53,6 +53,7 @@ const char *reject_name(enum reject reject)
         [REJECT_ALIGNMENT] = "alignment",
         [REJECT_BAD_TIMESTAMP] = "bad_timestamp",
         [REJECT_BAD_SOURCE] = "bad_source",
+        [REJECT_OTHER_THREAD] = "other_thread",
         [REJECT_BAD_FREQUENCY] = "bad_frequency",
         [REJECT_TOO_OLD] = "too_old",
         [REJECT_JUMP] = "jump",

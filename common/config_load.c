@@ -114,10 +114,10 @@ static void consider(const char *text, const char *name, const char **nearest, s
     }
 }
 
-/* One slip in three characters is a misspelling, more is another word. */
+/* The least distance that is another word, not a misspelling: one slip in every three characters is forgiven. */
 static size_t misspelling_limit(const char *text)
 {
-    return strlen(text) / 3 + 2;
+    return strlen(text) < 3 ? 2 : strlen(text) / 3 + 1;
 }
 
 static void report_unknown_section(struct loader *loader, const struct config_table *table, const yaml_node_t *key)

@@ -238,7 +238,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->depth = matcher_depth(config);
     m->chunk_samples = config->chunk_samples;
     m->window_samples = config->chunk_samples * config->window_chunks;
-    m->far_samples = m->window_samples + config->chunk_samples;
+    /* One window may be held since the last set, and an assembler leaves out less than another without calling it a jump. */
+    m->far_samples = 2 * m->window_samples;
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;
     for (unsigned i = 0; i < config->n_members; i++) {

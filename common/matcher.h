@@ -9,7 +9,7 @@
  * or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last set
  * cannot be placed any more: it is given back at once (late).
  *
- * Jumps: a chunk more than 'window_chunks' + 1 chunks from the last set is far, and a claim.  It is believed when more
+ * Jumps: a chunk more than 2 'window_chunks' chunks from the last set is far, and a claim.  It is believed when more
  * members make the same claim than brought something near since the claimant's chunk before, and they are 'jump_members'
  * (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others were silent.
  * Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind are given back.

@@ -1,4 +1,6 @@
-/* packet_sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave. */
+/* packet_sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave.
+ *
+ * All sinks of a process that name the same file share it, as streams share a wire. */
 #include "common/clock.h"
 #include "common/packet_sink.h"
 #include "common/units.h"
@@ -7,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pcap/pcap.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +21,30 @@
 #define UDP_PAYLOAD_MAX (UINT16_MAX - IP_BYTES - UDP_BYTES)
 #define ETHERTYPE_IPV4 0x0800
 #define IP_DONT_FRAGMENT 0x4000
+#define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX)
 #define UNICAST_TTL 64
+
+/* A file being written, by one sink or more. */
+struct capture {
+    struct capture *next;
+    size_t n_sinks;
+    char *path;
+    pcap_t *format;
+    pcap_dumper_t *file;
+};
+
+/* Guards the list and every file in it. */
+static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct capture *captures;
 
 struct pcap_sink {
     struct packet_sink base;
-    pcap_t *format;
-    pcap_dumper_t *file;
+    struct capture *capture;
     struct in_addr from;
     int multicast_ttl;
     size_t n_destinations;
     struct endpoint *destinations;
-    uint8_t frame[FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX];
+    uint8_t frame[FRAME_BYTES_MAX];
 };
 
 static void put_u16(uint8_t *out, unsigned value)
@@ -107,14 +123,15 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
         .caplen = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
         .len = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
     };
-    pcap_dump((u_char *) sink->file, &header, sink->frame);
-    return ferror(pcap_dump_file(sink->file)) ? EIO : 0;
+    pcap_dump((u_char *) sink->capture->file, &header, sink->frame);
+    return ferror(pcap_dump_file(sink->capture->file)) ? EIO : 0;
 }
 
 static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packets, size_t n)
 {
     struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
     size_t n_failed = 0;
+    pthread_mutex_lock(&captures_lock);
     for (size_t i = 0; i < n; i++) {
         int err = write_packet(sink, &packets[i], clock_unix_ns());
         if (err) {
@@ -124,36 +141,91 @@ static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packet
         packet_sink_put_loan(&packets[i]);
     }
     /* So that a full disk is noticed by the next packets, and a killed program leaves what it sent. */
-    pcap_dump_flush(sink->file);
+    pcap_dump_flush(sink->capture->file);
+    pthread_mutex_unlock(&captures_lock);
     return n - n_failed;
+}
+
+/* With the lock.  NULL is accepted. */
+static void destroy_capture(struct capture *capture)
+{
+    if (!capture)
+        return;
+    if (capture->file)
+        pcap_dump_close(capture->file);
+    if (capture->format)
+        pcap_close(capture->format);
+    free(capture->path);
+    free(capture);
+}
+
+static void put_capture(struct capture *capture)
+{
+    struct capture **link = &captures;
+
+    pthread_mutex_lock(&captures_lock);
+    if (--capture->n_sinks == 0) {
+        while (*link != capture)
+            link = &(*link)->next;
+        *link = capture->next;
+        destroy_capture(capture);
+    }
+    pthread_mutex_unlock(&captures_lock);
 }
 
 static void pcap_sink_close(struct packet_sink *base)
 {
     struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
-    if (sink->file)
-        pcap_dump_close(sink->file);
-    if (sink->format)
-        pcap_close(sink->format);
+    if (sink->capture)
+        put_capture(sink->capture);
     free(sink->destinations);
     free(sink);
 }
 
 static const struct packet_sink_ops pcap_sink_ops = { .send = pcap_sink_send, .close = pcap_sink_close };
 
-static int open_file(struct pcap_sink *sink, const char *path, char *why, size_t why_bytes)
+/* With the lock: starts a new file. */
+static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
 {
-    sink->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, sizeof(sink->frame), PCAP_TSTAMP_PRECISION_NANO);
-    if (!sink->format) {
+    struct capture *capture = calloc(1, sizeof(*capture));
+    if (capture) {
+        capture->path = strdup(path);
+        capture->format =
+            pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
+    }
+    if (!capture || !capture->path || !capture->format) {
         snprintf(why, why_bytes, "out of memory");
+        destroy_capture(capture);
         return -ENOMEM;
     }
-    sink->file = pcap_dump_open(sink->format, path);
-    if (!sink->file) {
-        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, pcap_geterr(sink->format));
+    capture->file = pcap_dump_open(capture->format, path);
+    if (!capture->file) {
+        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, pcap_geterr(capture->format));
+        destroy_capture(capture);
         return -EIO;
     }
+    capture->next = captures;
+    captures = capture;
+    *out = capture;
     return 0;
+}
+
+static int get_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&captures_lock);
+    struct capture *capture = captures;
+    while (capture && strcmp(capture->path, path) != 0)
+        capture = capture->next;
+    if (!capture)
+        err = create_capture(path, &capture, why, why_bytes);
+    if (!err) {
+        capture->n_sinks++;
+        *out = capture;
+    }
+    pthread_mutex_unlock(&captures_lock);
+    return err;
 }
 
 int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
@@ -177,7 +249,7 @@ int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     if (config->interface)
         interface_address(config->interface, &sink->from, why, why_bytes);
-    int err = open_file(sink, config->pcap_file, why, why_bytes);
+    int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
     if (err) {
         pcap_sink_close(&sink->base);
         return err;

@@ -123,7 +123,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
         return;
     granted /= 2; /* the kernel doubles it, for its own book-keeping */
     if (granted < asked)
-        log_warning("The kernel grants %d of %d bytes of send buffer; \"sysctl net.core.wmem_max=%d\" allows more.",
+        log_warning("the kernel grants %d of %d bytes of send buffer; \"sysctl net.core.wmem_max=%d\" allows more",
                     granted, asked, asked);
 }
 

@@ -23,6 +23,7 @@
 
 struct pcap_source {
     struct packet_source base;
+    char *path;
     pcap_t *capture;
     int link_type;
     bool at_end;
@@ -202,16 +203,16 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
             continue;
         if (frame.n_captured < frame.n_bytes) {
             if (source->n_cut++ == 0)
-                log_warning("The capture has packets cut short, which are skipped; capture with \"tcpdump -s 0\".");
+                log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
             continue;
         }
         fill_slot(slot, &frame, (unsigned) endpoint);
         return 1;
     }
     if (status != PCAP_ERROR_BREAK) /* which is how it says end of file */
-        log_error("The capture ends early: %s.", pcap_geterr(source->capture));
+        log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%llu packets of the capture were cut short.", (unsigned long long) source->n_cut);
+        log_warning("%s had %llu packets cut short", source->path, (unsigned long long) source->n_cut);
     source->at_end = true;
     return 0;
 }
@@ -229,6 +230,7 @@ static void pcap_source_close(struct packet_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     pcap_close(source->capture);
+    free(source->path);
     free(source);
 }
 
@@ -257,12 +259,16 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
         return -EINVAL;
     }
     struct pcap_source *source = calloc(1, sizeof(*source) + endpoints->n * sizeof(source->keys[0]));
-    if (!source) {
+    char *path = strdup(config->pcap_file);
+    if (!source || !path) {
         snprintf(why, why_bytes, "out of memory");
+        free(path);
+        free(source);
         pcap_close(capture);
         return -ENOMEM;
     }
     source->base.ops = &pcap_source_ops;
+    source->path = path;
     source->capture = capture;
     source->link_type = link_type;
     source->n_keys = endpoints->n;

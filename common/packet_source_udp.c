@@ -182,8 +182,8 @@ static void set_buffer(struct opening *opening, int fd)
         return;
     granted /= 2; /* the kernel doubles it, for its own book-keeping */
     if (granted < asked && !opening->buffer_warned) {
-        log_warning("The kernel grants %d of %d bytes of receive buffer per socket; "
-                    "\"sysctl net.core.rmem_max=%d\" allows more.", granted, asked, asked);
+        log_warning("the kernel grants %d of %d bytes of receive buffer per socket; "
+                    "\"sysctl net.core.rmem_max=%d\" allows more", granted, asked, asked);
         opening->buffer_warned = true;
     }
 }

@@ -5,9 +5,11 @@
  * Blocking:  waits for packets, 100 ms at most; for free chunks only where the source can wait.
  *
  * Landing: the receiver offers as payload slot the place where it expects the next packet of each source to belong,
- * sources in the order in which the batch before had them.  A packet as expected costs no copy.  One that is not goes by
- * way of the slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half
- * landed well, the next batches are received into the slots' own buffers and copied once. */
+ * sources taking turns as they did before.  A packet as expected costs no copy.  One that is not goes by way of the
+ * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well, the
+ * next batches are received into the slots' own buffers and copied once.
+ *
+ * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
 #ifndef COMMON_RECEIVER_H
 #define COMMON_RECEIVER_H
 
@@ -40,11 +42,11 @@ struct receiver_config {
     size_t n_wanted;
     receiver_identify identify;
     const void *context;
-    const struct assembler_config *assemblers; /* copied */
+    const struct assembler_config *assemblers; /* copied; may_wait is set here, from the source */
     size_t n_assemblers;
-    struct inbox *worker; /* told {end_kind, 0, NULL} when a file has ended and all is flushed */
+    struct inbox *worker; /* told {end_kind, end_value, NULL} when a file has ended or the source died; all is flushed */
     int end_kind;
-    int64_t end_value; /* the item's value */
+    int64_t end_value;
 };
 
 /* What a receiver counts before a packet belongs to a member. */
@@ -58,6 +60,9 @@ struct receiver_stats {
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
+/* The same with a source that is open already and now belongs to the receiver, also on failure: for tests. */
+int receiver_create_from(const struct receiver_config *config, struct packet_source *source, struct receiver **receiver);
+
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
 
 /* True where the source is a file. */
@@ -65,10 +70,14 @@ bool receiver_can_wait(const struct receiver *receiver);
 
 int receiver_start(struct receiver *receiver);
 
-/* Stops the thread (within 100 ms), flushes open chunks to the worker.  Idempotent. */
+/* Once the worker was told of the end: 0 at the end of a file, or the negative errno with which the source died. */
+int receiver_get_error(const struct receiver *receiver);
+
+/* Stops the thread (within 100 ms); it flushes open chunks to the worker.  Stops the free inboxes, too, lest it wait for
+ * a chunk.  Idempotent. */
 void receiver_stop(struct receiver *receiver);
 
-/* NULL is accepted. */
+/* Stops it first.  NULL is accepted. */
 void receiver_destroy(struct receiver *receiver);
 
 #endif

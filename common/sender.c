@@ -77,7 +77,7 @@ struct sender {
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
-    stream->heap_cnt = (first + n * stream->heap_cnt_step) & SPEAD_VALUE_MASK;
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* of which the wire has 48 bits */
     return first;
 }
 

@@ -424,7 +424,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
     struct matcher_config matcher = {
         .n_members = N_POLS,
         .window_chunks = (unsigned)a->config->recv.window_chunks,
-        .jump_members = 1,
+        .jump_members = N_POLS,
         .chunk_samples = a->config->recv.chunk_samples,
         .late_chunks = &a->late_chunks,
     };

@@ -28,8 +28,8 @@ struct fgpu_config_device {
 };
 
 struct fgpu_config_recv {
-    char *interface;
-    char *pcap_file;
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
     int64_t buffer_bytes;
     int64_t sample_bits;
     int64_t packet_samples; /* of a digitiser heap */
@@ -65,8 +65,8 @@ struct fgpu_config_output {
 };
 
 struct fgpu_config_send {
-    char *interface;
-    char *pcap_file;
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
     int64_t ttl;
     int64_t buffer_bytes;
     int64_t packet_payload_bytes;

@@ -50,7 +50,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS));
     double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
 
-    if (config->send.pcap_file[0] != '\0')
+    if (config->send.pcap_file)
         return 0; /* a file need not be spared */
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
@@ -69,7 +69,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     l.n_recv_threads = (size_t)config->recv.n_threads;
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
-    if (config->recv.pcap_file[0] != '\0')
+    if (config->recv.pcap_file)
         l.n_recv_threads = 1; /* one reader of one file */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 

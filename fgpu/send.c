@@ -139,6 +139,8 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_heaps", "Heaps sent.", labels, &stream->stats.heaps);
     stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
     stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
+    stats_counter("fgpu_output_failed_packets", "Packets that the kernel refused to send.", labels,
+                  &stream->stats.failed);
     stats_counter("fgpu_output_skipped_heaps", "Heaps not sent because input was missing.", labels,
                   &stream->skipped_heaps);
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
@@ -163,19 +165,19 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_
     const struct spead_descriptor descriptors[] = {
         {SPEAD_TIMESTAMP, "timestamp", "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
          NULL, 'u', 48, 0, {0}},
-        {SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-engine source for the data.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_FENG_RAW, "feng_raw", "Channelised complex data from both polarisations of digitiser associated with F-engine.",
+        {SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.", NULL, 'u', 48, 0, {0}},
+        {SPEAD_FREQUENCY, "frequency", "Identifies the first channel in the band of frequencies in the SPEAD heap.", NULL, 'u', 48, 0, {0}},
+        {SPEAD_FENG_RAW, "feng_raw", "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
          output->sample_bits == 8 ? "|i1" : NULL, 'i', (int)output->sample_bits, 4,
          {n_chan, output->spectra_per_heap, N_POLS, 2}},
     };
     struct send_stream_config config = {
         .name = output->name,
         .sink = {.destinations = &output->destinations,
-                 .interface = c->interface[0] ? c->interface : NULL,
+                 .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file[0] ? c->pcap_file : NULL},
+                 .pcap_file = c->pcap_file},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .rate_bytes_per_s = fgpu_send_rate(send->config, output),
         .heap_cnt_start = (uint64_t)feng_id,

@@ -9,14 +9,16 @@
 #define AT(member) offsetof(struct dsim_config_time, member)
 static const struct config_key time_keys[] = {
     {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
-     "UNIX time of ADC sample 0."},
+     "UNIX time of ADC sample 0.",
+     .example = "1700000000"},
     {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each polarisation."},
+     "Samples per second of each polarisation.",
+     .example = "1712000000"},
 };
 #undef AT
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
- * of a laptop; at 2 MS/s it repeats every half second, starts within half a second, and a tone is off by 1 Hz at most. */
+ * of a laptop; at 2 MS/s it repeats every half second, so starts within that, and a tone is off by 1 Hz at most. */
 #define AT(member) offsetof(struct dsim_config_digitiser, member)
 static const struct config_key digitiser_keys[] = {
     {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
@@ -39,16 +41,17 @@ static const struct config_key digitiser_keys[] = {
 #define AT(member) offsetof(struct dsim_config_signals, member)
 static const struct config_key signals_keys[] = {
     {"specification", CFG_STRING, UNIT_NONE, 1, 1000000, NULL, false, AT(specification), NULL,
-     "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or one "
-     "for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
-     "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, seed]), "
-     "delay(expression, samples), nodither(expression)."},
+     "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or "
+     "one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
+     "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, "
+     "seed]), delay(expression, samples), nodither(expression).",
+     .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"},
 };
 #undef AT
 
 #define AT(member) offsetof(struct dsim_config_antenna, member)
 static const struct config_key antenna_keys[] = {
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people and metrics."},
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people."},
     {"digitiser_id", CFG_INT, UNIT_NONE, 0, MAX_DIGITISER_ID, NULL, false, AT(digitiser_id), NULL,
      "Id of polarisation 0, even; polarisation 1 has the next one."},
     {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
@@ -122,7 +125,8 @@ static void check_digitiser(const struct dsim_config *values, struct config *con
         config_error(config, &digitiser->period_samples, "period must be a multiple of packet_samples (%lld).",
                      (long long)digitiser->packet_samples);
     if (digitiser->first_timestamp >= 0 && digitiser->first_timestamp % digitiser->packet_samples != 0)
-        config_error(config, &digitiser->first_timestamp, "first_timestamp must be a multiple of packet_samples (%lld).",
+        config_error(config, &digitiser->first_timestamp,
+                     "first_timestamp must be a multiple of packet_samples (%lld).",
                      (long long)digitiser->packet_samples);
 }
 
@@ -141,7 +145,7 @@ static void check_signals(const struct dsim_config *values, struct config *confi
     }
     if (program->n_outputs != 1 && program->n_outputs != n_inputs)
         config_error(config, &values->signals.specification,
-                     "The specification has %zu expressions; it must have one, or one for each of the %zu polarisations.",
+                     "The specification has %zu expressions; it must have one, or one for each of %zu polarisations.",
                      program->n_outputs, n_inputs);
     dsim_program_free(program);
 }

@@ -197,7 +197,7 @@ static bool read_real(struct parser *p, const char *what, double *value)
             first++;
         while (isspace((unsigned char)*first));
     }
-    /* The number ends before anything that strtod could take for a part of it, but for hex, "0x1", which is cut here. */
+    /* The number ends before anything that strtod could take for a part of it, but for hex: "0x1" is 0 here. */
     *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
     if (!isfinite(*value))
         return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);

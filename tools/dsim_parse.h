@@ -13,8 +13,8 @@
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
- * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each use
- * is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it. */
+ * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each
+ * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it. */
 #ifndef TOOLS_DSIM_PARSE_H
 #define TOOLS_DSIM_PARSE_H
 

@@ -253,7 +253,7 @@ static void *run(void *arg)
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[N_ITEMS] = {
-        {.id = SPEAD_TIMESTAMP, .name = "timestamp", .description = "ADC samples since the sync time, of the first one here",
+        {.id = SPEAD_TIMESTAMP, .name = "timestamp", .description = "ADC samples since the sync time",
          .format_type = 'u', .format_bits = 48},
         {.id = SPEAD_DIGITISER_ID, .name = "digitiser_id", .description = "Digitiser; bit 0 is the polarisation",
          .format_type = 'u', .format_bits = 48},

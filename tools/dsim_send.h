@@ -1,10 +1,10 @@
 /* dsim_send.h - the heaps of the period to the network, over and over, when their time has come.
  *
  * Flow:      dsim_heaps --sender thread--> packet_sink
- * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.  All
- *            inputs of a timestamp leave together, by antenna and polarisation.  The thread wakes at most every millisecond,
- *            so at high rates a burst is what a millisecond brings.  When the host has held it up, it catches up without
- *            leaving anything out.  To a capture file it does not wait at all.
+ * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.
+ *            All inputs of a timestamp leave together, by antenna and polarisation.  The thread wakes at most every
+ *            millisecond, so at high rates a burst is what a millisecond brings.  When the host has held it up, it
+ *            catches up without leaving anything out.  To a capture file it does not wait at all.
  * Threads:   create, start, stop and destroy from one thread; the sender is a thread of its own. */
 #ifndef TOOLS_DSIM_SEND_H
 #define TOOLS_DSIM_SEND_H
@@ -18,8 +18,8 @@
 struct service;
 struct dsim_send;
 
-/* Opens the sink and registers the metrics.  'config', 'heaps' and 'service' must outlive it.  Returns 0 or negative errno
- * with one sentence in 'why'. */
+/* Opens the sink and registers the metrics.  'heaps' and 'service' must outlive it.  Returns 0 or negative errno with
+ * one sentence in 'why'. */
 int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct service *service,
                      struct dsim_send **send, char *why, size_t why_bytes);
 

@@ -1,5 +1,5 @@
-/* dsim_signal.c - the second step of dsim, before anything is sent: evaluate the expressions heap by heap, dither, quantise
- * and pack.  No state is carried from one heap to the next, so heaps are computed in parallel. */
+/* dsim_signal.c - the second step of dsim, before anything is sent: evaluate the expressions heap by heap, dither,
+ * quantise and pack.  No state is carried from one heap to the next, so heaps are computed in parallel. */
 #include "tools/dsim_signal.h"
 
 #include "common/log.h"
@@ -59,8 +59,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz)
     return cycles < 1.0 ? 1.0 : cycles;
 }
 
-/* Adds one tone.  Cycles beyond one per sample are aliases, so only their number modulo the period counts; that fits in 31
- * bits, and the product with the sample's index in 62. */
+/* Adds one tone.  Cycles beyond one per sample are aliases, so only their number modulo the period counts; that fits in
+ * 31 bits, and the product with the sample's index in 62. */
 static void add_tone(const struct dsim_axis *axis, double amplitude, double frequency_hz, int64_t first,
                      size_t n_samples, double *values)
 {
@@ -381,8 +381,8 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
         *heaps = made;
         return 0;
     }
-    snprintf(why, why_bytes, "a period of the signals takes %.1f MiB for %zu polarisations, of which %.1f are available; "
-             "make the period shorter", (double)bytes / 1048576, made->n_inputs, (double)available / 1048576);
+    snprintf(why, why_bytes, "a period of %zu polarisations takes %.1f MiB, of which %.1f MiB are available; make the "
+             "period shorter", made->n_inputs, (double)bytes / 1048576, (double)available / 1048576);
     dsim_heaps_destroy(made);
     return -ENOMEM;
 }

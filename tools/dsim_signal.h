@@ -2,8 +2,9 @@
  *
  * Flow: dsim_parse -> dsim_signal_choose_seeds -> dsim_heaps_create (evaluate, dither, quantise, pack) -> dsim_send
  *
- * Every signal is a function of the sample's index in the period and of nothing else (random numbers are counter-based), so
- * the samples do not depend on the number of threads, on the length of a heap or on the order of evaluation. */
+ * Every signal is a function of the sample's index in the period and of nothing else (random numbers are
+ * counter-based), so the samples do not depend on the number of threads, on the length of a heap or on the order of
+ * evaluation. */
 #ifndef TOOLS_DSIM_SIGNAL_H
 #define TOOLS_DSIM_SIGNAL_H
 

@@ -30,8 +30,8 @@ struct xbgpu_config_device {
 
 struct xbgpu_config_recv {
     struct endpoint_list sources;
-    char *interface;
-    char *pcap_file;
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
     int64_t buffer_bytes;
     int64_t n_ants;
     int64_t n_chan; /* of the whole stream */
@@ -61,8 +61,8 @@ struct xbgpu_config_output {
 };
 
 struct xbgpu_config_send {
-    char *interface;
-    char *pcap_file;
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
     int64_t ttl;
     int64_t buffer_bytes;
     int64_t packet_payload_bytes;

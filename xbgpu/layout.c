@@ -50,7 +50,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
                     decimal_to_double(config->time.adc_sample_rate_hz);
 
-    if (config->send.pcap_file[0] != '\0')
+    if (config->send.pcap_file)
         return 0; /* a file need not be spared */
     return config->send.rate_factor * bytes / dump_s;
 }
@@ -71,7 +71,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * 2 * (size_t)recv->sample_bits / 8;
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
-    l.n_recv_threads = recv->pcap_file[0] != '\0' ? 1 : l.n_members; /* one reader of one file */
+    l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     for (size_t m = 0; m < l.n_members; m++) {
         size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);

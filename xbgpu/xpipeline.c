@@ -244,7 +244,7 @@ static int create_device_side(struct xpipeline *p)
     struct matcher_config matcher = {
         .n_members = (unsigned)p->layout->n_members,
         .window_chunks = (unsigned)p->config->recv.window_chunks,
-        .jump_members = p->layout->n_members > 1 ? 2 : 1,
+        .jump_members = 2,
         .chunk_samples = p->layout->chunk_samples,
         .late_chunks = &p->late_chunks,
     };

@@ -65,7 +65,7 @@ static const struct config_key item_keys[] = {
     {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "flat", false, AT(kind), kinds, "Which sort."},
     {"name", CFG_STRING, UNIT_NONE, 1, 8, NULL, false, AT(name), NULL, "Who."},
     {"width", CFG_INT, UNIT_NONE, 0, 0, NULL, false, AT(width), NULL, "How wide.", 1u << 0},
-    {"height", CFG_INT, UNIT_NONE, 0, 0, "7", false, AT(height), NULL, "How tall.", 1u << 1},
+    {"height", CFG_POW2, UNIT_NONE, 0, 0, "8", false, AT(height), NULL, "How tall.", 1u << 1},
 };
 #undef AT
 
@@ -147,7 +147,7 @@ static const char good_file[] = "# every key\n"
                                 "basic:\n"
                                 "  count: 4294967296\n"
                                 "  size: 64\n"
-                                "  factor: -1.5e-3\n"
+                                "  factor: -0.12345678901234567\n"
                                 "  rate: \"1712000000.000000001\"\n"
                                 "  flag: yes\n"
                                 "  name: \"a'b\\\"\\\\\\n\xc3\xa4#\"\n"
@@ -177,7 +177,7 @@ static void check_good_values(const struct test_values *values)
 
     ck_assert_int_eq(basic->count, INT64_C(4294967296));
     ck_assert_int_eq(basic->size, 64);
-    ck_assert_double_eq(basic->factor, -0.0015);
+    ck_assert_double_eq(basic->factor, -0.12345678901234567);
     ck_assert_int_eq(basic->rate.mantissa, INT64_C(1712000000000000001));
     ck_assert_int_eq(basic->rate.n_decimals, 9);
     ck_assert(basic->flag);
@@ -202,7 +202,7 @@ static void check_good_values(const struct test_values *values)
     ck_assert_int_eq(items[1].kind, 1);
     ck_assert_str_eq(items[1].name, "no");
     ck_assert_int_eq(items[1].width, 0);
-    ck_assert_int_eq(items[1].height, 7);
+    ck_assert_int_eq(items[1].height, 8);
     ck_assert_str_eq(items[2].name, "x");
     ck_assert_ptr_ne(items[2].name, items[0].name);
     ck_assert_uint_eq(values->http.listen.n, 1);
@@ -217,6 +217,7 @@ START_TEST(every_type)
     ck_assert_int_eq(load(good_file, strlen(good_file), &values, &config), 0);
     ck_assert_uint_eq(config_n_errors(config), 0);
     check_good_values(&values);
+    ck_assert(config_given(config, &values.http.listen));
     config_free(&table, &values, config);
 }
 END_TEST
@@ -274,7 +275,7 @@ START_TEST(print_is_a_fixed_point)
     ck_assert_str_eq(first, second);
     ck_assert_ptr_nonnull(strstr(first, "\n  to: [\"239.1.0.255+1:7148\", \"10.0.0.1+1:5\"]\n"));
     ck_assert_ptr_nonnull(strstr(first, "\n  rate: 1712000000.000000001  # Hz\n"));
-    ck_assert_ptr_nonnull(strstr(first, "\n  - kind: tall\n    name: \"no\"\n    height: 7\n"));
+    ck_assert_ptr_nonnull(strstr(first, "\n  - kind: tall\n    name: \"no\"\n    height: 8\n"));
     free(first);
     free(second);
 }
@@ -297,7 +298,7 @@ START_TEST(example_loads)
     config_free(&table, &values, config);
     ck_assert_ptr_nonnull(strstr(example, "\n  # An integer from 2 to 4294967296 chunks.\n  count: 3\n"));
     ck_assert_ptr_nonnull(strstr(example, "\n  # True or false. May be changed while running.\n  #flag: false\n"));
-    ck_assert_ptr_nonnull(strstr(example, "\n  # Only with kind tall.\n  #height: 7\n"));
+    ck_assert_ptr_nonnull(strstr(example, "\n  # Only with kind tall.\n  #height: 8\n"));
     free(example);
 }
 END_TEST
@@ -366,6 +367,9 @@ static const struct {
     {COUNT "  size: 48\n", "3:9: basic.size must be a power of two from 4 to 64 bytes, but '48' is given\n"},
     {COUNT "  size: 128\n", "3:9: basic.size must be a power of two from 4 to 64 bytes, but '128' is given\n"},
     {COUNT "  size: -8\n", "3:9: basic.size must be a power of two from 4 to 64 bytes, but '-8' is given\n"},
+    {COUNT "items: [{kind: tall, name: a, height: 0}, {kind: tall, name: a, height: -9223372036854775808}]\n",
+     "3:39: items[0].height must be a power of two, but '0' is given\n"
+     "3:73: items[1].height must be a power of two, but '-9223372036854775808' is given\n"},
     {COUNT "  factor: 1,5\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but '1,5' is given\n"},
     {COUNT "  factor: nan\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but 'nan' is given\n"},
     {COUNT "  factor: 1e999\n", "3:11: basic.factor must be a number from -1.5 to 1000000000, but '1e999' is given\n"},

@@ -88,10 +88,11 @@ START_TEST(test_cw_is_accurate)
         const struct dsim_node *tone = program->outputs[output].signal;
         int64_t cycles = llround((double)axis->period_samples * tone->frequency_hz / axis->adc_sample_rate_hz);
         double *values = evaluate(program, output, axis, first, n, 99);
-        for (size_t i = 0; i < n; i++)
-            ck_assert_double_eq_tol(
-                values[i], model_tone(tone->amplitude, cycles < 1 ? 1 : cycles, first + (int64_t)i, axis->period_samples),
-                2e-15);
+        cycles = cycles < 1 ? 1 : cycles;
+        for (size_t i = 0; i < n; i++) {
+            double expected = model_tone(tone->amplitude, cycles, first + (int64_t)i, axis->period_samples);
+            ck_assert_double_eq_tol(values[i], expected, 2e-15);
+        }
         free(values);
     }
     dsim_program_free(program);
@@ -185,7 +186,8 @@ END_TEST
 START_TEST(test_arithmetic)
 {
     const struct dsim_axis axis = {97, 97.0};
-    double *values = evaluate_period("a = cw(1, 5); b = wgn(1, 3); (a - b) * (b + 2 * (a - 1 - (b - a))) - -0.5;", &axis);
+    const char *text = "a = cw(1, 5); b = wgn(1, 3); (a - b) * (b + 2 * (a - 1 - (b - a))) - -0.5;";
+    double *values = evaluate_period(text, &axis);
     double *a = evaluate_period("cw(1, 5);", &axis);
     double *b = evaluate_period("wgn(1, 3);", &axis);
 

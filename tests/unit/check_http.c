@@ -142,7 +142,7 @@ END_TEST
 START_TEST(signals)
 {
     struct http *http;
-    sigset_t set, before, after;
+    sigset_t set, before = {{0}}, after = {{0}};
     int received;
 
     sigemptyset(&set);

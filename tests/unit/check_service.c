@@ -2,6 +2,7 @@
 #include "common/service.h"
 
 #include <check.h>
+#include <errno.h>
 #include <ev.h>
 #include <pthread.h>
 #include <signal.h>
@@ -138,6 +139,16 @@ START_TEST(notifications)
 }
 END_TEST
 
+/* What a restart can cure, and what it cannot. */
+START_TEST(exit_codes)
+{
+    ck_assert_int_eq(service_exit_code(-ENODEV), EXIT_CONFIG);
+    ck_assert_int_eq(service_exit_code(-EADDRNOTAVAIL), EXIT_CONFIG);
+    ck_assert_int_eq(service_exit_code(-EADDRINUSE), 1);
+    ck_assert_int_eq(service_exit_code(-ENOMEM), 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("service");
@@ -151,6 +162,7 @@ int main(void)
     tcase_add_exit_test(tcase, two_signals, 1);
     tcase_add_test(tcase, broken_pipe);
     tcase_add_test(tcase, notifications);
+    tcase_add_test(tcase, exit_codes);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     n_failed = srunner_ntests_failed(runner);

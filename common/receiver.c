@@ -1,0 +1,543 @@
+/* receiver.c - the receive thread: from packet_source to the assemblers, batch by batch.
+ *
+ * A batch goes in two passes.  inspect() parses every packet and takes those that fell on a place in a chunk which is not
+ * theirs out of there; only then admit() gives them to the assemblers in order and copies what is not in place.  So no
+ * copy can overwrite a packet of the same batch that has not been dealt with. */
+#include "common/receiver.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/thread.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* how long a stop may take to be noticed */
+
+/* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
+#define HEADER_BYTES 256
+#define GATHERED_HEADER_BYTES 1024
+
+/* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
+#define JUDGED_LANDINGS 64
+#define RETRY_BATCHES 64
+
+/* A place in the sequence of one source's packets. */
+struct position {
+    int64_t timestamp;
+    uint64_t offset; /* in the heap */
+};
+
+/* What is known of the packets of one source of one member. */
+struct flow {
+    unsigned member;          /* [const] */
+    unsigned source;          /* [const] */
+    struct position next;     /* after the last packet admitted */
+    uint64_t payload_bytes;   /* of its packets, but for the last of a heap */
+    struct flow *successor[2]; /* whose packet came after one of this: [0] in mid-heap, [1] at a heap's end */
+    struct position cursor;   /* where the predictions for batch 'cursor_batch' have got to */
+    uint64_t cursor_batch;
+};
+
+/* What belongs to a slot. */
+struct landing {
+    uint8_t *header; /* [const] [HEADER_BYTES] */
+    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
+    uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
+
+    /* The prediction; the payload was offered a place in a chunk if 'flow' is set. */
+    struct flow *flow;
+    struct position position;
+    uint64_t n_jumps; /* of the member's window, when that place was looked up */
+
+    /* What came. */
+    struct spead_packet packet;
+    struct receiver_identity identity;
+    enum reject reject;
+    bool as_predicted;
+};
+
+struct receiver {
+    struct receiver_config config;      /* [const] */
+    struct assembler_config *members;   /* [const] [n_assemblers] */
+    struct assembler **assemblers;      /* [const] [n_assemblers] */
+    struct flow *flows;                 /* [n_flows] member by member */
+    struct flow **member_flows;         /* [const] [n_assemblers] the flow of source 0 of each member */
+    struct packet_source *source;
+    struct thread thread;
+    bool running;       /* there is a thread to join */
+    atomic_bool stop;
+    int error;          /* why the source died; written by the thread before it tells of its end */
+    uint8_t *buffers;
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    struct landing landings[PACKET_BATCH_MAX];
+
+    size_t header_bytes;      /* of the last good packet: what is offered to the next */
+    struct flow *last_flow;   /* of the last packet admitted; NULL before */
+    bool last_ended_heap;
+    uint64_t n_batches;
+    unsigned n_unpredicted;   /* batches still to be received without prediction */
+    unsigned n_landings, n_good_landings; /* since prediction was last judged */
+
+    struct receiver_stats stats;
+    uint32_t named; /* reasons of rejection named in this batch */
+    struct log_limit limits[N_REJECTS];
+};
+
+/* ---- Prediction -------------------------------------------------------------------------------------------------- */
+
+static struct flow *flow_of(const struct receiver *receiver, unsigned member, unsigned source)
+{
+    return receiver->member_flows[member] + source;
+}
+
+/* Moves past 'n_bytes' of a heap; returns true at its end. */
+static bool position_advance(struct position *position, const struct assemble_layout *layout, uint64_t n_bytes)
+{
+    position->offset += n_bytes;
+    if (position->offset < layout->heap_bytes)
+        return false;
+    position->offset = 0;
+    position->timestamp += layout->heap_samples;
+    return true;
+}
+
+static bool position_equal(const struct position *a, const struct position *b)
+{
+    return a->timestamp == b->timestamp && a->offset == b->offset;
+}
+
+/* Takes note of an admitted packet. */
+static void flow_follow(struct receiver *r, struct flow *flow, const struct assemble_packet *packet)
+{
+    const struct assemble_layout *layout = &r->members[flow->member].layout;
+
+    flow->next = (struct position){.timestamp = packet->timestamp, .offset = packet->offset};
+    bool ended_heap = position_advance(&flow->next, layout, packet->n_bytes);
+    if (!ended_heap || packet->offset == 0)
+        flow->payload_bytes = packet->n_bytes;
+    if (r->last_flow)
+        r->last_flow->successor[r->last_ended_heap] = flow;
+    r->last_flow = flow;
+    r->last_ended_heap = ended_heap;
+}
+
+/* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would be
+ * the last of its heap. */
+static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct landing *landing)
+{
+    const struct assemble_layout *layout = &r->members[flow->member].layout;
+
+    if (flow->cursor_batch != r->n_batches) {
+        flow->cursor_batch = r->n_batches;
+        flow->cursor = flow->next;
+    }
+    uint64_t n_bytes = layout->heap_bytes - flow->cursor.offset;
+    if (n_bytes > flow->payload_bytes)
+        n_bytes = flow->payload_bytes;
+    const struct assemble_packet packet = {
+        .source = flow->source,
+        .timestamp = flow->cursor.timestamp,
+        .heap_bytes = layout->heap_bytes,
+        .offset = flow->cursor.offset,
+        .n_bytes = n_bytes,
+    };
+    uint8_t *payload = assembler_expect(r->assemblers[flow->member], &packet);
+    if (payload) {
+        landing->flow = flow;
+        landing->position = flow->cursor;
+        landing->n_jumps = counter_get(&r->members[flow->member].stats->jumps);
+        slot->payload = payload;
+        slot->payload_bytes = n_bytes;
+        slot->spill = landing->spill;
+        slot->spill_bytes = PACKET_BYTES_MAX;
+    }
+    return position_advance(&flow->cursor, layout, n_bytes);
+}
+
+static void offer_slots(struct receiver *r)
+{
+    struct flow *flow = r->last_flow;
+    bool ended_heap = r->last_ended_heap;
+
+    r->n_batches++;
+    if (r->n_unpredicted > 0) {
+        r->n_unpredicted--;
+        flow = NULL;
+    }
+    for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->flow = NULL;
+        r->slots[i] = (struct packet_slot){
+            .header = landing->header,
+            .header_bytes = r->header_bytes,
+            .payload = landing->own,
+            .payload_bytes = PACKET_BYTES_MAX,
+        };
+        if (flow) {
+            flow = flow->successor[ended_heap];
+            ended_heap = predict(r, flow, &r->slots[i], landing);
+        }
+    }
+}
+
+/* Where most landings miss, a miss costs two copies and a hit saves one: better not to predict for a while. */
+static void judge_predictions(struct receiver *r)
+{
+    if (r->n_landings < JUDGED_LANDINGS)
+        return;
+    if (2 * r->n_good_landings < r->n_landings)
+        r->n_unpredicted = RETRY_BATCHES;
+    r->n_landings = 0;
+    r->n_good_landings = 0;
+}
+
+/* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
+
+static enum spead_error parse(const struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
+{
+    uint8_t gathered[GATHERED_HEADER_BYTES];
+    const uint8_t *header = slot->header;
+    size_t n_bytes = slot->packet_bytes < slot->header_bytes ? slot->packet_bytes : slot->header_bytes;
+
+    if (slot->truncated)
+        return SPEAD_TRUNCATED;
+    size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
+    if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes) {
+        n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
+        if (n_bytes > slot->packet_bytes)
+            n_bytes = slot->packet_bytes;
+        packet_copy(slot, 0, n_bytes, gathered);
+        header = gathered;
+    }
+    return spead_parse(header, n_bytes, slot->packet_bytes, r->config.wanted_ids, r->config.n_wanted, packet);
+}
+
+static bool is_as_predicted(const struct packet_slot *slot, const struct landing *landing)
+{
+    const struct receiver_identity *identity = &landing->identity;
+    const struct position position = {
+        .timestamp = (int64_t)identity->wire_timestamp,
+        .offset = landing->packet.payload_offset,
+    };
+    const struct position predicted = {
+        .timestamp = landing->position.timestamp & (int64_t)SPEAD_VALUE_MASK,
+        .offset = landing->position.offset,
+    };
+
+    return landing->packet.header_bytes == slot->header_bytes && landing->packet.payload_length == slot->payload_bytes &&
+           identity->member == landing->flow->member && identity->source == landing->flow->source &&
+           position_equal(&position, &predicted);
+}
+
+static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)
+{
+    struct spead_packet *packet = &landing->packet;
+
+    landing->as_predicted = false;
+    enum spead_error error = parse(r, slot, packet);
+    if (error) {
+        counter_add(&r->stats.malformed[error], 1);
+        return REJECT_MALFORMED;
+    }
+    if (packet->is_stop)
+        return REJECT_STOP;
+    enum reject reject = r->config.identify(r->config.context, slot->endpoint, packet, &landing->identity);
+    if (reject)
+        return reject;
+    assert(landing->identity.member < r->config.n_assemblers);
+    r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
+    if (!landing->flow)
+        return REJECT_NONE;
+    r->n_landings++;
+    landing->as_predicted = is_as_predicted(slot, landing);
+    if (landing->as_predicted)
+        r->n_good_landings++;
+    else
+        packet_copy(slot, packet->header_bytes, packet->payload_length, landing->own);
+    return REJECT_NONE;
+}
+
+/* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
+
+/* Names a packet of each reason once per batch, which log_limited() makes rarer still. */
+static void name_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
+{
+    const struct endpoint_list *endpoints = r->config.source.endpoints;
+    enum log_level level = LOG_LEVEL_WARNING;
+    char from[32] = "an endpoint";
+
+    if (r->named & 1u << landing->reject)
+        return;
+    r->named |= 1u << landing->reject;
+    if (endpoints && slot->endpoint < endpoints->n)
+        endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
+    if (landing->reject == REJECT_MALFORMED) {
+        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48",
+                    r->config.thread_name, slot->packet_bytes, from);
+        return;
+    }
+    /* These are part of any stream. */
+    if (landing->reject == REJECT_STOP || (landing->reject == REJECT_NO_ITEMS && landing->packet.is_descriptor))
+        level = LOG_LEVEL_DEBUG;
+    log_limited(&r->limits[landing->reject], level, "%s: packet refused (%s): heap %" PRIu64 " to %s",
+                r->config.thread_name, reject_name(landing->reject), landing->packet.heap_cnt, from);
+}
+
+/* Brings the payload of an admitted packet to where it belongs, if it is not there. */
+static void settle(struct receiver *r, const struct packet_slot *slot, const struct landing *landing, uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    if (landing->as_predicted) {
+        assert(place == slot->payload);
+        return;
+    }
+    if (landing->flow)
+        memcpy(place, landing->own, packet->payload_length);
+    else
+        packet_copy(slot, packet->header_bytes, packet->payload_length, place);
+    counter_add(&r->members[landing->identity.member].stats->copied_packets, 1);
+}
+
+static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                         int64_t arrival_ns)
+{
+    const struct receiver_identity *identity = &landing->identity;
+    struct assembler *assembler = r->assemblers[identity->member];
+    struct assembler_stats *stats = r->members[identity->member].stats;
+    uint8_t *place;
+
+    /* If the window jumped since, the chunk in which the packet lies may already serve another time. */
+    if (landing->as_predicted && landing->n_jumps != counter_get(&stats->jumps)) {
+        counter_add(&stats->rejects[REJECT_JUMP], 1);
+        return REJECT_JUMP;
+    }
+    const struct assemble_packet packet = {
+        .source = identity->source,
+        .timestamp = assembler_unwrap(assembler, identity->wire_timestamp),
+        .heap_bytes = landing->packet.heap_length,
+        .offset = landing->packet.payload_offset,
+        .n_bytes = landing->packet.payload_length,
+        .extra = identity->extra,
+    };
+    enum reject reject = assembler_admit(assembler, &packet, arrival_ns, &place);
+    if (reject)
+        return reject;
+    settle(r, slot, landing, place);
+    flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
+    return REJECT_NONE;
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------------------- */
+
+static void handle_batch(struct receiver *r, size_t n_packets)
+{
+    int64_t arrival_ns = clock_monotonic_ns();
+
+    counter_add(&r->stats.packets, n_packets);
+    r->named = 0;
+    for (size_t i = 0; i < n_packets; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->reject = inspect(r, &r->slots[i], landing);
+        if (landing->reject)
+            counter_add(&r->stats.rejects[landing->reject], 1);
+    }
+    for (size_t i = 0; i < n_packets; i++) {
+        struct landing *landing = &r->landings[i];
+
+        if (!landing->reject)
+            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
+        if (landing->reject)
+            name_reject(r, &r->slots[i], landing);
+    }
+    judge_predictions(r);
+}
+
+static void *run(void *arg)
+{
+    struct receiver *r = arg;
+    int n_packets = 0;
+
+    while (!atomic_load_explicit(&r->stop, memory_order_relaxed)) {
+        offer_slots(r);
+        n_packets = packet_source_recv(r->source, r->slots, PACKET_BATCH_MAX, RECV_TIMEOUT_NS);
+        if (n_packets < 0)
+            break;
+        handle_batch(r, (size_t)n_packets);
+        gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
+    }
+    for (size_t i = 0; i < r->config.n_assemblers; i++)
+        assembler_flush(r->assemblers[i]);
+    if (n_packets >= 0)
+        return NULL;
+    if (n_packets != -ENODATA) {
+        r->error = n_packets;
+        log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-n_packets));
+    }
+    inbox_push(r->config.worker, &(struct inbox_item){.kind = r->config.end_kind, .value = r->config.end_value});
+    return NULL;
+}
+
+int receiver_start(struct receiver *receiver)
+{
+    int err;
+
+    assert(!receiver->running);
+    err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
+    if (err)
+        return err;
+    receiver->running = true;
+    return 0;
+}
+
+void receiver_stop(struct receiver *receiver)
+{
+    atomic_store_explicit(&receiver->stop, true, memory_order_relaxed);
+    for (size_t i = 0; i < receiver->config.n_assemblers; i++)
+        inbox_stop(receiver->members[i].free_chunks);
+    if (receiver->running)
+        thread_join(&receiver->thread);
+    receiver->running = false;
+}
+
+const struct receiver_stats *receiver_get_stats(const struct receiver *receiver)
+{
+    return &receiver->stats;
+}
+
+bool receiver_can_wait(const struct receiver *receiver)
+{
+    return packet_source_can_wait(receiver->source);
+}
+
+int receiver_get_error(const struct receiver *receiver)
+{
+    return receiver->error;
+}
+
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
+
+static int create_buffers(struct receiver *r)
+{
+    const size_t slot_bytes = HEADER_BYTES + 2 * PACKET_BYTES_MAX;
+
+    r->buffers = malloc(PACKET_BATCH_MAX * slot_bytes);
+    if (!r->buffers)
+        return -ENOMEM;
+    for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->header = r->buffers + i * slot_bytes;
+        landing->own = landing->header + HEADER_BYTES;
+        landing->spill = landing->own + PACKET_BYTES_MAX;
+    }
+    r->header_bytes = HEADER_BYTES;
+    return 0;
+}
+
+static int create_flows(struct receiver *r)
+{
+    size_t n_flows = 0;
+
+    for (size_t i = 0; i < r->config.n_assemblers; i++)
+        n_flows += r->members[i].layout.n_sources;
+    r->flows = calloc(n_flows, sizeof(*r->flows));
+    r->member_flows = calloc(r->config.n_assemblers, sizeof(*r->member_flows));
+    if (!r->flows || !r->member_flows)
+        return -ENOMEM;
+    struct flow *flow = r->flows;
+    for (unsigned i = 0; i < r->config.n_assemblers; i++) {
+        r->member_flows[i] = flow;
+        for (unsigned source = 0; source < r->members[i].layout.n_sources; source++, flow++)
+            *flow = (struct flow){.member = i, .source = source, .successor = {flow, flow}};
+    }
+    return 0;
+}
+
+static int create_assemblers(struct receiver *r)
+{
+    const struct receiver_config *config = &r->config;
+    int err;
+
+    r->members = calloc(config->n_assemblers, sizeof(*r->members));
+    r->assemblers = calloc(config->n_assemblers, sizeof(struct assembler *));
+    if (!r->members || !r->assemblers)
+        return -ENOMEM;
+    for (size_t i = 0; i < config->n_assemblers; i++) {
+        r->members[i] = config->assemblers[i];
+        r->members[i].may_wait = packet_source_can_wait(r->source);
+        err = assembler_create(&r->members[i], &r->assemblers[i]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int receiver_create_from(const struct receiver_config *config, struct packet_source *source, struct receiver **receiver)
+{
+    struct receiver *r;
+    int err;
+
+    assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
+    r = calloc(1, sizeof(*r));
+    if (!r) {
+        packet_source_close(source);
+        return -ENOMEM;
+    }
+    r->config = *config;
+    r->source = source;
+    err = create_assemblers(r);
+    if (err)
+        goto undo_receiver;
+    err = create_flows(r);
+    if (err)
+        goto undo_receiver;
+    err = create_buffers(r);
+    if (err)
+        goto undo_receiver;
+    *receiver = r;
+    return 0;
+undo_receiver:
+    receiver_destroy(r);
+    return err;
+}
+
+int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
+{
+    struct packet_source *source;
+    int err;
+
+    err = packet_source_open(&config->source, &source, why, why_bytes);
+    if (err)
+        return err;
+    err = receiver_create_from(config, source, receiver);
+    if (err)
+        snprintf(why, why_bytes, "there is no memory for the receiver %s", config->thread_name);
+    return err;
+}
+
+void receiver_destroy(struct receiver *receiver)
+{
+    if (!receiver)
+        return;
+    if (receiver->running)
+        receiver_stop(receiver);
+    free(receiver->buffers);
+    free(receiver->member_flows);
+    free(receiver->flows);
+    for (size_t i = 0; receiver->assemblers && i < receiver->config.n_assemblers; i++)
+        assembler_destroy(receiver->assemblers[i]);
+    free(receiver->assemblers);
+    free(receiver->members);
+    packet_source_close(receiver->source);
+    free(receiver);
+}

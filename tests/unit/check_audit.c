@@ -1,0 +1,210 @@
+/* check_audit - the audit finds a bit that flips in the device's accumulators, and never cries wolf.
+ *
+ * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one bit
+ * of the sums between two kernels. */
+#include "common/device.h"
+#include "common/inbox.h"
+#include "common/log.h"
+#include "common/units.h"
+#include "kernels/correlate.h"
+#include "kernels/reduce.h"
+#include "tests/unit/test_random.h"
+#include "xbgpu/correlation.h"
+
+#include <check.h>
+#include <string.h>
+
+#define N_ANTS 3
+#define N_CHAN 4
+#define N_SPECTRA 16
+#define N_BATCHES 5 /* of a chunk: 3 batches per dump, so dumps straddle chunks */
+#define N_LENGTH 3
+#define N_BASELINES (N_ANTS * (N_ANTS + 1) / 2)
+#define HEAP_BYTES (N_CHAN * N_SPECTRA * N_POLS * 2)
+
+enum { ITEM_DOWNLOADED, ITEM_SENT };
+
+static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
+                           "device: {kind: cpu, threads: 1}\n"
+                           "recv: {sources: 127.0.0.1, antennas: 3, channels: 4, channels_per_substream: 4,\n"
+                           "       spectra_per_heap: 16, samples_between_spectra: 8, batches_per_chunk: 5}\n"
+                           "outputs: [{name: vis, integration_batches: 3, destination: 127.0.0.1, audit_samples: 2,\n"
+                           "           missing: flag}]\n"
+                           "send: {pcap_file: /dev/null}\n";
+
+/* The bit that flips before each reduction; < 0: none. */
+static long flipped_bit = -1;
+static struct device_ops flipping_ops;
+static const struct device_ops *cpu_ops;
+
+struct flip_args {
+    uint8_t *at;
+    uint8_t mask;
+};
+
+static void flip_cpu(const void *args, int n_threads)
+{
+    const struct flip_args *f = args;
+
+    (void)n_threads;
+    *f->at ^= f->mask;
+}
+
+static const struct kernel flip_kernel = {"flip", sizeof(struct flip_args), flip_cpu};
+
+static void launch_flipping(struct device_stream *stream, const struct kernel *kernel, const void *args)
+{
+    if (kernel == &reduce_kernel && flipped_bit >= 0) {
+        const struct reduce_args *reduce = args;
+        struct flip_args flip = {(uint8_t *)reduce->sums + flipped_bit / 8, (uint8_t)(1u << (flipped_bit % 8))};
+        cpu_ops->launch(stream, &flip_kernel, &flip);
+    }
+    cpu_ops->launch(stream, kernel, args);
+}
+
+struct rig {
+    struct xbgpu_config config;
+    struct config *errors;
+    struct xbgpu_layout layout;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct inbox *inbox;
+    struct xsend *send;
+    struct correlation correlation;
+    int8_t voltages[N_BATCHES][N_ANTS][HEAP_BYTES];
+    int8_t *device_voltages;
+    uint8_t present[N_BATCHES][N_ANTS];
+    const int8_t *heaps[N_BATCHES][N_ANTS];
+    int64_t next_batch;
+    uint64_t n_checked, n_wrong;
+};
+
+static void rig_open(struct rig *r)
+{
+    char path[] = "/tmp/check_audit.XXXXXX", why[256];
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
+    config_print_errors(r->errors, stderr);
+    unlink(path);
+    ck_assert_int_eq(err, 0);
+    xbgpu_layout_init(&r->layout, &r->config);
+    struct device_config device_config = {DEVICE_CPU, 1};
+    ck_assert_int_eq(device_open(&device_config, &r->device, why, sizeof(why)), 0);
+    cpu_ops = r->device->ops;
+    flipping_ops = *cpu_ops;
+    flipping_ops.launch = launch_flipping;
+    r->device->ops = &flipping_ops;
+    ck_assert_int_eq(device_stream_create(r->device, "compute", &r->compute), 0);
+    ck_assert_int_eq(device_stream_create(r->device, "download", &r->download), 0);
+    ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
+    struct xsend_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    ck_assert_msg(xsend_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
+                                      xsend_stream(r->send, 0)),
+                     0);
+    r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
+}
+
+static void rig_close(struct rig *r)
+{
+    device_stream_destroy(r->compute);
+    device_stream_destroy(r->download);
+    correlation_fini(&r->correlation);
+    xsend_destroy(r->send);
+    device_free(r->device, r->device_voltages);
+    inbox_destroy(r->inbox);
+    device_close(r->device);
+    config_free(&xbgpu_config_table, &r->config, r->errors);
+}
+
+/* Takes home the dumps that have been downloaded, checked. */
+static void check_dumps(struct rig *r)
+{
+    struct inbox_item item;
+
+    device_stream_wait(r->compute);
+    device_stream_wait(r->download);
+    while (inbox_try_pop(r->inbox, &item) == 0) {
+        ck_assert_int_eq(item.kind, ITEM_DOWNLOADED);
+        r->n_wrong += !correlation_check(item.object);
+        r->n_checked++;
+        xstream_give(item.object);
+    }
+}
+
+/* Correlates one more chunk of random voltages, with a lost heap now and then if 'lossy'. */
+static void feed_chunk(struct rig *r, bool lossy)
+{
+    random_bytes(r->voltages, sizeof(r->voltages));
+    for (size_t b = 0; b < N_BATCHES; b++)
+        for (size_t a = 0; a < N_ANTS; a++) {
+            r->present[b][a] = !(lossy && random_below(8) == 0);
+            r->heaps[b][a] = r->present[b][a] ? r->voltages[b][a] : NULL;
+            if (!r->present[b][a])
+                memset(r->voltages[b][a], 0, HEAP_BYTES);
+        }
+    memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
+    struct correlation_input input = {r->next_batch, r->device_voltages, &r->present[0][0], &r->heaps[0][0], 0};
+    correlation_begin(&r->correlation);
+    while (!correlation_walk(&r->correlation, &input, true))
+        check_dumps(r);
+    check_dumps(r);
+    r->next_batch += N_BATCHES;
+}
+
+START_TEST(never_cries_wolf)
+{
+    static struct rig rig;
+
+    rig_open(&rig);
+    for (int chunk = 0; chunk < 300; chunk++)
+        feed_chunk(&rig, true);
+    ck_assert_uint_ge(rig.n_checked, 300 * N_BATCHES / N_LENGTH - 1);
+    ck_assert_uint_eq(rig.n_wrong, 0);
+    rig_close(&rig);
+}
+END_TEST
+
+/* 2 of the 24 (baseline, channel) pairs are drawn per dump, so a wrong one stays unseen for a dump with probability
+ * (23/24)^2, and for 300 dumps with 8e-12. */
+START_TEST(finds_a_flipped_bit)
+{
+    static struct rig rig;
+
+    /* One of the low 31 bits of some sum: a flip above them may vanish in the clipping. */
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* each round is forked off the same state */
+    size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
+    flipped_bit = (long)(sum * 64 + random_below(20));
+    printf("bit %ld flips\n", flipped_bit);
+    rig_open(&rig);
+    while (rig.n_wrong == 0 && rig.n_checked < 300)
+        feed_chunk(&rig, false);
+    printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
+    ck_assert_uint_gt(rig.n_wrong, 0);
+    ck_assert_uint_ge(counter_get(&xsend_stream(rig.send, 0)->audit_failures), 1);
+    rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("audit");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    log_init("check_audit", LOG_LEVEL_ERROR);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, never_cries_wolf);
+    tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 5);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

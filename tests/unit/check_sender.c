@@ -1,0 +1,816 @@
+/* check_sender.c - what a sender puts on the wire, in which order and when, compared with a model of its own. */
+#include "common/clock.h"
+#include "common/inbox.h"
+#include "common/pace.h"
+#include "common/packet_source.h"
+#include "common/sender.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_JOBS 16
+#define MAX_PACKETS 4096
+#define PATIENCE_NS (10 * NS_PER_S)
+
+static uint64_t random_state;
+static char why[256];
+static char file[64];
+
+/* SplitMix64. */
+static uint64_t random_u64(void)
+{
+    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static size_t random_below(size_t n)
+{
+    return (size_t) (random_u64() % n);
+}
+
+static void make_file(void)
+{
+    int fd;
+
+    strcpy(file, "/tmp/check_sender.XXXXXX");
+    fd = mkstemp(file);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+}
+
+static void remove_file(void)
+{
+    unlink(file);
+}
+
+/* ---- Jobs -------------------------------------------------------------------------------------------------------- */
+
+/* Groups of heaps whose bytes are random, and the inbox in which the job's loan is expected back. */
+struct test_job {
+    struct send_job job;
+    struct loan loan;
+};
+
+static struct inbox *home;
+
+static void make_job(struct test_job *t, size_t n_groups)
+{
+    loan_init(&t->loan, home, (struct inbox_item){ .object = t });
+    loan_out(&t->loan, 1);
+    t->job.loan = &t->loan;
+    t->job.n_groups = n_groups;
+    t->job.groups = calloc(n_groups ? n_groups : 1, sizeof(*t->job.groups));
+}
+
+static void make_group(struct send_group *group, size_t n_heaps, size_t n_destinations, size_t heap_bytes_max,
+                       bool equal)
+{
+    size_t n_bytes = 1 + random_below(heap_bytes_max);
+
+    group->send = true;
+    group->n_heaps = n_heaps;
+    group->heaps = calloc(n_heaps ? n_heaps : 1, sizeof(*group->heaps));
+    for (size_t i = 0; i < n_heaps; i++) {
+        struct send_heap *heap = &group->heaps[i];
+        uint8_t *payload;
+
+        if (!equal)
+            n_bytes = 1 + random_below(heap_bytes_max);
+        payload = malloc(n_bytes);
+        for (size_t k = 0; k < n_bytes; k++)
+            payload[k] = (uint8_t) random_u64();
+        heap->destination = (unsigned) random_below(n_destinations);
+        heap->payload = payload;
+        heap->payload_bytes = n_bytes;
+        heap->n_items = 2;
+        heap->items[0] = (struct spead_item){ SPEAD_TIMESTAMP, true, random_u64() & SPEAD_VALUE_MASK };
+        heap->items[1] = (struct spead_item){ SPEAD_FENG_RAW, false, 0 };
+    }
+}
+
+static void free_job(struct test_job *t)
+{
+    for (size_t g = 0; g < t->job.n_groups; g++) {
+        for (size_t i = 0; i < t->job.groups[g].n_heaps; i++)
+            free((void *) t->job.groups[g].heaps[i].payload);
+        free(t->job.groups[g].heaps);
+    }
+    free(t->job.groups);
+}
+
+/* Each of 'n' loans has come home, once. */
+static void assert_home(size_t n)
+{
+    struct inbox_item item;
+
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(inbox_try_pop(home, &item) == 0, "%zu of %zu loans came home", i, n);
+    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+}
+
+/* ---- What is on the wire ----------------------------------------------------------------------------------------- */
+
+struct wire_packet {
+    unsigned port;
+    int64_t unix_ns;
+    size_t n_bytes;
+    uint8_t bytes[2048];
+    struct spead_packet spead;
+};
+
+static struct wire_packet wire[MAX_PACKETS];
+
+/* Reads the capture into wire[].  Returns the number of packets. */
+static size_t read_wire(void)
+{
+    static const uint16_t wanted[] = { SPEAD_TIMESTAMP };
+    pcap_t *capture = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
+    struct pcap_pkthdr *header;
+    const uint8_t *frame;
+    size_t n = 0;
+
+    ck_assert_msg(capture != NULL, "%s", why);
+    for (; pcap_next_ex(capture, &header, &frame) == 1; n++) {
+        struct wire_packet *packet = &wire[n];
+
+        ck_assert_uint_lt(n, MAX_PACKETS);
+        packet->port = (unsigned) frame[36] << 8 | frame[37];
+        packet->unix_ns = header->ts.tv_sec * NS_PER_S + header->ts.tv_usec;
+        packet->n_bytes = header->caplen - 42;
+        ck_assert_uint_le(packet->n_bytes, sizeof(packet->bytes));
+        memcpy(packet->bytes, frame + 42, packet->n_bytes);
+        ck_assert_int_eq(spead_parse(packet->bytes, packet->n_bytes, packet->n_bytes, wanted, 1, &packet->spead),
+                         SPEAD_OK);
+    }
+    pcap_close(capture);
+    return n;
+}
+
+/* ---- The model --------------------------------------------------------------------------------------------------- */
+
+/* Walks along wire[] and asserts that each packet is the next one expected. */
+struct model {
+    size_t at;
+    size_t n;
+    size_t packet_payload_bytes;
+    uint64_t heap_cnt;
+    uint64_t heap_cnt_step;
+};
+
+#define FIRST_PORT 5000 /* destination d is port FIRST_PORT + d */
+
+static uint64_t model_heap_cnt(struct model *model)
+{
+    uint64_t heap_cnt = model->heap_cnt % (UINT64_C(1) << 48);
+
+    model->heap_cnt += model->heap_cnt_step;
+    return heap_cnt;
+}
+
+static void expect(struct model *model, const struct send_heap *heap, uint64_t heap_cnt, size_t offset)
+{
+    size_t n_bytes = heap->payload_bytes - offset;
+    uint8_t bytes[2048];
+    size_t header_bytes;
+
+    if (n_bytes > model->packet_payload_bytes)
+        n_bytes = model->packet_payload_bytes;
+    header_bytes = spead_build_header(bytes, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items,
+                                      heap->n_items);
+    memcpy(bytes + header_bytes, heap->payload + offset, n_bytes);
+    ck_assert_uint_lt(model->at, model->n);
+    ck_assert_uint_eq(wire[model->at].port, FIRST_PORT + heap->destination);
+    ck_assert_uint_eq(wire[model->at].spead.heap_cnt, heap_cnt);
+    ck_assert_uint_eq(wire[model->at].n_bytes, header_bytes + n_bytes);
+    ck_assert_mem_eq(wire[model->at].bytes, bytes, header_bytes + n_bytes);
+    model->at++;
+}
+
+static void expect_group(struct model *model, const struct send_group *group)
+{
+    uint64_t heap_cnts[64];
+    bool more = true;
+
+    for (size_t i = 0; i < group->n_heaps; i++)
+        heap_cnts[i] = model_heap_cnt(model);
+    for (size_t offset = 0; more; offset += model->packet_payload_bytes) {
+        more = false;
+        for (size_t i = 0; i < group->n_heaps; i++) {
+            if (offset < group->heaps[i].payload_bytes) {
+                expect(model, &group->heaps[i], heap_cnts[i], offset);
+                more = true;
+            }
+        }
+    }
+}
+
+static void expect_descriptors(struct model *model, const struct spead_descriptor *descriptors, size_t n_descriptors,
+                               size_t n_destinations)
+{
+    uint8_t payload[2048];
+    struct send_heap heap = { .payload = payload, .n_items = n_descriptors };
+
+    heap.payload_bytes = spead_build_descriptors(descriptors, n_descriptors, payload, sizeof(payload), heap.items);
+    for (; heap.destination < n_destinations; heap.destination++) {
+        uint64_t heap_cnt = model_heap_cnt(model);
+
+        for (size_t offset = 0; offset < heap.payload_bytes; offset += model->packet_payload_bytes)
+            expect(model, &heap, heap_cnt, offset);
+    }
+}
+
+static void expect_stops(struct model *model, size_t n_destinations)
+{
+    for (size_t i = 0; i < n_destinations; i++) {
+        uint8_t bytes[SPEAD_STOP_PACKET_BYTES];
+
+        spead_build_stop(bytes, model_heap_cnt(model));
+        ck_assert_uint_lt(model->at, model->n);
+        ck_assert_uint_eq(wire[model->at].port, FIRST_PORT + i);
+        ck_assert_uint_eq(wire[model->at].n_bytes, sizeof(bytes));
+        ck_assert_mem_eq(wire[model->at].bytes, bytes, sizeof(bytes));
+        model->at++;
+    }
+}
+
+/* ---- A sender with one stream into the capture ------------------------------------------------------------------- */
+
+static const struct spead_descriptor descriptors[] = {
+    { SPEAD_TIMESTAMP, "timestamp", "When.", .format_type = 'u', .format_bits = 48 },
+    { SPEAD_FENG_RAW, "feng_raw", "What.", .dtype = "|i1", .n_dims = 2, .shape = { 7, 3 } },
+};
+
+struct rig {
+    struct endpoint_list destinations;
+    struct send_stream_stats stats;
+    struct send_stream_config config;
+    struct sender *sender;
+    struct send_stream *stream;
+};
+
+static void rig_init(struct rig *rig, size_t n_destinations, size_t packet_payload_bytes)
+{
+    *rig = (struct rig){ .destinations = { n_destinations, calloc(n_destinations, sizeof(struct endpoint)) } };
+    for (size_t i = 0; i < n_destinations; i++)
+        rig->destinations.items[i] = (struct endpoint){ { htonl(0xef010203) }, (uint16_t) (FIRST_PORT + i) };
+    rig->config = (struct send_stream_config){
+        .name = "test",
+        .sink = { .destinations = &rig->destinations, .pcap_file = file, .ttl = 1 },
+        .packet_payload_bytes = packet_payload_bytes,
+        .heap_cnt_start = SPEAD_VALUE_MASK - 20, /* wraps on the way */
+        .heap_cnt_step = 3,
+        .max_jobs = MAX_JOBS,
+        .stats = &rig->stats,
+    };
+    ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &home), 0);
+}
+
+static void rig_open(struct rig *rig)
+{
+    ck_assert_int_eq(sender_create("test-send", -1, 1, MAX_JOBS, &rig->sender), 0);
+    ck_assert_msg(sender_add_stream(rig->sender, &rig->config, &rig->stream, why, sizeof(why)) == 0, "%s", why);
+}
+
+static void rig_fini(struct rig *rig)
+{
+    sender_destroy(rig->sender);
+    inbox_destroy(home);
+    endpoint_list_fini(&rig->destinations);
+}
+
+static struct model make_model(const struct rig *rig, size_t n_packets)
+{
+    return (struct model){ .n = n_packets, .packet_payload_bytes = rig->config.packet_payload_bytes,
+                           .heap_cnt = rig->config.heap_cnt_start, .heap_cnt_step = rig->config.heap_cnt_step };
+}
+
+START_TEST(packets_are_those_of_the_model)
+{
+    size_t n_destinations, n_jobs;
+    uint64_t n_heaps = 0, n_bytes = 0, n_clipped[N_POLS] = { 0 };
+    struct test_job jobs[MAX_JOBS];
+    struct model model;
+    struct rig rig;
+    size_t n_data_packets;
+
+    random_state += (uint64_t) _i * 1000003; /* each is forked with the same state */
+    n_destinations = 1 + random_below(5);
+    n_jobs = 1 + random_below(MAX_JOBS);
+    rig_init(&rig, n_destinations, 8 * (1 + random_below(20)));
+    if (_i % 2)
+        rig.config.rate_bytes_per_s = 50e6;
+    rig.config.descriptors = descriptors;
+    rig.config.n_descriptors = _i % 3 ? ARRAY_LEN(descriptors) : 0;
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    for (size_t j = 0; j < n_jobs; j++) {
+        make_job(&jobs[j], random_below(5));
+        for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
+            struct send_group *group = &jobs[j].job.groups[g];
+
+            make_group(group, random_below(8), n_destinations, 400, random_below(2));
+            group->send = random_below(4) > 0;
+            for (size_t pol = 0; pol < N_POLS; pol++) {
+                group->n_clipped[pol] = random_below(100);
+                n_clipped[pol] += group->send && group->n_heaps ? group->n_clipped[pol] : 0;
+            }
+            for (size_t i = 0; i < group->n_heaps && group->send; i++) {
+                n_heaps++;
+                n_bytes += group->heaps[i].payload_bytes;
+            }
+        }
+        sender_push(rig.stream, &jobs[j].job);
+    }
+    sender_stop(rig.sender, random_below(2));
+    sender_stop(rig.sender);
+    assert_home(n_jobs);
+
+    model = make_model(&rig, read_wire());
+    expect_descriptors(&model, descriptors, rig.config.n_descriptors, rig.config.n_descriptors ? n_destinations : 0);
+    n_data_packets = model.at;
+    for (size_t j = 0; j < n_jobs; j++) {
+        for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
+            if (jobs[j].job.groups[g].send)
+                expect_group(&model, &jobs[j].job.groups[g]);
+        }
+        free_job(&jobs[j]);
+    }
+    n_data_packets = model.at - n_data_packets;
+    expect_stops(&model, n_destinations);
+    ck_assert_uint_eq(model.at, model.n);
+
+    ck_assert_uint_eq(counter_get(&rig.stats.heaps), n_heaps);
+    ck_assert_uint_eq(counter_get(&rig.stats.bytes), n_bytes);
+    ck_assert_uint_eq(counter_get(&rig.stats.packets), n_data_packets);
+    ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        ck_assert_uint_eq(counter_get(&rig.stats.clipped[pol]), n_clipped[pol]);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* ---- Time -------------------------------------------------------------------------------------------------------- */
+
+START_TEST(pace_does_not_drift)
+{
+    /* 8264 bytes at 3 GB/s take 2754 + 2/3 ns. */
+    struct pace pace = pace_make(3e9);
+
+    pace_forget(&pace, 1000, 0);
+    ck_assert_int_eq(pace_departure_ns(&pace), 1000);
+    for (size_t i = 0; i < 3000000; i++)
+        pace_depart(&pace, 8264);
+    ck_assert_int_eq(pace_departure_ns(&pace), 1000 + INT64_C(8264000000));
+    for (size_t i = 0; i < 2; i++)
+        pace_depart(&pace, 8264);
+    ck_assert_int_eq(pace_departure_ns(&pace), 1000 + INT64_C(8264000000) + 5509);
+}
+END_TEST
+
+START_TEST(pace_forgets)
+{
+    struct pace pace = pace_make(1e9); /* a nanosecond a byte */
+
+    pace_forget(&pace, 5000, 0);
+    pace_depart(&pace, 1000);
+    pace_forget(&pace, 5500, 0); /* ahead of its line: stays there */
+    ck_assert_int_eq(pace_departure_ns(&pace), 6000);
+    pace_forget(&pace, 6300, 300); /* as late as may be made up for */
+    ck_assert_int_eq(pace_departure_ns(&pace), 6000);
+    pace_forget(&pace, 6301, 300);
+    ck_assert_int_eq(pace_departure_ns(&pace), 6001);
+    pace_forget(&pace, 9000, 0); /* was idle */
+    ck_assert_int_eq(pace_departure_ns(&pace), 9000);
+    pace_depart(&pace, 10);
+    ck_assert_int_eq(pace_departure_ns(&pace), 9010);
+}
+END_TEST
+
+START_TEST(unpaced_departs_now)
+{
+    struct pace pace = pace_make(0);
+
+    pace_depart(&pace, 1 << 20);
+    ck_assert_int_eq(pace_departure_ns(&pace), 0);
+}
+END_TEST
+
+START_TEST(no_packet_leaves_early)
+{
+    const double rate_bytes_per_s = 2e6;
+    struct test_job jobs[2];
+    struct rig rig;
+    int64_t start_ns;
+    size_t n, n_bytes = 0;
+
+    rig_init(&rig, 1, 1000);
+    rig.config.rate_bytes_per_s = rate_bytes_per_s;
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    start_ns = clock_unix_ns();
+    for (size_t j = 0; j < 2; j++) {
+        make_job(&jobs[j], 2);
+        for (size_t g = 0; g < 2; g++) {
+            make_group(&jobs[j].job.groups[g], 5, 1, 1, true);
+            for (size_t i = 0; i < 5; i++) {
+                struct send_heap *heap = &jobs[j].job.groups[g].heaps[i];
+
+                free((void *) heap->payload);
+                heap->payload_bytes = 4500;
+                heap->payload = calloc(1, heap->payload_bytes);
+            }
+        }
+        sender_push(rig.stream, &jobs[j].job);
+    }
+    sender_stop(rig.sender);
+    n = read_wire();
+    ck_assert_uint_eq(n, 2 * 2 * 5 * 5 + 1);
+    for (size_t i = 0; i < n - 1; i++) {
+        /* Its place on the line, which starts no earlier than the push.  1 ms: the two clocks may be slewed apart. */
+        int64_t departure_ns = start_ns + (int64_t) ((double) n_bytes / rate_bytes_per_s * 1e9);
+
+        ck_assert_int_ge(wire[i].unix_ns, departure_ns - SENDER_QUANTUM_NS - NS_PER_MS);
+        n_bytes += wire[i].n_bytes;
+    }
+    assert_home(2);
+    free_job(&jobs[0]);
+    free_job(&jobs[1]);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* A job that takes 10 s at its pace. */
+static void make_slow_job(struct rig *rig, struct test_job *job)
+{
+    rig->config.rate_bytes_per_s = 1000;
+    make_job(job, 1);
+    make_group(&job->job.groups[0], 1, 1, 1, true);
+    free((void *) job->job.groups[0].heaps[0].payload);
+    job->job.groups[0].heaps[0].payload_bytes = 10000;
+    job->job.groups[0].heaps[0].payload = calloc(1, 10000);
+}
+
+START_TEST(hurry_ends_the_pace)
+{
+    struct test_job job;
+    struct rig rig;
+    int64_t before_ns;
+
+    rig_init(&rig, 1, 1000);
+    make_slow_job(&rig, &job);
+    rig_open(&rig);
+    before_ns = clock_monotonic_ns();
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+    ck_assert_int_lt(clock_monotonic_ns() - before_ns, 5 * NS_PER_S);
+    ck_assert_uint_eq(read_wire(), 11);
+    assert_home(1);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(a_job_with_nothing_to_send_comes_home_at_once)
+{
+    struct test_job slow, empty, skipped;
+    struct inbox_item item;
+    struct rig rig;
+
+    rig_init(&rig, 1, 1000);
+    make_slow_job(&rig, &slow);
+    make_job(&empty, 0);
+    make_job(&skipped, 2);
+    make_group(&skipped.job.groups[0], 3, 1, 100, true);
+    skipped.job.groups[0].send = false;
+    make_group(&skipped.job.groups[1], 0, 1, 100, true);
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &slow.job);
+    sender_push(rig.stream, &empty.job);
+    sender_push(rig.stream, &skipped.job);
+    ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
+    ck_assert_ptr_eq(item.object, &empty);
+    ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
+    ck_assert_ptr_eq(item.object, &skipped);
+    sender_stop(rig.sender);
+    assert_home(1);
+    free_job(&slow);
+    free_job(&empty);
+    free_job(&skipped);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(latency_is_since_the_data_came)
+{
+    struct test_job job;
+    struct rig rig;
+
+    rig_init(&rig, 1, 8);
+    rig_open(&rig);
+    make_job(&job, 3);
+    for (size_t g = 0; g < 3; g++)
+        make_group(&job.job.groups[g], 1, 1, 8, true);
+    job.job.groups[0].ready_ns = 1;
+    job.job.groups[1].ready_ns = clock_monotonic_ns() - NS_PER_S;
+    job.job.groups[2].ready_ns = 0; /* unknown: leaves the gauge alone */
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+    ck_assert_int_ge(gauge_get(&rig.stats.latency_ns), NS_PER_S);
+    ck_assert_int_lt(gauge_get(&rig.stats.latency_ns), NS_PER_S + PATIENCE_NS);
+    assert_home(1);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* ---- Descriptors ------------------------------------------------------------------------------------------------- */
+
+/* The file grows by whole packets, so its size says how many there are. */
+static void wait_for_file_bytes(long n_bytes)
+{
+    int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
+    long size = 0;
+
+    while (size < n_bytes) {
+        FILE *in = fopen(file, "rb");
+
+        ck_assert_int_eq(fseek(in, 0, SEEK_END), 0);
+        size = ftell(in);
+        fclose(in);
+        ck_assert_int_lt(clock_monotonic_ns(), deadline_ns);
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    }
+}
+
+START_TEST(descriptors_come_on_schedule)
+{
+    const int64_t first_ns = 20 * NS_PER_MS, interval_ns = 5 * NS_PER_MS;
+    const size_t n_wanted = 5;
+    uint8_t payload[2048];
+    struct spead_item items[ARRAY_LEN(descriptors)];
+    size_t packet_bytes = spead_built_header_bytes(ARRAY_LEN(descriptors)) +
+                          spead_build_descriptors(descriptors, ARRAY_LEN(descriptors), payload, sizeof(payload), items);
+    struct model model;
+    struct rig rig;
+    int64_t start_ns;
+
+    rig_init(&rig, 1, 1000);
+    rig.config.descriptors = descriptors;
+    rig.config.n_descriptors = ARRAY_LEN(descriptors);
+    rig.config.descriptor_first_ns = first_ns;
+    rig.config.descriptor_interval_ns = interval_ns;
+    rig_open(&rig);
+    start_ns = clock_unix_ns();
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    wait_for_file_bytes(24 + (long) (n_wanted * (16 + 42 + packet_bytes)));
+    sender_stop(rig.sender);
+
+    model = make_model(&rig, read_wire());
+    ck_assert_uint_gt(model.n, n_wanted); /* and the stop heap */
+    for (size_t i = 0; i < model.n - 1; i++) {
+        /* None before its time; some may be left out if the thread does not get to run. */
+        if (i > 0)
+            ck_assert_int_ge(wire[i].unix_ns, start_ns + first_ns + (int64_t) (i - 1) * interval_ns - NS_PER_MS);
+        expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), 1);
+    }
+    expect_stops(&model, 1);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(descriptors_wait_for_the_end_of_a_group)
+{
+    struct test_job job;
+    struct model model;
+    struct rig rig;
+
+    /* Two groups of some 20 ms each, and descriptors due all the time. */
+    rig_init(&rig, 1, 200);
+    rig.config.descriptors = descriptors;
+    rig.config.n_descriptors = ARRAY_LEN(descriptors);
+    rig.config.descriptor_interval_ns = NS_PER_MS;
+    rig.config.descriptor_first_ns = NS_PER_MS;
+    rig.config.rate_bytes_per_s = 200e3;
+    rig_open(&rig);
+    make_job(&job, 2);
+    make_group(&job.job.groups[0], 10, 1, 400, false);
+    make_group(&job.job.groups[1], 10, 1, 400, false);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+
+    model = make_model(&rig, read_wire());
+    for (size_t g = 0; g < 2; g++) {
+        size_t n_heaps = 0;
+
+        for (; wire[model.at].spead.is_descriptor; n_heaps++)
+            expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), 1);
+        ck_assert_uint_ge(n_heaps, 1);
+        expect_group(&model, &job.job.groups[g]);
+    }
+    assert_home(1);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* ---- Several streams, and sinks that fail ------------------------------------------------------------------------ */
+
+START_TEST(streams_take_turns)
+{
+    static uint8_t memory[PACKET_BATCH_MAX][256];
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    struct endpoint_list list;
+    struct packet_source *source;
+    struct send_stream *streams[2];
+    struct send_stream_stats stats[2] = { { { 0 } } };
+    struct test_job jobs[2];
+    struct sender *sender;
+    unsigned owners[512];
+    size_t n = 0;
+    int got;
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof(address);
+    char text[64];
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    ck_assert_int_eq(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    close(fd);
+    snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
+    ck_assert_int_eq(endpoint_list_parse(text, &list, why, sizeof(why)), 0);
+    ck_assert_msg(packet_source_open(&(struct packet_source_config){ .endpoints = &list, .buffer_bytes = 3 << 20 },
+                                     &source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(inbox_create(2, &home), 0);
+    ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &sender), 0);
+    for (size_t s = 0; s < 2; s++) {
+        const struct send_stream_config config = {
+            .name = "turns", .sink = { .destinations = &list, .ttl = 1 }, .packet_payload_bytes = 8,
+            .heap_cnt_start = s, .heap_cnt_step = 2, .max_jobs = 1, .stats = &stats[s],
+        };
+
+        ck_assert_int_eq(sender_add_stream(sender, &config, &streams[s], why, sizeof(why)), 0);
+        make_job(&jobs[s], 1);
+        make_group(&jobs[s].job.groups[0], 250, 1, 8, false);
+        sender_push(streams[s], &jobs[s].job);
+    }
+    ck_assert_int_eq(sender_start(sender), 0);
+    sender_stop(sender);
+    for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
+        slots[i] = (struct packet_slot){ .header = memory[i], .header_bytes = sizeof(memory[i]) };
+    while ((got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS)) > 0) {
+        for (int i = 0; i < got; i++) {
+            struct spead_packet packet;
+
+            ck_assert_int_eq(spead_parse(slots[i].header, slots[i].header_bytes, slots[i].packet_bytes, NULL, 0,
+                                         &packet), SPEAD_OK);
+            ck_assert_uint_lt(n, ARRAY_LEN(owners));
+            owners[n++] = packet.heap_cnt % 2;
+        }
+    }
+    ck_assert_uint_eq(n, 502);
+    for (size_t i = 0, run = 0; i < 500; i++) { /* while both have packets, no more than a batch of one at a time */
+        run = i > 0 && owners[i] == owners[i - 1] ? run + 1 : 1;
+        ck_assert_uint_le(run, PACKET_SINK_BATCH_MAX);
+    }
+    assert_home(2);
+    sender_destroy(sender);
+    packet_source_close(source);
+    endpoint_list_fini(&list);
+    free_job(&jobs[0]);
+    free_job(&jobs[1]);
+    inbox_destroy(home);
+}
+END_TEST
+
+START_TEST(what_cannot_be_sent_is_counted_and_gone)
+{
+    struct test_job jobs[4];
+    struct rig rig;
+    uint64_t n_refused = 0, n_packets = 0;
+
+    rig_init(&rig, 2, 16);
+    rig.config.sink.pcap_file = NULL;
+    rig.config.sink.interface = "lo";
+    inet_pton(AF_INET, "127.0.0.1", &rig.destinations.items[0].address);
+    inet_pton(AF_INET, "255.255.255.255", &rig.destinations.items[1].address); /* not permitted */
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    for (size_t j = 0; j < 4; j++) {
+        make_job(&jobs[j], 1);
+        make_group(&jobs[j].job.groups[0], 5, 2, 100, false);
+        for (size_t i = 0; i < 5; i++) {
+            const struct send_heap *heap = &jobs[j].job.groups[0].heaps[i];
+
+            *(heap->destination ? &n_refused : &n_packets) += (heap->payload_bytes + 15) / 16;
+        }
+        sender_push(rig.stream, &jobs[j].job);
+    }
+    sender_stop(rig.sender);
+    assert_home(4);
+    ck_assert_uint_eq(counter_get(&rig.stats.packets), n_packets);
+    ck_assert_uint_eq(counter_get(&rig.stats.failed), n_refused + 1); /* and a stop heap */
+    ck_assert_uint_eq(counter_get(&rig.stats.heaps), 20);
+    for (size_t j = 0; j < 4; j++)
+        free_job(&jobs[j]);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(a_sender_that_never_started_gives_back)
+{
+    struct test_job job;
+    struct rig rig;
+
+    rig_init(&rig, 1, 8);
+    rig_open(&rig);
+    make_job(&job, 1);
+    make_group(&job.job.groups[0], 1, 1, 8, true);
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+    sender_destroy(rig.sender);
+    rig.sender = NULL;
+    assert_home(1);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(a_sink_that_cannot_be_opened)
+{
+    struct send_stream *stream;
+    struct rig rig;
+
+    rig_init(&rig, 1, 8);
+    rig.config.sink.pcap_file = NULL;
+    rig.config.sink.interface = "no-such-if";
+    rig.config.descriptors = descriptors;
+    rig.config.n_descriptors = 1;
+    ck_assert_int_eq(sender_create("test-send", -1, 1, MAX_JOBS, &rig.sender), 0);
+    ck_assert_int_eq(sender_add_stream(rig.sender, &rig.config, &stream, why, sizeof(why)), -ENODEV);
+    ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
+    rig_fini(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sender");
+    TCase *wire_case = tcase_create("wire");
+    TCase *time_case = tcase_create("time");
+    TCase *descriptor_case = tcase_create("descriptors");
+    TCase *stream_case = tcase_create("streams");
+    const char *given = getenv("CBF_TEST_SEED");
+    SRunner *runner;
+    int n_failed;
+
+    random_state = given ? strtoull(given, NULL, 0) : (uint64_t) time(NULL) * 4093 + (uint64_t) getpid();
+    printf("check_sender: seed %" PRIu64 "\n", random_state);
+
+    tcase_add_checked_fixture(wire_case, make_file, remove_file);
+    tcase_add_loop_test(wire_case, packets_are_those_of_the_model, 0, 12);
+    suite_add_tcase(suite, wire_case);
+    tcase_add_checked_fixture(time_case, make_file, remove_file);
+    tcase_add_test(time_case, pace_does_not_drift);
+    tcase_add_test(time_case, pace_forgets);
+    tcase_add_test(time_case, unpaced_departs_now);
+    tcase_add_test(time_case, no_packet_leaves_early);
+    tcase_add_test(time_case, hurry_ends_the_pace);
+    tcase_add_test(time_case, a_job_with_nothing_to_send_comes_home_at_once);
+    tcase_add_test(time_case, latency_is_since_the_data_came);
+    tcase_set_timeout(time_case, 60);
+    suite_add_tcase(suite, time_case);
+    tcase_add_checked_fixture(descriptor_case, make_file, remove_file);
+    tcase_add_test(descriptor_case, descriptors_come_on_schedule);
+    tcase_add_test(descriptor_case, descriptors_wait_for_the_end_of_a_group);
+    tcase_set_timeout(descriptor_case, 60);
+    suite_add_tcase(suite, descriptor_case);
+    tcase_add_checked_fixture(stream_case, make_file, remove_file);
+    tcase_add_test(stream_case, streams_take_turns);
+    tcase_add_test(stream_case, what_cannot_be_sent_is_counted_and_gone);
+    tcase_add_test(stream_case, a_sender_that_never_started_gives_back);
+    tcase_add_test(stream_case, a_sink_that_cannot_be_opened);
+    tcase_set_timeout(stream_case, 60);
+    suite_add_tcase(suite, stream_case);
+
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
