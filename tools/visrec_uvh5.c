@@ -6,14 +6,12 @@
 #include "tools/visrec_uvh5.h"
 
 #include "common/units.h"
-#include "common/version.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <hdf5.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,8 +24,8 @@
 /* Rows in a chunk of the per-row columns of the header. */
 #define COLUMN_CHUNK_ROWS 4096
 
-/* What a dump may add to the file beside its values: chunks begun, columns of the header, HDF5's own tables. */
-#define RESERVE_BYTES (2 << 20)
+/* What a dump may add to the file beside its values and rows of columns: chunks begun, HDF5's own tables. */
+#define RESERVE_BYTES (4 << 20)
 
 /* AIPS's numbers of xx, yy, xy, yx: the order of the last axis. */
 static const int64_t pol_numbers[N_POL_PRODUCTS] = {-5, -6, -7, -8};
@@ -445,6 +443,7 @@ undo_fd:
     close(file->fd);
 undo_file:
     H5Fclose(file->file);
+    unlink(path);
 undo_memory:
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
@@ -459,6 +458,8 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
     hsize_t size;
     int err;
 
+    for (size_t i = 0; i < N_COLUMNS; i++)
+        bytes += file->array->n_baselines * file->columns[i].width * sizeof(double);
     if (H5Fget_filesize(file->file, &size) < 0)
         return false;
     do
@@ -553,6 +554,8 @@ int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
         H5Tclose(file->bool_type);
     }
     close(file->fd);
+    if (file->n_dumps == 0)
+        unlink(file->path);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;

@@ -377,6 +377,27 @@ def test_wire_timestamp_wraps(recorder, tmp_path, rng):
     np.testing.assert_allclose(steps_s, stream.dump_samples / 64e6, atol=1e-4)
 
 
+def test_pause(recorder, tmp_path, rng):
+    """After a pause longer than the window the new time is believed with its second dump."""
+    stream = Stream(n_ants=1)
+    indices = [0, 1, 1000, 1001, 1002, 1003]
+    vis = stream.random_vis(rng)
+    one, output = record_capture(recorder, tmp_path, stream,
+                                 flatten(packets_of(stream, flatten(heaps_of_dump(stream, i, vis) for i in indices))))
+    uvd = one.read()
+    starts = (uvd.time_array - 2440587.5) * 86400 - 1700000000.5
+    np.testing.assert_allclose(starts * 64e6 / stream.dump_samples - 0.5, [0, 1, 1001, 1002, 1003], atol=0.1)
+    assert not uvd.flag_array.any()
+    assert output == f"5 dumps, {4 * 999} of {4 * 1004} heaps missing\n"
+
+
+def test_nothing_came(recorder, tmp_path):
+    """A recording without a dump leaves no file, which would be in the way of the next."""
+    one, output = record_capture(recorder, tmp_path, Stream(), [b"not SPEAD"])
+    assert output == "0 dumps, 0 of 0 heaps missing\n"
+    assert not one.path.exists()
+
+
 def source_delays(times_s, right_ascension_deg, declination_deg):
     """Delay in seconds at each antenna of a plane wave, by astropy's altitude and azimuth of the source."""
     from astropy import units
