@@ -30,8 +30,8 @@
 /* Beside the dumps that are open: one that the writer reads, one that waits for it. */
 #define SPARE_CHUNKS 2
 
-/* A stream may pause (capture-stop) for longer than the window, and a heap here is a substream's whole dump: two, not the
- * eight of a stream of packets, are asked for before a jump of the timestamp is believed. */
+/* A stream may pause (capture-stop) for longer than the window, and a heap here is a substream's whole dump: two, not
+ * the eight of a stream of packets, are asked for before a jump of the timestamp is believed. */
 #define JUMP_HEAPS 2
 
 #define SILENCE_S 10.0

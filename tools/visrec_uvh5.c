@@ -1,8 +1,8 @@
 /* visrec_uvh5.c - the end of the flow: dumps become rows of HDF5 datasets that only ever grow.
  *
  * Rows are (time, baseline) pairs, time-major.  Data sets have one row per pair and no upper limit; the counts in the
- * header are rewritten after each dump and then all is flushed, so a reader finds whole dumps only.  Before that the room
- * for the dump is reserved: HDF5 does not survive a disk that is full halfway through, and nor does the file. */
+ * header are rewritten after each dump and then all is flushed, so a reader finds whole dumps only.  Before that the
+ * room for the dump is reserved: HDF5 does not survive a disk that is full halfway through, and nor does the file. */
 #include "tools/visrec_uvh5.h"
 
 #include "common/units.h"
@@ -83,7 +83,7 @@ struct visrec_uvh5 {
     bool failed; /* a write went wrong: nothing more is tried, least of all at close */
 };
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------- */
+/* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
 /* HDF5 tells the operating system's reason only in the text of its innermost error. */
 static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
@@ -114,7 +114,7 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
     return file->os_errno ? -file->os_errno : -EIO;
 }
 
-/* ---- The header's constants --------------------------------------------------------------------------------------- */
+/* ---- The header's constants ------------------------------------------------------------------------------------- */
 
 /* Each of these makes one dataset and returns true if that worked. */
 
@@ -265,7 +265,7 @@ static bool write_header(const struct visrec_uvh5 *file, hid_t header, const cha
            write_frequencies(array, header) && write_phase_centers(header);
 }
 
-/* ---- What grows ---------------------------------------------------------------------------------------------------- */
+/* ---- What grows ------------------------------------------------------------------------------------------------- */
 
 static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dims, const hsize_t *row_dims,
                             hsize_t chunk_rows, bool compress)
@@ -364,7 +364,7 @@ static bool create_cubes(struct visrec_uvh5 *file, hid_t data)
     return file->cubes[VISDATA] >= 0 && file->cubes[FLAGS] >= 0 && file->cubes[NSAMPLES] >= 0;
 }
 
-/* ---- The interface -------------------------------------------------------------------------------------------------- */
+/* ---- The interface ---------------------------------------------------------------------------------------------- */
 
 static void free_memory(struct visrec_uvh5 *file)
 {

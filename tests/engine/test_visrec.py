@@ -348,7 +348,7 @@ def test_loss(recorder, tmp_path, rng):
 
 
 def test_weights(recorder, tmp_path, rng):
-    """The spectra that went into each baseline become nsamples; an odd number of baselines leaves an odd heap length."""
+    """The spectra that went into each baseline become nsamples; three baselines leave an odd heap length."""
     stream = Stream(n_ants=2, weights=True)
     vis = stream.random_vis(rng)
     weights = rng.integers(1, stream.n_spectra + 1, (stream.n_sub, stream.n_baselines))
