@@ -30,8 +30,8 @@
 /* Beside the dumps that are open: one that the writer reads, one that waits for it. */
 #define SPARE_CHUNKS 2
 
-/* A stream may pause (capture-stop) for longer than the window, and each heap here is a whole dump: two of each of two
- * engines, not the eight of a packet stream, are asked for before a jump of the timestamp is believed. */
+/* A stream may pause (capture-stop) for longer than the window, and a heap here is a substream's whole dump: two, not
+ * the eight of a stream of packets, are asked for before a jump of the timestamp is believed. */
 #define JUMP_HEAPS 2
 
 #define SILENCE_S 10.0
@@ -276,7 +276,7 @@ static int run(const struct visrec_config *config, struct service *service)
     }
     if (err) {
         log_error("%s", why);
-        visrec_uvh5_close(v->file, close_why, sizeof(close_why));
+        visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
         exit_code = err == -EEXIST ? EXIT_CONFIG : service_exit_code(err); /* the file */
     } else {
         log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,

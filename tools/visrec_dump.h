@@ -1,8 +1,8 @@
 /* visrec_dump.h - the heaps of one timestamp become rows of the file.
  *
  * A heap is int32 little-endian [chan][baseline][product][re, im] and, with weights, uint32 [baseline] behind it.
- * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated on
- * the way, as docs/visibilities.md explains.
+ * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated
+ * on the way, as docs/visibilities.md explains.
  *
  * What is absent (a heap, or a baseline that the X-engine marked) is flagged, has zero for data and no samples. */
 #ifndef TOOLS_VISREC_DUMP_H

@@ -1,17 +1,17 @@
 /* visrec_uvh5.c - the end of the flow: dumps become rows of HDF5 datasets that only ever grow.
  *
  * Rows are (time, baseline) pairs, time-major.  Data sets have one row per pair and no upper limit; the counts in the
- * header are rewritten after each dump and then all is flushed, so a reader finds whole dumps only. */
+ * header are rewritten after each dump and then all is flushed, so a reader finds whole dumps only.  Before that the
+ * room for the dump is reserved: HDF5 does not survive a disk that is full halfway through, and nor does the file. */
 #include "tools/visrec_uvh5.h"
 
 #include "common/units.h"
-#include "common/version.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <hdf5.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,9 @@
 
 /* Rows in a chunk of the per-row columns of the header. */
 #define COLUMN_CHUNK_ROWS 4096
+
+/* What a dump may add to the file beside its values and rows of columns: chunks begun, HDF5's own tables. */
+#define RESERVE_BYTES (4 << 20)
 
 /* AIPS's numbers of xx, yy, xy, yx: the order of the last axis. */
 static const int64_t pol_numbers[N_POL_PRODUCTS] = {-5, -6, -7, -8};
@@ -70,6 +73,7 @@ struct visrec_uvh5 {
     const struct visrec_array *array;
     char *path;
     hid_t file;
+    int fd; /* of the same file, to reserve room in it */
     hid_t vis_type, bool_type;
     hid_t n_times, n_blts;
     struct column columns[N_COLUMNS];
@@ -79,7 +83,7 @@ struct visrec_uvh5 {
     bool failed; /* a write went wrong: nothing more is tried, least of all at close */
 };
 
-/* ---- Errors ------------------------------------------------------------------------------------------------------- */
+/* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
 /* HDF5 tells the operating system's reason only in the text of its innermost error. */
 static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
@@ -110,7 +114,7 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
     return file->os_errno ? -file->os_errno : -EIO;
 }
 
-/* ---- The header's constants --------------------------------------------------------------------------------------- */
+/* ---- The header's constants ------------------------------------------------------------------------------------- */
 
 /* Each of these makes one dataset and returns true if that worked. */
 
@@ -261,7 +265,7 @@ static bool write_header(const struct visrec_uvh5 *file, hid_t header, const cha
            write_frequencies(array, header) && write_phase_centers(header);
 }
 
-/* ---- What grows ---------------------------------------------------------------------------------------------------- */
+/* ---- What grows ------------------------------------------------------------------------------------------------- */
 
 static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dims, const hsize_t *row_dims,
                             hsize_t chunk_rows, bool compress)
@@ -360,7 +364,7 @@ static bool create_cubes(struct visrec_uvh5 *file, hid_t data)
     return file->cubes[VISDATA] >= 0 && file->cubes[FLAGS] >= 0 && file->cubes[NSAMPLES] >= 0;
 }
 
-/* ---- The interface -------------------------------------------------------------------------------------------------- */
+/* ---- The interface ---------------------------------------------------------------------------------------------- */
 
 static void free_memory(struct visrec_uvh5 *file)
 {
@@ -423,18 +427,48 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         err = failure(file, "create the file", why, why_bytes);
         goto undo_memory;
     }
+    file->fd = open(path, O_RDWR | O_CLOEXEC);
+    if (file->fd < 0) {
+        file->os_errno = errno;
+        err = failure(file, "open the file", why, why_bytes);
+        goto undo_file;
+    }
     if (!fill_new_file(file, history)) {
         err = failure(file, "write the header", why, why_bytes);
-        goto undo_file;
+        goto undo_fd;
     }
     *out = file;
     return 0;
+undo_fd:
+    close(file->fd);
 undo_file:
     H5Fclose(file->file);
+    unlink(path);
 undo_memory:
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;
+}
+
+/* Makes sure that the next dump will fit on the disk, while a failure has no consequences yet. */
+static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
+{
+    size_t value_bytes = sizeof(*dump->vis) + sizeof(*dump->flags) + sizeof(*dump->nsamples);
+    size_t bytes = visrec_dump_n_values(&dump->shape) * value_bytes + RESERVE_BYTES;
+    hsize_t size;
+    int err;
+
+    for (size_t i = 0; i < N_COLUMNS; i++)
+        bytes += file->array->n_baselines * file->columns[i].width * sizeof(double);
+    if (H5Fget_filesize(file->file, &size) < 0)
+        return false;
+    do
+        err = fallocate(file->fd, 0, (off_t)size, (off_t)bytes) < 0 ? errno : 0;
+    while (err == EINTR);
+    if (!err || err == EOPNOTSUPP)
+        return true; /* where the file system cannot say, the write will */
+    file->os_errno = err;
+    return false;
 }
 
 static bool append_columns(struct visrec_uvh5 *file, hsize_t first_row)
@@ -480,6 +514,8 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
         file->columns[TIME].dump.doubles[b] = date;
         file->columns[APP_RA].dump.doubles[b] = sidereal_rad;
     }
+    if (!reserve(file, dump))
+        return failure(file, "write a dump", why, why_bytes);
     if (!append_all(file, dump)) {
         file->failed = true;
         return failure(file, "write a dump", why, why_bytes);
@@ -488,20 +524,38 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
     return 0;
 }
 
+/* Closes, and cuts off what was reserved but not used. */
+static bool finish(struct visrec_uvh5 *file)
+{
+    hsize_t size;
+
+    if (H5Fflush(file->file, H5F_SCOPE_GLOBAL) < 0 || H5Fget_filesize(file->file, &size) < 0 ||
+        H5Fclose(file->file) < 0)
+        return false;
+    if (ftruncate(file->fd, (off_t)size) == 0)
+        return true;
+    file->os_errno = errno;
+    return false;
+}
+
 int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
 {
     int err = 0;
 
     if (!file)
         return 0;
-    /* After a failure a close would only fail at the same place; what was flushed before is on the disk. */
+    /* After a write that failed a close would only fail at the same place; what was flushed before is on the disk. */
     if (!file->failed) {
         watch_errors(file);
-        if (H5Fclose(file->file) < 0)
+        file->os_errno = 0;
+        if (!finish(file))
             err = failure(file, "finish the file", why, why_bytes);
         H5Tclose(file->vis_type);
         H5Tclose(file->bool_type);
     }
+    close(file->fd);
+    if (file->n_dumps == 0)
+        unlink(file->path);
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
     return err;

@@ -3,8 +3,8 @@
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
  * Threads:   one; it alone uses the file between start and join.
  * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
- * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given back
- *            until the inbox is stopped, so the receive thread never waits for it. */
+ * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given
+ *            back until the inbox is stopped, so the receive thread never waits for it. */
 #ifndef TOOLS_VISREC_WRITER_H
 #define TOOLS_VISREC_WRITER_H
 

@@ -348,7 +348,7 @@ def test_loss(recorder, tmp_path, rng):
 
 
 def test_weights(recorder, tmp_path, rng):
-    """The spectra that went into each baseline become nsamples; an odd number of baselines leaves an odd heap length."""
+    """The spectra that went into each baseline become nsamples; three baselines leave an odd heap length."""
     stream = Stream(n_ants=2, weights=True)
     vis = stream.random_vis(rng)
     weights = rng.integers(1, stream.n_spectra + 1, (stream.n_sub, stream.n_baselines))
@@ -375,6 +375,27 @@ def test_wire_timestamp_wraps(recorder, tmp_path, rng):
     uvd = one.read()
     steps_s = np.diff(uvd.time_array) * 86400
     np.testing.assert_allclose(steps_s, stream.dump_samples / 64e6, atol=1e-4)
+
+
+def test_pause(recorder, tmp_path, rng):
+    """After a pause longer than the window the new time is believed with its second dump."""
+    stream = Stream(n_ants=1)
+    indices = [0, 1, 1000, 1001, 1002, 1003]
+    vis = stream.random_vis(rng)
+    one, output = record_capture(recorder, tmp_path, stream,
+                                 flatten(packets_of(stream, flatten(heaps_of_dump(stream, i, vis) for i in indices))))
+    uvd = one.read()
+    starts = (uvd.time_array - 2440587.5) * 86400 - 1700000000.5
+    np.testing.assert_allclose(starts * 64e6 / stream.dump_samples - 0.5, [0, 1, 1001, 1002, 1003], atol=0.1)
+    assert not uvd.flag_array.any()
+    assert output == f"5 dumps, {4 * 999} of {4 * 1004} heaps missing\n"
+
+
+def test_nothing_came(recorder, tmp_path):
+    """A recording without a dump leaves no file, which would be in the way of the next."""
+    one, output = record_capture(recorder, tmp_path, Stream(), [b"not SPEAD"])
+    assert output == "0 dumps, 0 of 0 heaps missing\n"
+    assert not one.path.exists()
 
 
 def source_delays(times_s, right_ascension_deg, declination_deg):
@@ -451,6 +472,13 @@ class Sender:
             self.udp.send_heap(self.stream.heap(timestamp, sub, vis), substream_index=sub)
 
 
+def send_paced(one, sender, first, dumps):
+    """A dump at a time, as the window (2) lets them out: what a burst would lose is not the matter here."""
+    for n, vis in enumerate(dumps):
+        sender.send((first + n) * sender.stream.dump_samples, vis)
+        one.wait_for_dumps(n - 1)
+
+
 def live(recorder, stream, sender, changes=None):
     sync_s = int(time.time()) - 86400 * 3
     one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"}}
@@ -468,8 +496,7 @@ def test_multicast_until_max_dumps(recorder, rng):
     one.start()
     one.wait_until_recording()
     dumps = [stream.random_vis(rng) for _ in range(8)]
-    for n, vis in enumerate(dumps):  # more than it wants, for its window to move on
-        sender.send((first + n) * stream.dump_samples, vis)
+    send_paced(one, sender, first, dumps)  # more than it wants, for its window to move on
     status, output, log = one.finish()
     assert status == 0, log
     assert output == "4 dumps, 0 of 16 heaps missing\n"
@@ -485,14 +512,14 @@ def test_sigterm_writes_what_is_open(recorder, rng):
     one, first, _ = live(recorder, stream, sender)
     one.start()
     one.wait_until_recording()
-    for n in range(6):
-        sender.send((first + n) * stream.dump_samples, stream.random_vis(rng))
-    one.wait_for_dumps(4)  # the window keeps two
+    send_paced(one, sender, first, [stream.random_vis(rng) for _ in range(6)])
+    assert one.n_dumps() == 4
     one.process.send_signal(signal.SIGTERM)
     status, output, log = one.finish()
     assert status == 0, log
-    assert output.startswith("6 dumps, ")
-    assert one.read().Ntimes == 6
+    # Of the last dump the recorder may not have taken all packets from the socket yet.
+    assert output in [f"6 dumps, {n} of 24 heaps missing\n" for n in range(4)] + ["5 dumps, 0 of 20 heaps missing\n"]
+    assert one.read().Ntimes in (5, 6)
 
 
 def test_killed_recorder_leaves_a_readable_file(recorder, rng):
@@ -502,9 +529,7 @@ def test_killed_recorder_leaves_a_readable_file(recorder, rng):
     one.start()
     one.wait_until_recording()
     dumps = [stream.random_vis(rng) for _ in range(8)]
-    for n, vis in enumerate(dumps):
-        sender.send((first + n) * stream.dump_samples, vis)
-    one.wait_for_dumps(6)
+    send_paced(one, sender, first, dumps)
     one.process.kill()
     one.finish()
     uvd = one.read()
@@ -514,10 +539,11 @@ def test_killed_recorder_leaves_a_readable_file(recorder, rng):
 
 def test_full_disk(recorder, tmp_path, rng):
     """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
-    stream = Stream(n_ants=4, n_chan=256)
-    heaps = flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(40))
+    stream = Stream(n_ants=4, n_chan=1024)
+    vis = stream.random_vis(rng)
+    heaps = flatten(heaps_of_dump(stream, n, vis) for n in range(40))
     one = recorder(stream, from_capture(tmp_path, flatten(packets_of(stream, heaps, payload=8192))))
-    limit = 1_500_000  # of 40 * 82 kB
+    limit = 10_000_000  # of 40 * 0.5 MB
     status, output, log = one.run(preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
     assert status == 1, log
     complaints = [line for line in log.splitlines() if "cannot" in line]

@@ -119,7 +119,7 @@ static size_t dump_index(const struct setup *s, size_t chan, unsigned a1, unsign
     return ((b + a2 - a1) * s->shape.n_chan + chan) * 4 + pol_index[p1][p2];
 }
 
-/* Checks every value; where 'fraction' [baseline of the heap][substream] is given, against that, else 1. */
+/* Checks every value; where 'weights' [substream][baseline of the heap] is given, against that, else all spectra. */
 static void check_all(struct setup *s, const uint32_t *weights)
 {
     size_t n_flagged = 0;
@@ -139,7 +139,8 @@ static void check_all(struct setup *s, const uint32_t *weights)
 
                     ck_assert_msg(s->dump.flags[at] == absent, "seed %u: flag", seed);
                     ck_assert_msg(s->dump.vis[at].r == (absent ? 0 : re), "seed %u: real", seed);
-                    ck_assert_msg(s->dump.vis[at].i == (absent ? 0 : im == INT32_MIN ? INT32_MAX : -im), "seed %u", seed);
+                    ck_assert_msg(s->dump.vis[at].i == (absent ? 0 : im == INT32_MIN ? INT32_MAX : -im),
+                                  "seed %u: imaginary", seed);
                     ck_assert_msg(s->dump.nsamples[at] == (absent ? 0 : (float)(weight / 160.0)), "seed %u: n", seed);
                     n_flagged += absent;
                 }
@@ -148,7 +149,9 @@ static void check_all(struct setup *s, const uint32_t *weights)
 }
 
 /* Antennas, channels, channels per substream: among them what a tile of channels does not divide. */
-static const size_t sizes[][3] = {{1, 1, 1}, {2, 8, 8}, {3, 12, 4}, {4, 66, 33}, {7, 128, 32}, {5, 97, 97}, {2, 70, 10}};
+static const size_t sizes[][3] = {
+    {1, 1, 1}, {2, 8, 8}, {3, 12, 4}, {4, 66, 33}, {7, 128, 32}, {5, 97, 97}, {2, 70, 10},
+};
 
 START_TEST(everything_is_in_its_place)
 {

@@ -1,0 +1,672 @@
+/* check_assemble.c - placement by table, jumps by scenario, and everything else against a slow, obviously right model:
+ * for each byte of each heap, whether it has arrived and what it should be. */
+#include "common/assemble.h"
+#include "common/clock.h"
+#include "common/device.h"
+#include "common/units.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FREE_CHUNK = 1, FULL_CHUNK = 2, POOL_MAX = 16 };
+#define POISON 0xe7
+
+static struct device *device;
+static struct inbox *home, *worker;
+static struct chunk_pool *pool;
+static struct assembler_stats stats;
+static struct assembler *assembler;
+static struct assembler_config config;
+
+/* ---- Fixture ----------------------------------------------------------------------------------------------------- */
+
+static void poison(struct chunk *chunk)
+{
+    memset(chunk->payload, POISON, chunk->n_heaps * chunk->heap_bytes);
+}
+
+static void make_assembler(struct assemble_layout layout, unsigned window_chunks, size_t n_chunks)
+{
+    struct inbox_item item;
+    char why[200];
+    size_t n_heaps = layout.n_heaps_per_source * layout.n_sources;
+
+    memset(&stats, 0, sizeof(stats));
+    if (!device)
+        ck_assert_int_eq(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why,
+                                     sizeof(why)), 0);
+    ck_assert_int_eq(inbox_create(POOL_MAX, &home), 0);
+    ck_assert_int_eq(inbox_create(POOL_MAX, &worker), 0);
+    ck_assert_int_eq(chunk_pool_create(device, n_chunks, n_heaps, layout.heap_bytes, 0, home, FREE_CHUNK, &pool), 0);
+    for (size_t i = 0; i < n_chunks; i++) {
+        ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+        poison(item.object);
+        inbox_push(home, &item);
+    }
+    config = (struct assembler_config){
+        .layout = layout,
+        .name = "m000 pol 0",
+        .window_chunks = window_chunks,
+        .jump_heaps = 8,
+        .jump_sources = 2,
+        .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = true},
+        .free_chunks = home,
+        .worker = worker,
+        .full_kind = FULL_CHUNK,
+        .stats = &stats,
+    };
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+}
+
+static void destroy_assembler(size_t n_chunks)
+{
+    assembler_destroy(assembler);
+    ck_assert_uint_eq(inbox_length(worker), 0);
+    ck_assert_uint_eq(inbox_length(home), n_chunks);
+    chunk_pool_destroy(pool);
+    inbox_destroy(worker);
+    inbox_destroy(home);
+}
+
+/* The next chunk handed on, or NULL. */
+static struct chunk *next_full(void)
+{
+    struct inbox_item item;
+
+    if (inbox_try_pop(worker, &item))
+        return NULL;
+    ck_assert_int_eq(item.kind, FULL_CHUNK);
+    return item.object;
+}
+
+static void put_full(struct chunk *chunk)
+{
+    poison(chunk);
+    loan_put(&chunk->loan);
+}
+
+/* Puts back what was handed on; returns how many. */
+static size_t drain(void)
+{
+    struct chunk *chunk;
+    size_t n = 0;
+
+    for (; (chunk = next_full()); n++)
+        put_full(chunk);
+    return n;
+}
+
+static enum reject admit_range(unsigned source, int64_t timestamp, uint64_t offset, uint64_t n_bytes)
+{
+    const struct assemble_packet packet = {
+        .source = source,
+        .timestamp = timestamp,
+        .heap_bytes = config.layout.heap_bytes,
+        .offset = offset,
+        .n_bytes = n_bytes,
+    };
+    uint8_t *payload;
+
+    return assembler_admit(assembler, &packet, 0, &payload);
+}
+
+static enum reject admit_heap(unsigned source, int64_t timestamp)
+{
+    return admit_range(source, timestamp, 0, config.layout.heap_bytes);
+}
+
+/* ---- Placement --------------------------------------------------------------------------------------------------- */
+
+START_TEST(placement_follows_the_layout)
+{
+    static const struct assemble_layout layout = {
+        .heap_samples = 100, .heap_bytes = 44, .n_heaps_per_source = 4, .n_sources = 3};
+    static const struct {
+        struct assemble_packet packet;
+        enum reject reject;
+        struct assemble_place place;
+    } table[] = {
+        {{0, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 0, 0}},
+        {{2, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 2, 88}},
+        {{1, 300, 44, 8, 16, 0}, REJECT_NONE, {0, 10, 448}},
+        {{1, 400, 44, 40, 4, 0}, REJECT_NONE, {1, 1, 84}},
+        {{0, INT64_C(400) << 50, 44, 40, 4, 0}, REJECT_NONE, {INT64_C(1) << 50, 0, 40}},
+        {{0, -100, 44, 0, 8, 0}, REJECT_NONE, {-1, 9, 396}},
+        {{0, -400, 44, 0, 8, 0}, REJECT_NONE, {-1, 0, 0}},
+        {{0, -500, 44, 0, 8, 0}, REJECT_NONE, {-2, 9, 396}},
+        {{0, 0, 43, 0, 8, 0}, REJECT_HEAP_SIZE, {0}},
+        {{0, 0, 48, 0, 8, 0}, REJECT_HEAP_SIZE, {0}},
+        {{0, 0, 44, 4, 8, 0}, REJECT_ALIGNMENT, {0}},
+        {{0, 0, 44, 0, 12, 0}, REJECT_ALIGNMENT, {0}},
+        {{0, 0, 44, 8, 0, 0}, REJECT_ALIGNMENT, {0}},
+        {{0, 0, 44, 44, 0, 0}, REJECT_ALIGNMENT, {0}},
+        {{0, 1, 44, 0, 8, 0}, REJECT_BAD_TIMESTAMP, {0}},
+        {{0, -99, 44, 0, 8, 0}, REJECT_BAD_TIMESTAMP, {0}},
+        {{3, 0, 44, 0, 8, 0}, REJECT_BAD_SOURCE, {0}},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct assemble_place place = {0};
+
+        ck_assert_msg(assemble_place(&layout, &table[i].packet, &place) == table[i].reject, "row %zu", i);
+        ck_assert_int_eq(place.chunk, table[i].place.chunk);
+        ck_assert_uint_eq(place.heap, table[i].place.heap);
+        ck_assert_uint_eq(place.offset, table[i].place.offset);
+    }
+}
+END_TEST
+
+START_TEST(every_reason_has_a_name)
+{
+    for (int i = 0; i < N_REJECTS; i++)
+        for (int k = 0; k < i; k++)
+            ck_assert_str_ne(reject_name((enum reject)i), reject_name((enum reject)k));
+}
+END_TEST
+
+/* ---- The model --------------------------------------------------------------------------------------------------- */
+
+enum { MODEL_CHUNKS = 12, MODEL_HEAPS_MAX = 12, MODEL_HEAP_BYTES_MAX = 1400, MODEL_PACKETS_MAX = 60000 };
+
+static struct {
+    struct {
+        bool open; /* an admitted packet lies in it */
+        struct {
+            uint8_t arrived[MODEL_HEAP_BYTES_MAX];
+            uint8_t bytes[MODEL_HEAP_BYTES_MAX];
+            uint32_t extra;
+        } heaps[MODEL_HEAPS_MAX];
+    } chunks[MODEL_CHUNKS];
+    int64_t base; /* chunk index of chunks[0] */
+    int64_t first, oldest, newest; /* indices in chunks; first < 0: no packet yet */
+    uint64_t n_heaps_on, n_chunks_on, n_incomplete;
+} model;
+
+struct test_packet {
+    struct assemble_packet packet;
+    uint8_t salt; /* makes the bytes of each packet its own: a duplicate carries other bytes */
+    unsigned sort;
+};
+
+static uint8_t byte_of(const struct test_packet *p, uint64_t offset)
+{
+    return (uint8_t)(p->salt + 31 * p->packet.source + 7 * (p->packet.offset + offset) + (uint64_t)p->packet.timestamp);
+}
+
+static size_t count_arrived(size_t chunk, size_t heap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < config.layout.heap_bytes; i++)
+        n += model.chunks[chunk].heaps[heap].arrived[i];
+    return n;
+}
+
+/* The model's chunk 'k' leaves: it must come out now, or stay in if none of its heaps is complete. */
+static void check_leaving(int64_t k)
+{
+    size_t n_heaps = config.layout.n_heaps_per_source * config.layout.n_sources;
+    size_t heap_bytes = config.layout.heap_bytes;
+    size_t n_present = 0;
+
+    for (size_t heap = 0; heap < n_heaps; heap++) {
+        size_t n_arrived = count_arrived((size_t)k, heap);
+
+        n_present += n_arrived == heap_bytes;
+        model.n_incomplete += n_arrived > 0 && n_arrived < heap_bytes;
+    }
+    if (n_present == 0)
+        return;
+    struct chunk *chunk = next_full();
+    ck_assert_ptr_nonnull(chunk);
+    ck_assert_int_eq(chunk->timestamp_samples, (model.base + k) * assemble_chunk_samples(&config.layout));
+    ck_assert_uint_eq(chunk->n_present, n_present);
+    for (size_t heap = 0; heap < n_heaps; heap++) {
+        bool present = count_arrived((size_t)k, heap) == heap_bytes;
+
+        ck_assert_uint_eq(chunk->present[heap], present);
+        ck_assert_uint_eq(chunk->extra[heap], present ? model.chunks[k].heaps[heap].extra : 0);
+        if (present)
+            ck_assert_mem_eq(chunk->payload + heap * heap_bytes, model.chunks[k].heaps[heap].bytes, heap_bytes);
+    }
+    model.n_heaps_on += n_present;
+    model.n_chunks_on++;
+    put_full(chunk);
+}
+
+/* What must become of a packet, by the words of assemble.h.  Moves the model's window. */
+static enum reject model_admit(const struct test_packet *p, bool *was_open)
+{
+    int64_t n_window = config.window_chunks;
+    struct assemble_place place;
+
+    ck_assert_int_eq(assemble_place(&config.layout, &p->packet, &place), REJECT_NONE);
+    int64_t k = place.chunk - model.base;
+    if (model.first < 0)
+        model.first = model.oldest = model.newest = k;
+    *was_open = false;
+    if (k < model.oldest)
+        return k >= model.oldest - n_window ? REJECT_TOO_OLD : REJECT_JUMP;
+    if (k >= model.oldest + 2 * n_window)
+        return REJECT_JUMP;
+    for (; model.oldest + n_window <= k; model.oldest++)
+        check_leaving(model.oldest);
+    if (k > model.newest)
+        model.newest = k;
+    *was_open = model.chunks[k].open;
+    model.chunks[k].open = true;
+    for (uint64_t i = 0; i < p->packet.n_bytes; i++)
+        if (model.chunks[k].heaps[place.heap].arrived[p->packet.offset + i])
+            return REJECT_DUPLICATE;
+    for (uint64_t i = 0; i < p->packet.n_bytes; i++) {
+        model.chunks[k].heaps[place.heap].arrived[p->packet.offset + i] = 1;
+        model.chunks[k].heaps[place.heap].bytes[p->packet.offset + i] = byte_of(p, i);
+    }
+    model.chunks[k].heaps[place.heap].extra = p->packet.extra;
+    return REJECT_NONE;
+}
+
+static unsigned below(unsigned *seed, unsigned n)
+{
+    return (unsigned)rand_r(seed) % n;
+}
+
+/* All packets of a heap in pieces of random size, some lost, some twice, some that overlap others. */
+static size_t make_heap(struct test_packet *packets, unsigned source, int64_t timestamp, unsigned *seed, unsigned sort)
+{
+    static const unsigned sizes[] = {8, 16, 64, 504, 512, 520, 1024, 4096};
+    uint64_t heap_bytes = config.layout.heap_bytes;
+    uint64_t piece = sizes[below(seed, ARRAY_LEN(sizes))];
+    unsigned loss_percent = below(seed, 3) == 0 ? 20 : 0;
+    size_t n = 0;
+
+    for (uint64_t offset = 0; offset < heap_bytes; offset += piece) {
+        unsigned fate = below(seed, 100);
+        unsigned copies = fate < loss_percent ? 0 : fate >= 95 ? 2 : 1;
+
+        for (unsigned i = 0; i < copies; i++)
+            packets[n++] = (struct test_packet){
+                .packet = {source, timestamp, heap_bytes, offset,
+                           offset + piece < heap_bytes ? piece : heap_bytes - offset, (uint32_t)rand_r(seed)},
+                .sort = sort + below(seed, 40)};
+    }
+    if (below(seed, 10) == 0) {
+        uint64_t offset = 8 * below(seed, (unsigned)(heap_bytes + 7) / 8);
+        uint64_t n_bytes = 8 + 8 * below(seed, 20);
+
+        packets[n++] = (struct test_packet){
+            .packet = {source, timestamp, heap_bytes, offset,
+                       offset + n_bytes < heap_bytes ? n_bytes : heap_bytes - offset, (uint32_t)rand_r(seed)},
+            .sort = sort + below(seed, 40)};
+    }
+    for (size_t i = 0; i < n; i++)
+        packets[i].salt = (uint8_t)rand_r(seed);
+    return n;
+}
+
+static int compare_sort(const void *a, const void *b)
+{
+    const struct test_packet *p = a, *q = b;
+
+    return p->sort < q->sort ? -1 : p->sort > q->sort;
+}
+
+/* The packets of a run, out of order by anything from nothing to some chunks, with holes of whole chunks. */
+static size_t make_packets(struct test_packet *packets, unsigned *seed)
+{
+    const struct assemble_layout *layout = &config.layout;
+    unsigned disorder = (unsigned[]){0, 1, 3, 30}[below(seed, 4)];
+    size_t n = 0;
+
+    for (int64_t k = 0; k < MODEL_CHUNKS; k++) {
+        if (k > 0 && below(seed, 8) == 0)
+            continue;
+        for (size_t t = 0; t < layout->n_heaps_per_source; t++)
+            for (unsigned source = 0; source < layout->n_sources; source++) {
+                int64_t time = (model.base + k) * (int64_t)layout->n_heaps_per_source + (int64_t)t;
+                unsigned sort = 40 * (unsigned)(k * (int64_t)layout->n_heaps_per_source + (int64_t)t);
+
+                n += make_heap(packets + n, source, time * layout->heap_samples, seed,
+                               sort + (disorder ? below(seed, 40 * disorder) : 0));
+                ck_assert_uint_le(n + 2 * MODEL_HEAP_BYTES_MAX / 8 + 1, MODEL_PACKETS_MAX);
+            }
+    }
+    if (disorder)
+        qsort(packets, n, sizeof(packets[0]), compare_sort);
+    return n;
+}
+
+static void check_run(unsigned *seed)
+{
+    static const size_t heap_sizes[] = {8, 5, 13, 24, 504, 512, 513, 1000, 1024, MODEL_HEAP_BYTES_MAX};
+    static struct test_packet packets[MODEL_PACKETS_MAX];
+    const struct assemble_layout layout = {
+        .heap_samples = 1 + below(seed, 5000),
+        .heap_bytes = heap_sizes[below(seed, ARRAY_LEN(heap_sizes))],
+        .n_heaps_per_source = 1 + below(seed, 4),
+        .n_sources = 1 + below(seed, 3),
+    };
+    size_t n_heaps = layout.n_heaps_per_source * layout.n_sources;
+    uint64_t n_rejects[N_REJECTS] = {0};
+
+    make_assembler(layout, 1 + below(seed, 3), 4);
+    config.jump_heaps = 1000; /* only the bare window here */
+    assembler_destroy(assembler);
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    memset(&model, 0, sizeof(model));
+    model.first = -1;
+    model.base = rand_r(seed);
+    size_t n = make_packets(packets, seed);
+
+    for (size_t i = 0; i < n; i++) {
+        const struct test_packet *p = &packets[i];
+        uint8_t *payload = NULL;
+        bool was_open;
+
+        uint8_t *expected_at = assembler_expect(assembler, &p->packet);
+        enum reject reject = assembler_admit(assembler, &p->packet, (int64_t)i, &payload);
+        enum reject expected = model_admit(p, &was_open);
+        ck_assert_msg(reject == expected, "packet %zu: %s, not %s", i, reject_name(reject), reject_name(expected));
+        ck_assert_ptr_eq(expected_at, !reject && was_open ? payload : NULL);
+        n_rejects[reject]++;
+        if (reject)
+            ck_assert_ptr_null(payload);
+        for (uint64_t k = 0; !reject && k < p->packet.n_bytes; k++)
+            payload[k] = byte_of(p, k);
+    }
+    assembler_flush(assembler);
+    for (; model.first >= 0 && model.oldest <= model.newest; model.oldest++)
+        check_leaving(model.oldest);
+    ck_assert_ptr_null(next_full());
+
+    for (int i = 1; i < N_REJECTS; i++)
+        ck_assert_uint_eq(counter_get(&stats.rejects[i]), n_rejects[i]);
+    ck_assert_uint_eq(counter_get(&stats.heaps), model.n_heaps_on);
+    ck_assert_uint_eq(counter_get(&stats.bytes), model.n_heaps_on * layout.heap_bytes);
+    ck_assert_uint_eq(counter_get(&stats.chunks), model.n_chunks_on);
+    ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), model.n_incomplete);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps),
+                      model.first < 0 ? 0
+                                      : (uint64_t)(model.newest - model.first + 1) * n_heaps - model.n_heaps_on);
+    destroy_assembler(4);
+}
+
+START_TEST(chunks_are_what_the_model_says)
+{
+    unsigned seed = (unsigned)getpid();
+
+    fprintf(stderr, "seed %u\n", seed); /* at once: a failure ends the process */
+    for (int i = 0; i < 400; i++)
+        check_run(&seed);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Heaps ------------------------------------------------------------------------------------------------------- */
+
+/* However often the other packets come, the hole stays; and what fills it completes the heap. */
+START_TEST(duplicate_never_completes_a_holed_heap)
+{
+    enum { HEAP_BYTES = 1037, PACKET_BYTES = 72, N_PACKETS = (HEAP_BYTES + PACKET_BYTES - 1) / PACKET_BYTES };
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = HEAP_BYTES, .n_heaps_per_source = 1, .n_sources = 1};
+
+    for (unsigned hole = 0; hole < N_PACKETS; hole++) {
+        make_assembler(layout, 1, 2);
+        for (unsigned round = 0; round < 3; round++)
+            for (unsigned i = 0; i < N_PACKETS; i++) {
+                uint64_t offset = i * PACKET_BYTES;
+                uint64_t n_bytes = offset + PACKET_BYTES < HEAP_BYTES ? PACKET_BYTES : HEAP_BYTES - offset;
+
+                if (i != hole)
+                    ck_assert_int_eq(admit_range(0, 0, offset, n_bytes), round == 0 ? REJECT_NONE : REJECT_DUPLICATE);
+            }
+        ck_assert_int_eq(admit_heap(0, 0), REJECT_DUPLICATE);
+        assembler_flush(assembler);
+        ck_assert_uint_eq(drain(), 0);
+        ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), 1);
+        ck_assert_uint_eq(counter_get(&stats.missing_heaps), 1);
+        ck_assert_uint_eq(counter_get(&stats.rejects[REJECT_DUPLICATE]), 2 * (N_PACKETS - 1) + 1);
+        destroy_assembler(2);
+    }
+    device_close(device);
+}
+END_TEST
+
+/* ---- Free chunks ------------------------------------------------------------------------------------------------- */
+
+START_TEST(without_a_free_chunk_heaps_are_lost_and_counted)
+{
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 400, .n_sources = 1};
+    int64_t chunk_samples = assemble_chunk_samples(&layout);
+    struct inbox_item borrowed;
+    unsigned n_lost = 0;
+
+    make_assembler(layout, 1, 1);
+    ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
+    /* The only chunk goes to the worker when the window moves on. */
+    for (int64_t t = 0; t < 100; t++)
+        ck_assert_int_eq(admit_heap(0, chunk_samples + 16 * t), REJECT_NO_CHUNK);
+    ck_assert_int_eq(inbox_try_pop(worker, &borrowed), 0);
+    loan_put(&((struct chunk *)borrowed.object)->loan);
+    /* It is back, and taken within 64 packets. */
+    for (int64_t t = 100; t < 200; t++)
+        n_lost += admit_heap(0, chunk_samples + 16 * t) == REJECT_NO_CHUNK;
+    ck_assert_uint_le(n_lost, 64);
+    ck_assert_uint_eq(counter_get(&stats.rejects[REJECT_NO_CHUNK]), 100 + n_lost);
+    /* The next chunk finds it at home at once where the worker was quick. */
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 1);
+    ck_assert_int_eq(admit_heap(0, 2 * chunk_samples), REJECT_NONE);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 1);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 399 + (400 - (100 - n_lost)) + 399);
+    destroy_assembler(1);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(chunk_without_a_complete_heap_is_used_again)
+{
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 16, .n_heaps_per_source = 2, .n_sources = 1};
+
+    make_assembler(layout, 1, 1);
+    for (int64_t chunk = 0; chunk < 10; chunk++)
+        ck_assert_int_eq(admit_range(0, 32 * chunk, 0, 8), REJECT_NONE);
+    ck_assert_int_eq(admit_heap(0, 32 * 10), REJECT_NONE);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 1);
+    ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), 10);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 21);
+    destroy_assembler(1);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(waiting_ends_when_the_inbox_is_stopped)
+{
+    const struct assemble_layout layout = {.heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 1, .n_sources = 1};
+
+    make_assembler(layout, 1, 1);
+    assembler_destroy(assembler);
+    config.may_wait = true;
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    inbox_stop(home);
+    ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
+    ck_assert_int_eq(admit_heap(0, 16), REJECT_NO_CHUNK);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 1);
+    destroy_assembler(1);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Jumps ------------------------------------------------------------------------------------------------------- */
+
+/* Chunks of 2 heaps a source, a window of 2 chunks, jumps believed after 3 heaps.  "A40x3" is source A's heaps 40, 41 and
+ * 42.  What became of each: '.' placed, 'o' too old, 'j' a jump not believed, 'J' believed, 'd' duplicate. */
+static const struct jump_scenario {
+    const char *what;
+    unsigned n_sources, jump_sources;
+    const char *in;
+    const char *out;
+    uint64_t n_missing; /* after the flush; looked at where there is one source */
+} jump_scenarios[] = {
+    {"the window's edges ahead", 1, 1, "A100 A103 A107", "...", 5},
+    {"just beyond the edge ahead", 1, 1, "A100 A108", ".j", 1},
+    {"the window's edges behind", 1, 1, "A100 A99 A96 A95", ".ooj", 1},
+    {"forward", 1, 1, "A100 A200x5", ".jjJ..", 1 + 100 + 1},
+    {"back", 1, 1, "A200x2 A100x5", "..jjJ..", 1},
+    {"the gap of a jump back is not missing", 1, 1, "A200x2 A100x4", "..jjJ.", 0},
+    {"packets of one heap count once", 1, 1, "A100 A200 A200 A200 A200 A201 A201 A202", ".jjjjjjJ", 1 + 100 + 1},
+    {"overtaken heaps do not count", 1, 1, "A100 A201 A200 A201 A200 A201 A202 A203", ".jjjjjjJ", 1 + 100 + 1},
+    {"a stuck clock is never believed", 1, 1, "A100 A200 A200 A200 A200 A200 A200 A200", ".jjjjjjj", 1},
+    {"heaps must be near each other", 1, 1, "A100 A200 A205 A209 A215 A219", ".jjjjj", 1},
+    {"anything near ends the claim", 1, 1, "A100 A200x2 A101 A200x2 A99 A200x3", ".jj.jjojjJ", 100 + 1},
+    {"fewer sources than must agree", 1, 2, "A100 A200x3", ".jjJ", 1 + 100 + 1},
+    {"one mad source among two", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105",
+     "..j.j.j.j.j.", 5},
+    {"one mad source among two, though one would be enough", 2, 1,
+     "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.", 5},
+    {"both sources jump", 2, 2, "A100 B100 A200 B200 A201 B201 A202 B202 A203 B203", "..jjjjJ...", 0},
+    {"both sources jump, one well before the other", 2, 2, "A100 B100 A200x4 B200x4", "..jjJ.oo..", 0},
+    {"alone, a source is believed", 2, 2, "A100 A101 A200x4", "..jjJ.", 0},
+    {"alone after it was outvoted", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203x6", "..j.j.j.jjjjjJ", 0},
+    {"two of three", 3, 2, "A100 B100 C100 A200 B101 C200 A201 B102 C201 A202 B103 C202 A203", "...j.jj.jj.J.", 0},
+    {"two pairs that contradict each other", 4, 2,
+     "A100 B100 C100 D100 A200 B101 C200 D101 A201 B102 C201 D102 A202 B103 C202 D103 A203 B104 C203 D104",
+     "....j.j.j.j.j.j.j.j.", 0},
+    {"two sources that jump apart", 3, 2, "A100 B100 C100 A200 B300 C101 A201 B301 C102 A202 B302 C103 A203 B303",
+     "...jj.jj.jj.jj", 0},
+};
+
+START_TEST(jumps_are_believed_when_they_should_be)
+{
+    const struct jump_scenario *scenario = &jump_scenarios[_i];
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 2, .n_sources = scenario->n_sources};
+    static const char letters[N_REJECTS] = {
+        [REJECT_NONE] = '.', [REJECT_TOO_OLD] = 'o', [REJECT_JUMP] = 'j', [REJECT_DUPLICATE] = 'd'};
+    const char *in = scenario->in;
+    char out[200];
+    size_t n = 0;
+    uint64_t n_jumps = 0;
+
+    make_assembler(layout, 2, 8);
+    assembler_destroy(assembler);
+    config.jump_heaps = 3;
+    config.jump_sources = scenario->jump_sources;
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    while (*in) {
+        unsigned source = (unsigned)(*in++ - 'A');
+        char *end;
+        long heap = strtol(in, &end, 10);
+        long count = *end == 'x' ? strtol(end + 1, &end, 10) : 1;
+
+        for (; count > 0; count--, heap++) {
+            enum reject reject = admit_heap(source, 16 * heap);
+
+            out[n++] = counter_get(&stats.jumps) > n_jumps ? 'J' : letters[reject];
+            n_jumps = counter_get(&stats.jumps);
+            drain();
+        }
+        in = end + (*end == ' ');
+    }
+    out[n] = '\0';
+    ck_assert_msg(strcmp(out, scenario->out) == 0, "%s: got \"%s\"", scenario->what, out);
+    assembler_flush(assembler);
+    drain();
+    if (scenario->n_sources == 1)
+        ck_assert_msg(counter_get(&stats.missing_heaps) == scenario->n_missing, "%s: %d missing", scenario->what,
+                      (int)counter_get(&stats.missing_heaps));
+    destroy_assembler(8);
+    device_close(device);
+}
+END_TEST
+
+/* ---- 48 bits ----------------------------------------------------------------------------------------------------- */
+
+static const struct assemble_layout wrap_layout = {
+    .heap_samples = 4096, .heap_bytes = 8, .n_heaps_per_source = 4, .n_sources = 1};
+static const int64_t period = INT64_C(1) << TIMESTAMP_WIRE_BITS;
+static const int64_t half_period = INT64_C(1) << (TIMESTAMP_WIRE_BITS - 1);
+
+static uint64_t on_the_wire(int64_t timestamp)
+{
+    return (uint64_t)(timestamp & (period - 1));
+}
+
+START_TEST(recording_goes_on_across_the_wrap)
+{
+    make_assembler(wrap_layout, 2, 4);
+    ck_assert_int_eq(assembler_unwrap(assembler, 0), 0);
+    ck_assert_int_eq(assembler_unwrap(assembler, (uint64_t)(period - 4096)), period - 4096);
+    for (int64_t t = period - 40 * 4096; t < period + 40 * 4096; t += 4096) {
+        ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(t)), t);
+        ck_assert_int_eq(admit_heap(0, t), REJECT_NONE);
+        drain();
+    }
+    /* There is no clock to ask: far ones go to the nearest, too. */
+    ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(half_period - 4096)), period + half_period - 4096);
+    assembler_flush(assembler);
+    drain();
+    destroy_assembler(4);
+    device_close(device);
+}
+END_TEST
+
+/* A stream that was silent for more than half a period comes back at the right time. */
+START_TEST(long_silence_is_bridged_by_the_clock)
+{
+    make_assembler(wrap_layout, 2, 4);
+    assembler_destroy(assembler);
+    config.timebase = (struct timebase){.adc_sample_rate_hz = {1000000000, 0}};
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    int64_t now = round_down(timebase_samples_at(&config.timebase, clock_unix_ns()), 4096);
+
+    ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(now)), now);
+    int64_t before = now - half_period - (INT64_C(1) << 44);
+    ck_assert_int_eq(admit_heap(0, before), REJECT_NONE);
+    ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(before + 4096)), before + 4096);
+    ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(now)), now);
+    for (int64_t i = 0; i < config.jump_heaps; i++)
+        ck_assert_int_eq(admit_heap(0, assembler_unwrap(assembler, on_the_wire(now + 4096 * i))),
+                         i < config.jump_heaps - 1 ? REJECT_JUMP : REJECT_NONE);
+    ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(now + 8 * 4096)), now + 8 * 4096);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain(), 2);
+    ck_assert_int_eq(gauge_get(&stats.newest_timestamp), round_down(now + 7 * 4096, 4 * 4096));
+    destroy_assembler(4);
+    device_close(device);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("assemble");
+    TCase *tests = tcase_create("assemble");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, placement_follows_the_layout);
+    tcase_add_test(tests, every_reason_has_a_name);
+    tcase_add_test(tests, chunks_are_what_the_model_says);
+    tcase_add_test(tests, duplicate_never_completes_a_holed_heap);
+    tcase_add_test(tests, without_a_free_chunk_heaps_are_lost_and_counted);
+    tcase_add_test(tests, chunk_without_a_complete_heap_is_used_again);
+    tcase_add_test(tests, waiting_ends_when_the_inbox_is_stopped);
+    tcase_add_loop_test(tests, jumps_are_believed_when_they_should_be, 0, (int)ARRAY_LEN(jump_scenarios));
+    tcase_add_test(tests, recording_goes_on_across_the_wrap);
+    tcase_add_test(tests, long_silence_is_bridged_by_the_clock);
+    suite_add_tcase(suite, tests);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
