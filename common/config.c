@@ -12,6 +12,7 @@
 struct config_fault {
     struct config_mark mark;
     size_t order; /* of reporting, for faults at the same place */
+    bool is_warning;
     char *sentence;
 };
 
@@ -27,7 +28,7 @@ struct config {
     const struct config_table *table;
     char *path;
     struct config_fault *faults;
-    size_t n_faults;
+    size_t n_faults, n_warnings; /* warnings are faults, too */
     struct config_place *places;
     size_t n_places;
     bool out_of_memory; /* an error or a place was lost, which is itself an error */
@@ -56,7 +57,7 @@ static void *grow(void *items, size_t n, size_t item_bytes)
     return reallocarray(items, n ? 2 * n : 1, item_bytes);
 }
 
-static void add_fault(struct config *config, struct config_mark mark, const char *format, va_list args)
+static void add_fault(struct config *config, struct config_mark mark, bool is_warning, const char *format, va_list args)
 {
     struct config_fault *faults = grow(config->faults, config->n_faults, sizeof(*faults));
     struct config_fault *fault;
@@ -67,6 +68,7 @@ static void add_fault(struct config *config, struct config_mark mark, const char
     }
     config->faults = faults;
     fault = &faults[config->n_faults];
+    fault->is_warning = is_warning;
     fault->mark = mark;
     fault->order = config->n_faults;
     if (vasprintf(&fault->sentence, format, args) < 0) {
@@ -74,6 +76,7 @@ static void add_fault(struct config *config, struct config_mark mark, const char
         return;
     }
     config->n_faults++;
+    config->n_warnings += is_warning;
 }
 
 void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
@@ -81,7 +84,7 @@ void config_error_at(struct config *config, struct config_mark mark, const char 
     va_list args;
 
     va_start(args, format);
-    add_fault(config, mark, format, args);
+    add_fault(config, mark, false, format, args);
     va_end(args);
 }
 
@@ -111,14 +114,30 @@ static const struct config_place *find_place(const struct config *config, const 
     return best;
 }
 
-void config_error(struct config *config, const void *field, const char *format, ...)
+static void add_fault_at_field(struct config *config, const void *field, bool is_warning, const char *format,
+                               va_list args)
 {
     const struct config_place *place = find_place(config, field);
     struct config_mark file = {1, 1};
+
+    add_fault(config, place ? place->mark : file, is_warning, format, args);
+}
+
+void config_error(struct config *config, const void *field, const char *format, ...)
+{
     va_list args;
 
     va_start(args, format);
-    add_fault(config, place ? place->mark : file, format, args);
+    add_fault_at_field(config, field, false, format, args);
+    va_end(args);
+}
+
+void config_warning(struct config *config, const void *field, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_fault_at_field(config, field, true, format, args);
     va_end(args);
 }
 
@@ -131,7 +150,7 @@ bool config_given(const struct config *config, const void *field)
 
 size_t config_n_errors(const struct config *config)
 {
-    return config->n_faults + config->out_of_memory;
+    return config->n_faults - config->n_warnings + config->out_of_memory;
 }
 
 static int compare_faults(const void *a, const void *b)
@@ -155,7 +174,7 @@ void config_print_errors(const struct config *config, FILE *out)
         fputs(config->path, out);
         if (fault->mark.line)
             fprintf(out, ":%zu:%zu", fault->mark.line, fault->mark.column);
-        fprintf(out, ": %s\n", fault->sentence);
+        fprintf(out, ": %s%s\n", fault->is_warning ? "warning: " : "", fault->sentence);
     }
     if (config->out_of_memory)
         fprintf(out, "%s: out of memory\n", config->path);

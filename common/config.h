@@ -100,10 +100,14 @@ int config_load(const struct config_table *table, const char *path, void *out, s
 void config_error(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* As config_error, for what is legal but hardly meant: printed with the errors, marked so, and not counted. */
+void config_warning(struct config *config, const void *field, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* True if the value at 'field' was given in the file (not defaulted). */
 bool config_given(const struct config *config, const void *field);
 
-/* Number of errors so far; prints them sorted by line as "file:line:column: sentence". */
+/* Number of errors so far; prints them, and warnings, sorted by line as "file:line:column: [warning: ]sentence". */
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);
 

@@ -83,15 +83,15 @@ int config_main(const struct config_table *table, int argc, char **argv,
         check(values, *config);
         err = config_n_errors(*config) ? -1 : 0;
     }
-    if (err && *config)
+    if (*config)
         config_print_errors(*config, stderr);
-    else if (err)
-        fprintf(stderr, "%s: out of memory\n", path);
-    else if (action == ACTION_CHECK)
-        printf("%s: OK\n", path);
-    else if (action == ACTION_PRINT)
-        config_print(table, values, stdout);
     else
+        fprintf(stderr, "%s: out of memory\n", path);
+    if (!err && action == ACTION_CHECK)
+        printf("%s: OK\n", path);
+    else if (!err && action == ACTION_PRINT)
+        config_print(table, values, stdout);
+    else if (!err)
         return -1;
     config_free(table, values, *config);
     *config = NULL;

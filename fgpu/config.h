@@ -53,7 +53,7 @@ struct fgpu_config_output {
     int64_t n_chan;
     int64_t spectra_per_heap;
     int64_t n_batches; /* of an output buffer */
-    int64_t n_buffers; /* output buffers per antenna */
+    int64_t n_buffers; /* output buffers per antenna; 0: see fgpu_output_buffers() */
     int64_t n_taps;
     double w_cutoff;
     int window; /* enum pfb_window */

@@ -31,6 +31,21 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     };
 }
 
+/* Output buffers that one chunk can fill, in part or wholly. */
+static size_t chunk_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output)
+{
+    int64_t buffer_samples = fgpu_batch_samples(output) * output->n_batches;
+
+    return (size_t)((config->recv.chunk_samples + buffer_samples - 1) / buffer_samples);
+}
+
+size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output)
+{
+    if (output->n_buffers > 0)
+        return (size_t)output->n_buffers;
+    return 2 * chunk_buffers(config, output) + 2;
+}
+
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output)
 {
     return output->spectra_per_heap * 2 * output->n_chan;
@@ -78,7 +93,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         int64_t window = (int64_t)channelise_window_samples(&c);
         size_t voltages = channelise_voltage_bytes(&c);
         size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
-        size_t n_buffers = (size_t)fgpu_config_output(config, o)->n_buffers;
+        size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
         window_max = window > window_max ? window : window_max;
         l.host_bytes += l.n_ants * n_buffers * (voltages + rotation);
@@ -172,18 +187,24 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                      (long long)out->n_chan, (long long)n_substreams);
         return;
     }
-    /* A packet boundary inside a spectrum's pair of polarisations helps nobody; inside a channel it is only untidy, but a
-     * receiver that works packet by packet relies on whole channels or whole fractions of one. */
+    /* Not every receiver minds, but one that works packet by packet relies on whole channels or whole fractions. */
     int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
     int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
     int64_t payload = config->send.packet_payload_bytes;
     if (heap_bytes > payload && payload % chan_bytes != 0 && chan_bytes % payload != 0)
-        config_error(errors, config_given(errors, &config->send.packet_payload_bytes)
-                                 ? (const void *)&config->send.packet_payload_bytes
-                                 : (const void *)&out->spectra_per_heap,
-                     "packets of %lld bytes do not align with channels of %lld bytes in output %s: "
-                     "packet_payload must be a multiple or a whole fraction of that",
-                     (long long)payload, (long long)chan_bytes, out->name);
+        config_warning(errors,
+                       config_given(errors, &config->send.packet_payload_bytes)
+                           ? (const void *)&config->send.packet_payload_bytes
+                           : (const void *)&out->spectra_per_heap,
+                       "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
+                       "a packet_payload that is a multiple or a whole fraction of that would",
+                       (long long)payload, (long long)chan_bytes, out->name);
+    /* A file's reader waits for buffers; the network's drops batches. */
+    int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
+    if (!config->recv.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
+        config_error(errors, &out->n_buffers,
+                     "buffers must be at least %lld, not %lld: a chunk makes up to %lld buffers of output %s at once",
+                     (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 
 static void check_memory(const struct fgpu_config *config, struct config *errors)

@@ -40,6 +40,10 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
+/* Output buffers of an output, per antenna: as given, or enough for what one chunk makes to leave, at its pace, while the
+ * next chunk's is made. */
+size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
 /* Bytes per second, headers included, at which one antenna's stream leaves; 0: unpaced. */
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
 

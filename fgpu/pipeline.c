@@ -134,7 +134,7 @@ static size_t inbox_slots(const struct fgpu_pipeline *p)
 
     n += p->layout->n_ants * FGPU_N_DEVICE_INPUTS;
     for (size_t o = 0; o < p->layout->n_outputs; o++)
-        n += p->layout->n_ants * (size_t)fgpu_config_output(p->config, o)->n_buffers;
+        n += p->layout->n_ants * fgpu_output_buffers(p->config, fgpu_config_output(p->config, o));
     return n + p->layout->n_recv_threads + 1 /* drain */;
 }
 

@@ -199,7 +199,7 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
 
     stream->ant = index / send->layout->n_outputs;
     stream->output = fgpu_config_output(send->config, index % send->layout->n_outputs);
-    stream->n_buffers = (size_t)stream->output->n_buffers;
+    stream->n_buffers = fgpu_output_buffers(send->config, stream->output);
     stream->buffers = calloc(stream->n_buffers, sizeof(*stream->buffers));
     stream->free = calloc(stream->n_buffers, sizeof(*stream->free));
     if (!stream->buffers || !stream->free) {
@@ -223,7 +223,7 @@ static int create_senders(struct fgpu_send *send)
     size_t n_streams = send->layout->n_ants * send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < send->layout->n_outputs; o++)
-        max_jobs += send->layout->n_ants * (size_t)fgpu_config_output(send->config, o)->n_buffers;
+        max_jobs += send->layout->n_ants * fgpu_output_buffers(send->config, fgpu_config_output(send->config, o));
     send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
     send->senders = calloc(send->n_senders, sizeof(struct sender *));
     if (!send->senders)

@@ -90,8 +90,8 @@ static const struct config_key output_keys[] = {
      "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
     {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL,
      "Send data from the start."},
-    {"buffers", CFG_INT, UNIT_NONE, 2, 1024, "3", false, AT(n_buffers), NULL,
-     "Output buffers; a dump is spread over the time of the next, so at least 2."},
+    {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,
+     "Dump buffers; 0 is enough for the dumps of two chunks."},
 };
 #undef AT
 

@@ -57,7 +57,7 @@ struct xbgpu_config_output {
     int missing_dump; /* enum xbgpu_missing_dump */
     int64_t audit_samples; /* (baseline, channel) pairs summed again per dump */
     bool send_enabled;
-    int64_t n_buffers;
+    int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
 };
 
 struct xbgpu_config_send {

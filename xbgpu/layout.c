@@ -23,6 +23,21 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
     return n < 1 ? 1 : (int64_t)n;
 }
 
+/* Dumps that can end in one chunk. */
+static int64_t chunk_dumps(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
+{
+    int64_t n_length = xbgpu_integration_batches(config, output);
+
+    return (config->recv.batches_per_chunk + n_length - 1) / n_length;
+}
+
+size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
+{
+    if (output->n_buffers > 0)
+        return (size_t)output->n_buffers;
+    return 2 * (size_t)chunk_dumps(config, output) + 2;
+}
+
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
 {
     return m * layout->n_ants / layout->n_members;
@@ -79,7 +94,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     }
     l.device_bytes = XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants * l.heap_bytes;
     for (size_t o = 0; o < l.n_outputs; o++) {
-        uint64_t n_buffers = (uint64_t)xbgpu_config_output(config, o)->n_buffers;
+        uint64_t n_buffers = xbgpu_output_buffers(config, xbgpu_config_output(config, o));
         uint64_t weight_bytes = l.n_baselines * sizeof(uint32_t);
         l.host_bytes += n_buffers * (l.vis_bytes + weight_bytes);
         l.device_bytes += n_buffers * (l.vis_bytes + weight_bytes) + 2 * l.vis_bytes /* 64-bit sums */;
@@ -121,6 +136,11 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
         config_error(errors, batches ? (const void *)&out->integration_time_s : (const void *)&out->name,
                      "output %s needs one of integration_batches and integration_time%s", out->name,
                      batches ? ", not both" : "");
+    else if (!config->recv.pcap_file && out->n_buffers > 0 && out->n_buffers < chunk_dumps(config, out) + 1)
+        config_error(errors, &out->n_buffers,
+                     "buffers must be at least %lld, not %lld: up to %lld dumps of output %s end in one chunk",
+                     (long long)chunk_dumps(config, out) + 1, (long long)out->n_buffers,
+                     (long long)chunk_dumps(config, out), out->name);
     else if (xbgpu_integration_batches(config, out) > (int64_t)(MAX_SPECTRA / (uint64_t)config->recv.spectra_per_heap))
         config_error(errors, batches ? (const void *)&out->integration_batches : (const void *)&out->integration_time_s,
                      "output %s integrates more than %u spectra", out->name, MAX_SPECTRA);

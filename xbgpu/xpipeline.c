@@ -214,7 +214,7 @@ static size_t inbox_slots(const struct xpipeline *p)
     size_t n = p->layout->n_members * (size_t)p->config->recv.n_chunks + XBGPU_N_DEVICE_INPUTS;
 
     for (size_t o = 0; o < p->layout->n_outputs; o++)
-        n += (size_t)xbgpu_config_output(p->config, o)->n_buffers;
+        n += xbgpu_output_buffers(p->config, xbgpu_config_output(p->config, o));
     return n + p->layout->n_recv_threads + 1 /* drain */;
 }
 

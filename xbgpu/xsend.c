@@ -179,11 +179,12 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
     stream->output = xbgpu_config_output(send->config, index);
     stream->layout = send->layout;
     stream->send_enabled = stream->output->send_enabled;
-    stream->dumps = calloc((size_t)stream->output->n_buffers, sizeof(*stream->dumps));
-    stream->free = calloc((size_t)stream->output->n_buffers, sizeof(*stream->free));
+    size_t n_dumps = xbgpu_output_buffers(send->config, stream->output);
+    stream->dumps = calloc(n_dumps, sizeof(*stream->dumps));
+    stream->free = calloc(n_dumps, sizeof(*stream->free));
     if (!stream->dumps || !stream->free)
         return -ENOMEM;
-    for (stream->n_dumps = 0; stream->n_dumps < (size_t)stream->output->n_buffers;) {
+    for (stream->n_dumps = 0; stream->n_dumps < n_dumps;) {
         struct xdump *dump = &stream->dumps[stream->n_dumps++];
         dump->stream = stream;
         int err = create_dump(send, c, dump);
@@ -201,7 +202,7 @@ static int create_senders(struct xsend *send)
     size_t n_streams = send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < n_streams; o++)
-        max_jobs += (size_t)xbgpu_config_output(send->config, o)->n_buffers;
+        max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));
     send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
     send->senders = calloc(send->n_senders, sizeof(struct sender *));
     if (!send->senders)
