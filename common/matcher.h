@@ -5,20 +5,21 @@
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.
  * Use:       after each matcher_add or matcher_end, matcher_next until it returns false.
  *
- * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has ended,
- * or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last set
- * cannot be placed any more: it is given back at once (late).
+ * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has
+ * ended, or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last
+ * set cannot be placed any more: it is given back at once (late).
  *
  * Jumps: a chunk more than 2 'window_chunks' chunks from the last set is far, and a claim.  It is believed when more
- * members make the same claim than brought something near since the claimant's chunk before, and they are 'jump_members'
- * (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others were silent.
- * Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind are given back.
- * A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two members that
- * contradict each other the one that was there first stays; they match again by themselves when they agree.)
+ * members make the same claim than brought something near since the claimant's chunk before, and they are
+ * 'jump_members' (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others
+ * were silent.  Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind
+ * are given back.  A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two
+ * members that contradict each other the one that was there first stays; they match again by themselves when they
+ * agree.)
  *
  * Depth: a member that is not far has at most 'window_chunks' chunks held when matcher_next has returned false, because
- * with one more it is that many ahead of its own oldest; one that is far has at most one more.  So where a receiver waits
- * for free chunks, it gets one if each member has 'window_chunks' (open) + matcher_depth().
+ * with one more it is that many ahead of its own oldest; one that is far has at most one more.  So where a receiver
+ * waits for free chunks, it gets one if each member has 'window_chunks' (open) + matcher_depth().
  *
  * Which sets come depends on the order of the adds only: a file read by one thread gives the same sets every time. */
 #ifndef COMMON_MATCHER_H
