@@ -3,6 +3,7 @@
 #include "common/assemble.h"
 #include "common/clock.h"
 #include "common/device.h"
+#include "common/log.h"
 #include "common/units.h"
 
 #include <check.h>
@@ -654,6 +655,7 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int n_failed;
 
+    log_init("check_assemble", LOG_LEVEL_ERROR);
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, placement_follows_the_layout);
     tcase_add_test(tests, every_reason_has_a_name);

@@ -181,7 +181,7 @@ static void check_interleaving(unsigned *seed)
     enum { N_TIMES = 40 };
     unsigned n_members = 1 + (unsigned)rand_r(seed) % MEMBERS_MAX;
     unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4;
-    int64_t base = 1000000 + rand_r(seed);
+    int64_t base = rand_r(seed);
     unsigned expected[N_TIMES] = {0};
     int next[MEMBERS_MAX];       /* the time that the member brings next */
     int n_times[MEMBERS_MAX];    /* it ends there */
