@@ -257,8 +257,8 @@ static void window_jump(struct assembler *a, int64_t chunk)
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
 
-/* Takes note of a packet far from the window.  Returns true if it makes its source's claim, which is long enough, longer
- * by a heap, so that belief is worth another look. */
+/* Takes note of a packet far from the window.  Returns true if it makes its source's claim, which is long enough,
+ * longer by a heap, so that belief is worth another look. */
 static bool claim_extend(struct assembler *a, const struct assemble_packet *packet)
 {
     struct source *source = &a->sources[packet->source];

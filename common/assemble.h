@@ -130,13 +130,13 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 /* Gives open chunks back to nobody: call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first, and also
- * for one that is far from the window: the silence before it may have lasted longer than half of what 48 bits hold
- * (22 hours at 1.7 GHz).  With 'timebase: packets' there is no now, so always nearest to the newest. */
+/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first, and
+ * also for one that is far from the window: the silence before it may have lasted longer than half of what 48 bits
+ * hold (22 hours at 1.7 GHz).  With 'timebase: packets' there is no now, so always nearest to the newest. */
 int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp);
 
-/* Takes a packet in: places it, moves the window if need be, marks its bytes as arrived, and says in '*payload' where the
- * caller must have put them before the next call.  'arrival_ns' is monotonic.  On a reason, which has been counted,
+/* Takes a packet in: places it, moves the window if need be, marks its bytes as arrived, and says in '*payload' where
+ * the caller must have put them before the next call.  'arrival_ns' is monotonic.  On a reason, which has been counted,
  * no byte is marked and '*payload' is untouched. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);

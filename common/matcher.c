@@ -93,8 +93,8 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Whether to follow 'claimant', whose newest chunk is far.  What the others have said counts for it whenever they said it,
- * and against it if they did so since 'since', when it spoke before. */
+/* Whether to follow 'claimant', whose newest chunk is far.  What the others have said counts for it whenever they said
+ * it, and against it if they did so since 'since', when it spoke before. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -114,7 +114,8 @@ static bool believe(struct matcher *matcher, struct member *claimant, uint64_t s
         return false;
     }
     claimant->n_claims++;
-    return n_agree >= matcher->config.jump_members || n_agree == matcher->n_alive || claimant->n_claims >= matcher->config.window_chunks;
+    return n_agree >= matcher->config.jump_members || n_agree == matcher->n_alive ||
+           claimant->n_claims >= matcher->config.window_chunks;
 }
 
 /* The member's newest chunk is far and believed. */
@@ -268,7 +269,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->depth = matcher_depth(config);
     m->chunk_samples = config->chunk_samples;
     m->window_samples = config->chunk_samples * config->window_chunks;
-    /* One window may be held since the last set, and an assembler leaves out less than another without calling it a jump. */
+    /* One window may be held since the last set, and an assembler leaves out less than another without calling it a
+     * jump. */
     m->far_samples = 2 * m->window_samples;
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;

@@ -5,16 +5,17 @@
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.
  * Sets that are ready wait for matcher_next() as long as need be: a slow worker makes nobody late.
  *
- * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has ended,
- * or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last set
- * cannot be placed any more: it is given back at once (late).
+ * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has
+ * ended, or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last
+ * set cannot be placed any more: it is given back at once (late).
  *
  * Jumps: a chunk more than 2 'window_chunks' chunks from the last set is far, and a claim.  It is believed when more
- * members make the same claim than brought something near since the claimant's chunk before, and they are 'jump_members'
- * (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others were silent.
- * Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind are given back.
- * A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two members that
- * contradict each other the one that was there first stays; they match again by themselves when they agree.)
+ * members make the same claim than brought something near since the claimant's chunk before, and they are
+ * 'jump_members' (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others
+ * were silent.  Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind
+ * are given back.  A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two
+ * members that contradict each other the one that was there first stays; they match again by themselves when they
+ * agree.)
  *
  * Depth: a member that is not far has at most 'window_chunks' chunks held after an add, because
  * with one more it is that many ahead of its own oldest; one that is far has at most one more.  Sets that are ready come

@@ -1,8 +1,8 @@
 /* receiver.c - the receive thread: from packet_source to the assemblers, batch by batch.
  *
- * A batch goes in two passes.  inspect() parses every packet and takes those that fell on a place in a chunk which is not
- * theirs out of there; only then admit() gives them to the assemblers in order and copies what is not in place.  So no
- * copy can overwrite a packet of the same batch that has not been dealt with. */
+ * A batch goes in two passes.  inspect() parses every packet and takes those that fell on a place in a chunk which is
+ * not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not in place.  So
+ * no copy can overwrite a packet of the same batch that has not been dealt with. */
 #include "common/receiver.h"
 
 #include "common/clock.h"
@@ -128,8 +128,8 @@ static void flow_follow(struct receiver *r, struct flow *flow, const struct asse
     r->last_ended_heap = ended_heap;
 }
 
-/* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would be
- * the last of its heap. */
+/* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would
+ * be the last of its heap. */
 static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct landing *landing)
 {
     const struct assemble_layout *layout = &r->members[flow->member].layout;
@@ -232,9 +232,9 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct landing
         .offset = landing->position.offset,
     };
 
-    return landing->packet.header_bytes == slot->header_bytes && landing->packet.payload_length == slot->payload_bytes &&
-           identity->member == landing->flow->member && identity->source == landing->flow->source &&
-           position_equal(&position, &predicted);
+    return landing->packet.header_bytes == slot->header_bytes &&
+           landing->packet.payload_length == slot->payload_bytes && identity->member == landing->flow->member &&
+           identity->source == landing->flow->source && position_equal(&position, &predicted);
 }
 
 static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)

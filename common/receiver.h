@@ -6,8 +6,8 @@
  *
  * Landing: the receiver offers as payload slot the place where it expects the next packet of each source to belong,
  * sources taking turns as they did before.  A packet as expected costs no copy.  One that is not goes by way of the
- * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well, the
- * next batches are received into the slots' own buffers and copied once.
+ * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well,
+ * the next batches are received into the slots' own buffers and copied once.
  *
  * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
 #ifndef COMMON_RECEIVER_H
@@ -44,7 +44,7 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* copied; may_wait is set here, from the source */
     size_t n_assemblers;
-    struct inbox *worker; /* told {end_kind, end_value, NULL} when a file has ended or the source died; all is flushed */
+    struct inbox *worker; /* told {end_kind, end_value, NULL} when a file has ended or the source died, after a flush */
     int end_kind;
     int64_t end_value;
 };
@@ -61,7 +61,8 @@ struct receiver_stats {
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
 /* The same with a source that is open already and now belongs to the receiver, also on failure: for tests. */
-int receiver_create_from(const struct receiver_config *config, struct packet_source *source, struct receiver **receiver);
+int receiver_create_from(const struct receiver_config *config, struct packet_source *source,
+                         struct receiver **receiver);
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
 
@@ -73,8 +74,8 @@ int receiver_start(struct receiver *receiver);
 /* Once the worker was told of the end: 0 at the end of a file, or the negative errno with which the source died. */
 int receiver_get_error(const struct receiver *receiver);
 
-/* Stops the thread (within 100 ms); it flushes open chunks to the worker.  Stops the free inboxes, too, lest it wait for
- * a chunk.  Idempotent. */
+/* Stops the thread (within 100 ms); it flushes open chunks to the worker.  Stops the free inboxes, too, lest it wait
+ * for a chunk.  Idempotent. */
 void receiver_stop(struct receiver *receiver);
 
 /* Stops it first.  NULL is accepted. */

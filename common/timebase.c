@@ -152,7 +152,8 @@ static int64_t rate_denominator(const struct timebase *timebase)
 static __int128 sync_ns(const struct timebase *timebase)
 {
     assert(timebase->sync_time_s.n_decimals <= SYNC_DECIMALS_MAX);
-    return (__int128)timebase->sync_time_s.mantissa * power_of_ten(SYNC_DECIMALS_MAX - timebase->sync_time_s.n_decimals);
+    return (__int128)timebase->sync_time_s.mantissa *
+           power_of_ten(SYNC_DECIMALS_MAX - timebase->sync_time_s.n_decimals);
 }
 
 int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns)

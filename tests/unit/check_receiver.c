@@ -1,7 +1,7 @@
 /* check_receiver.c - a receiver on a made-up source that scrambles packets and fills landing slots as sockets do.
  *
- * Every byte of a heap is a function of member, source, timestamp and offset, so each chunk that comes out can be checked
- * by itself; which heaps must be complete is known from what was lost. */
+ * Every byte of a heap is a function of member, source, timestamp and offset, so each chunk that comes out can be
+ * checked by itself; which heaps must be complete is known from what was lost. */
 #include "common/clock.h"
 #include "common/device.h"
 #include "common/log.h"
@@ -45,8 +45,9 @@ static unsigned below(unsigned *seed, unsigned n)
 
 static uint8_t byte_of(unsigned member, unsigned source, int64_t timestamp, size_t offset)
 {
-    uint64_t x = (uint64_t)(timestamp / HEAP_SAMPLES) * 0x9e3779b97f4a7c15 + offset * 0xc2b2ae3d27d4eb4f +
-                 (member * SOURCES_MAX + source + 1) * 0x165667b19e3779f9;
+    uint64_t x = (uint64_t)(timestamp / HEAP_SAMPLES) * UINT64_C(0x9e3779b97f4a7c15) +
+                 offset * UINT64_C(0xc2b2ae3d27d4eb4f) +
+                 (member * SOURCES_MAX + source + 1) * UINT64_C(0x165667b19e3779f9);
 
     return (uint8_t)(x >> 56);
 }
@@ -65,7 +66,8 @@ static struct sent *make_packet(unsigned member, unsigned source, int64_t timest
     ck_assert_uint_le(n_sent, PACKETS_MAX);
     for (unsigned i = 0; i < n_extra_items; i++)
         items[3 + i] = (struct spead_item){.id = (uint16_t)(0x2000 + i), .immediate = true, .value = i};
-    size_t header_bytes = spead_build_header(p->bytes, n_sent, shape.heap_bytes, offset, n_bytes, items, 3 + n_extra_items);
+    size_t header_bytes =
+        spead_build_header(p->bytes, n_sent, shape.heap_bytes, offset, n_bytes, items, 3 + n_extra_items);
     p->n_bytes = header_bytes + n_bytes;
     ck_assert_uint_le(p->n_bytes, PACKET_BYTES);
     for (size_t i = 0; i < n_bytes; i++)
@@ -163,6 +165,7 @@ struct fake_source {
     size_t n_taken;
     unsigned seed;
     unsigned batch_max;
+    size_t first_batch; /* packets in the first batch, and as many as fit in the others; 0: at random up to batch_max */
     int end; /* what recv answers when all is sent: -ENODATA, an error, or 0 for a silent network */
     struct inbox *silence;
 };
@@ -189,6 +192,8 @@ static int fake_recv(struct packet_source *source, struct packet_slot *slots, si
         inbox_pop_until(fake->silence, clock_monotonic_ns() + timeout_ns, &item);
         return 0;
     }
+    if (fake->first_batch > 0)
+        n = fake->n_taken == 0 ? fake->first_batch : n_slots;
     n = n < n_slots ? n : n_slots;
     n = n < n_sent - fake->n_taken ? n : n_sent - fake->n_taken;
     for (size_t i = 0; i < n; i++) {
@@ -467,6 +472,39 @@ START_TEST(orderly_packets_land_in_place)
 }
 END_TEST
 
+/* Two jumps within a batch: the chunk in which a packet landed as predicted has gone, and a new one has its place. */
+START_TEST(landing_is_given_up_when_the_window_jumps)
+{
+    unsigned seed = 1;
+    const int64_t far = INT64_C(1) << 40;
+
+    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
+                           .n_heaps_per_source = 64, .n_times = 1};
+    n_sent = 0;
+    make_packet(0, 0, 0, 0, 64, 0);
+    for (int64_t i = 0; i < 8; i++)
+        make_packet(0, 0, far + HEAP_SAMPLES * i, 0, 64, 0);
+    for (int64_t i = 0; i < 8; i++)
+        make_packet(0, 0, HEAP_SAMPLES * (30 + i), 0, 64, 0);
+    make_packet(0, 0, HEAP_SAMPLES * (int64_t)n_sent, 0, 64, 0); /* what is predicted for its slot */
+    make_packet(0, 0, HEAP_SAMPLES * 50, 0, 64, 0);
+    for (size_t i = 0; i < n_sent; i++)
+        sent[i].sort = i;
+    scramble(&seed, 0);
+
+    struct packet_source *source = make_source(&seed, 1, -ENODATA);
+    CONTAINER_OF(source, struct fake_source, source)->first_batch = 1;
+    make_receiver(source);
+    ck_assert_int_eq(receiver_start(receiver), 0);
+    work(false);
+    ck_assert_uint_eq(counter_get(&stats[0].jumps), 2);
+    ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 7 + 7 + 1);
+    ck_assert_uint_eq(n_present[0], 4);
+    destroy_receiver();
+    device_close(device);
+}
+END_TEST
+
 START_TEST(refused_packets_are_counted_by_reason)
 {
     unsigned seed = 1;
@@ -611,6 +649,7 @@ int main(void)
     tcase_add_test(tests, every_heap_sent_whole_arrives_as_sent);
     tcase_add_test(tests, nothing_false_is_called_present);
     tcase_add_test(tests, orderly_packets_land_in_place);
+    tcase_add_test(tests, landing_is_given_up_when_the_window_jumps);
     tcase_add_test(tests, refused_packets_are_counted_by_reason);
     tcase_add_test(tests, stop_ends_the_wait_for_a_chunk);
     tcase_add_test(tests, stop_flushes_what_is_open);
