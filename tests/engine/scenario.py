@@ -208,9 +208,13 @@ def check_dumps(config, index, heaps, expected, what="", complete=True):
     recv, output = config["recv"], config["outputs"][index]
     cps = recv["channels_per_substream"]
     heaps = in_order(heaps, recv["channel_offset"] // cps, recv["channels"] // cps, 1)
-    assert [h.kind for h in heaps] == ["descriptor"] + ["data"] * len(expected) + ["stop"] * complete, f"{what} {output}"
+    what = f"{what} {output}"
     length = output["integration_batches"] * batch_samples(config)
-    assert [h.items["timestamp"] for h in heaps if h.kind == "data"] == [w * length % harness.WIRE for w in expected], what
+    found = [h.items["timestamp"] for h in heaps if h.kind == "data"]
+    wanted = [w * length % harness.WIRE for w in expected]
+    assert found == wanted, (f"{what}: dumps {sorted(set(wanted) - set(found))} are missing, "
+                             f"{sorted(set(found) - set(wanted))} should not be there; all: {found}")
+    assert [h.kind for h in heaps] == ["descriptor"] + ["data"] * len(expected) + ["stop"] * complete, what
     for heap, (window, (vis, weights, _)) in zip(heaps[1:], expected.items()):
         assert heap.items["frequency"] == recv["channel_offset"]
         found = heap.items["xeng_raw"]
@@ -218,9 +222,9 @@ def check_dumps(config, index, heaps, expected, what="", complete=True):
             assert found.shape == vis.shape, f"{what}: shape {found.shape}, not {vis.shape}"
             bad = np.argwhere((found != vis).any(-1))
             at = tuple(bad[0])
-            raise AssertionError(f"{what} {output}: window {window}: {len(bad)} of {vis[..., 0].size} visibilities are "
+            raise AssertionError(f"{what}: window {window}: {len(bad)} of {vis[..., 0].size} visibilities are "
                                  f"wrong, first at [channel, product] {at}: {found[at]} instead of {vis[at]}")
         if output.get("missing") == "weights":
-            assert np.array_equal(np.atleast_1d(heap.items["xeng_weights"]), weights), f"{what} {output}: window {window}"
+            assert np.array_equal(np.atleast_1d(heap.items["xeng_weights"]), weights), f"{what}: window {window}"
         else:
             assert "xeng_weights" not in heap.items

@@ -35,7 +35,7 @@ def sister(config):
 
 
 FGPU = {"outputs": [{"channels": 64, "spectra_per_heap": 48, "gain": 0.4, "taps": 4}],
-        "recv": {"packet_samples": 512, "chunk_samples": 24 * 512}}
+        "recv": {"packet_samples": 512, "chunk_samples": 24 * 512}, "send": {"packet_payload": 1536}}
 CHUNK = 24 * 512
 
 
