@@ -35,6 +35,7 @@ struct assembler {
     bool started;                   /* there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which there was a packet */
+    int64_t first_time, end_time;   /* heaps, counted on the 64-bit grid, that there have been: [first, end) */
     unsigned retry_packets;         /* until a free chunk is asked for again */
     struct source *sources;         /* [n_sources] */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
@@ -177,17 +178,42 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* window[slot] leaves: to the worker, or home if nothing in it is of use. */
-static void close_chunk(struct assembler *a, size_t slot)
+/* How many times (heaps of each source) of a chunk are expected: those since the first packet, and at the end of the stream
+ * those up to the newest. */
+static size_t expected_times(const struct assembler *a, int64_t chunk, bool at_end)
+{
+    int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
+    int64_t first = chunk * n_times, end = first + n_times;
+
+    if (first < a->first_time)
+        first = a->first_time;
+    if (at_end && end > a->end_time)
+        end = a->end_time;
+    return end > first ? (size_t)(end - first) : 0;
+}
+
+/* How many times of a chunk lie before the end of the stream. */
+static size_t times_before_end(const struct assembler *a, int64_t chunk, bool at_end)
+{
+    int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
+    int64_t n_left = a->end_time - chunk * n_times;
+
+    return (size_t)(at_end && n_left < n_times ? (n_left > 0 ? n_left : 0) : n_times);
+}
+
+/* window[slot] leaves: to the worker, or home if nothing in it is of use.  'at_end': the stream ends with its newest heap. */
+static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
     struct assembler_stats *stats = a->config.stats;
     struct chunk *chunk = a->window[slot];
     size_t n_heaps = a->config.layout.n_heaps_per_source * a->config.layout.n_sources;
+    int64_t index = a->oldest + (int64_t)slot;
 
     a->window[slot] = NULL;
     /* What nobody has begun yet is not expected yet. */
-    if (a->oldest + (int64_t)slot <= a->newest)
-        counter_add(&stats->missing_heaps, n_heaps - (chunk ? chunk->n_present : 0));
+    if (index <= a->newest)
+        counter_add(&stats->missing_heaps,
+                    expected_times(a, index, at_end) * a->config.layout.n_sources - (chunk ? chunk->n_present : 0));
     if (!chunk)
         return;
     if (chunk->n_present < n_heaps)
@@ -200,6 +226,7 @@ static void close_chunk(struct assembler *a, size_t slot)
     counter_add(&stats->heaps, chunk->n_present);
     counter_add(&stats->bytes, chunk->n_present * chunk->heap_bytes);
     counter_add(&stats->chunks, 1);
+    chunk->n_times = times_before_end(a, index, at_end);
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
@@ -213,7 +240,7 @@ static void window_advance(struct assembler *a, int64_t chunk)
     assert(n_leave >= 1 && n_leave <= n_chunks);
     a->newest = chunk;
     for (size_t slot = 0; slot < n_leave; slot++)
-        close_chunk(a, slot);
+        close_chunk(a, slot, false);
     memmove(a->window, a->window + n_leave, (n_chunks - n_leave) * sizeof(a->window[0]));
     for (size_t slot = n_chunks - n_leave; slot < n_chunks; slot++)
         a->window[slot] = NULL;
@@ -221,36 +248,39 @@ static void window_advance(struct assembler *a, int64_t chunk)
     a->retry_packets = 0;
 }
 
-static void window_close(struct assembler *a)
+static void window_close(struct assembler *a, bool at_end)
 {
     for (size_t slot = 0; slot < a->config.window_chunks; slot++)
-        close_chunk(a, slot);
+        close_chunk(a, slot, at_end);
 }
 
-static void window_start(struct assembler *a, int64_t chunk)
+static void window_start(struct assembler *a, int64_t chunk, int64_t time)
 {
     a->started = true;
     a->oldest = chunk;
     a->newest = chunk;
+    a->first_time = time;
+    a->end_time = time;
     a->retry_packets = 0;
 }
 
 /* The window starts again at 'chunk', far away.  What a jump forward leaves out was expected and is missing. */
-static void window_jump(struct assembler *a, int64_t chunk)
+static void window_jump(struct assembler *a, int64_t chunk, int64_t time)
 {
     const struct assemble_layout *layout = &a->config.layout;
     int64_t window_end = a->oldest + a->config.window_chunks;
+    bool forward = chunk > a->newest;
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING, "%s: timestamps jumped by %lld samples to %lld", a->name,
                 (long long)((chunk - a->newest) * a->chunk_samples), (long long)(chunk * a->chunk_samples));
     counter_add(&a->config.stats->jumps, 1);
-    if (chunk > a->newest) {
+    if (forward) {
         a->newest = chunk;
         counter_add(&a->config.stats->missing_heaps,
                     (uint64_t)(chunk - window_end) * layout->n_heaps_per_source * layout->n_sources);
     }
-    window_close(a);
-    window_start(a, chunk);
+    window_close(a, !forward);
+    window_start(a, chunk, forward ? chunk * (int64_t)layout->n_heaps_per_source : time);
     for (unsigned i = 0; i < layout->n_sources; i++)
         a->sources[i].n_claim_heaps = 0;
 }
@@ -318,15 +348,16 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
 static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet, int64_t chunk)
 {
     struct source *source = &a->sources[packet->source];
+    int64_t time = packet->timestamp / a->config.layout.heap_samples; /* exact, as placement has seen */
 
     a->n_packets++;
     if (!a->started)
-        window_start(a, chunk);
+        window_start(a, chunk, time);
     enum zone zone = window_zone(a, chunk);
     if (zone == ZONE_FAR) {
         if (!claim_extend(a, packet) || !claim_believed(a, source))
             return REJECT_JUMP;
-        window_jump(a, chunk);
+        window_jump(a, chunk, time);
     }
     source->n_claim_heaps = 0;
     source->near_at = a->n_packets;
@@ -336,6 +367,10 @@ static enum reject window_admit(struct assembler *a, const struct assemble_packe
         window_advance(a, chunk);
     if (chunk > a->newest)
         a->newest = chunk;
+    if (time < a->first_time)
+        a->first_time = time;
+    if (time >= a->end_time)
+        a->end_time = time + 1;
     return REJECT_NONE;
 }
 
@@ -403,7 +438,7 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
 void assembler_flush(struct assembler *assembler)
 {
     if (assembler->started)
-        window_close(assembler);
+        window_close(assembler, true);
     assembler->started = false;
 }
 

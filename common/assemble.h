@@ -98,7 +98,7 @@ struct assembler_stats {
     struct counter heaps;            /* complete heaps handed on */
     struct counter bytes;            /* their payload */
     struct counter chunks;           /* handed on */
-    struct counter missing_heaps;    /* expected since the first chunk but never handed on; never decreases */
+    struct counter missing_heaps;    /* expected since the first but never handed on, counted as chunks leave */
     struct counter incomplete_heaps; /* begun but with holes when their chunk left */
     struct counter copied_packets;   /* payloads that did not land where they belong */
     struct counter jumps;            /* believed */
@@ -145,7 +145,8 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * if any of its bytes have arrived.  For landing slots. */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
-/* Hands on all open chunks (end of a file, shutdown), oldest first.  The next packet would start a new window. */
+/* Hands on all open chunks (end of a file, shutdown), oldest first; the stream ends with its newest heap (chunk->n_times).
+ * The next packet would start a new window. */
 void assembler_flush(struct assembler *assembler);
 
 #endif

@@ -26,6 +26,7 @@ struct chunk {
     uint8_t *present;          /* [n_heaps] 1 where every byte of the heap arrived exactly once, else 0 */
     uint32_t *extra;           /* [n_heaps] what identify() gave with the heap (fgpu: saturated samples); 0 if absent */
     size_t n_present;          /* sum of present */
+    size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
     uint64_t *filled;        /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived */

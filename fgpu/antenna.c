@@ -21,6 +21,7 @@ struct fgpu_device_input {
     uint32_t *sums[N_POLS];       /* [const] their prefix sums */
     struct device_event *uploaded; /* [const] */
     int64_t timestamp_samples;    /* of the first sample of the history */
+    int64_t end_samples;          /* timestamp behind the last sample that there is */
     bool has_history;
     int64_t last_arrival_ns;
 };
@@ -122,6 +123,7 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     in->timestamp_samples = timestamp_samples - l->history_samples;
     in->has_history =
         a->previous && a->previous->timestamp_samples + a->config->recv.chunk_samples == in->timestamp_samples;
+    in->end_samples = timestamp_samples + a->config->recv.chunk_samples;
     in->last_arrival_ns = 0;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         struct chunk *chunk = pair[pol];
@@ -129,6 +131,9 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
         count_saturated(a, pol, chunk);
         if (chunk->last_arrival_ns > in->last_arrival_ns)
             in->last_arrival_ns = chunk->last_arrival_ns;
+        int64_t end_samples = timestamp_samples + (int64_t)chunk->n_times * a->config->recv.packet_samples;
+        if (end_samples < in->end_samples)
+            in->end_samples = end_samples;
         device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->payload, l->chunk_bytes);
         device_then(a->upload, loan_put, &chunk->loan);
     }
@@ -282,7 +287,7 @@ static void append_spectra(struct fgpu_antenna *a, struct output_walk *w, const 
 static bool walk_output(struct fgpu_antenna *a, struct output_walk *w, const struct fgpu_device_input *in,
                         bool may_wait)
 {
-    int64_t end = in->timestamp_samples + a->layout->history_samples + a->config->recv.chunk_samples;
+    int64_t end = in->end_samples;
     int64_t first = in->timestamp_samples + (in->has_history ? 0 : a->layout->history_samples);
 
     if (!w->started || w->next_samples < first)

@@ -141,13 +141,13 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
         if (c->window.open && (batch >= window_end(&c->window) || batch < window_first(&c->window)) &&
             !close_window(c, may_wait))
             return false;
-        if (c->next == c->layout->n_batches)
+        if (c->next == input->n_batches)
             return true;
         if (!c->window.open) {
             window_open(&c->window, batch);
             audit_draw(&c->audit);
         }
-        int64_t n = window_end(&c->window) - batch, n_left = (int64_t)(c->layout->n_batches - c->next);
+        int64_t n = window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
         add_batches(c, input, (size_t)(n < n_left ? n : n_left));
     }
 }

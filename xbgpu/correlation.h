@@ -18,6 +18,7 @@ struct device_stream;
 /* What is known of the chunk being correlated. */
 struct correlation_input {
     int64_t first_batch;          /* number of batch 0: its timestamp / samples of a batch */
+    size_t n_batches;             /* that there are: fewer than a chunk's at the end of a stream */
     const int8_t *voltages;       /* device: [batch][ant][chan][spectrum][pol][re, im] */
     const uint8_t *present;       /* host: [batch][ant] 0 or 1 */
     const int8_t *const *heaps;   /* host: [batch][ant] heaps as received, NULL where absent */

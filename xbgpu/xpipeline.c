@@ -88,6 +88,8 @@ static void upload_member(struct xpipeline *p, struct device_input *in, size_t m
         }
     if (chunk && chunk->last_arrival_ns > p->walk.last_arrival_ns)
         p->walk.last_arrival_ns = chunk->last_arrival_ns;
+    if (chunk && chunk->n_times > p->walk.n_batches)
+        p->walk.n_batches = chunk->n_times;
 }
 
 /* Makes the next set the current device input.  Returns false if there is none, or nowhere to put it. */

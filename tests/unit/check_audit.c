@@ -148,7 +148,7 @@ static void feed_chunk(struct rig *r, bool lossy)
                 memset(r->voltages[b][a], 0, HEAP_BYTES);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {r->next_batch, r->device_voltages, &r->present[0][0], &r->heaps[0][0], 0};
+    struct correlation_input input = {r->next_batch, N_BATCHES, r->device_voltages, &r->present[0][0], &r->heaps[0][0], 0};
     correlation_begin(&r->correlation);
     while (!correlation_walk(&r->correlation, &input, true))
         check_dumps(r);
