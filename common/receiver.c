@@ -65,6 +65,7 @@ struct landing {
 
 struct receiver {
     struct receiver_config config;      /* [const] */
+    char name[32];                      /* [const] the thread's; config.thread_name points here */
     struct assembler_config *members;   /* [const] [n_assemblers] */
     struct assembler **assemblers;      /* [const] [n_assemblers] */
     struct flow *flows;                 /* [n_flows] member by member */
@@ -73,7 +74,7 @@ struct receiver {
     struct thread thread;
     bool running;       /* there is a thread to join */
     atomic_bool stop;
-    int error;          /* why the source died; written by the thread before it tells of its end */
+    _Atomic int error;  /* why the source died; written by the thread before it tells of its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct landing landings[PACKET_BATCH_MAX];
@@ -274,7 +275,7 @@ static void name_reject(struct receiver *r, const struct packet_slot *slot, cons
     enum log_level level = LOG_LEVEL_WARNING;
     char from[32] = "an endpoint";
 
-    if (r->named & 1u << landing->reject)
+    if (landing->reject == REJECT_OTHER_THREAD || (r->named & 1u << landing->reject))
         return;
     r->named |= 1u << landing->reject;
     if (endpoints && slot->endpoint < endpoints->n)
@@ -494,6 +495,8 @@ int receiver_create_from(const struct receiver_config *config, struct packet_sou
         return -ENOMEM;
     }
     r->config = *config;
+    snprintf(r->name, sizeof(r->name), "%s", config->thread_name);
+    r->config.thread_name = r->name;
     r->source = source;
     err = create_assemblers(r);
     if (err)

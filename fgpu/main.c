@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-static void sources_ended(void *service)
+static void sources_ended(void *service, int exit_code)
 {
-    service_stop(service, 0);
+    service_stop(service, exit_code);
 }
 
 static int run(const struct fgpu_config *config, struct service *service)

@@ -24,7 +24,7 @@ enum item_kind {
     ITEM_INPUT_FREE, /* a device input has no readers left [struct fgpu_device_input] */
     ITEM_DOWNLOADED, /* an output buffer is in host memory [struct fgpu_buffer] */
     ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
-    ITEM_RECV_END,   /* a receive thread's file has ended */
+    ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DRAIN,      /* main: no more chunks will come */
 };
 
@@ -83,6 +83,8 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         fgpu_stream_give(buffer);
         return p->antennas[buffer->stream->ant];
     case ITEM_RECV_END:
+        if (fgpu_recv_failed(p->recv))
+            p->c.ended(p->c.context, 1);
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
@@ -121,7 +123,7 @@ static void *run_worker(void *arg)
             fgpu_antenna_advance(antenna, may_wait(p));
     }
     if (p->n_recv_ended == fgpu_recv_n_threads(p->recv))
-        p->c.ended(p->c.context);
+        p->c.ended(p->c.context, 0);
     return NULL;
 }
 

@@ -218,6 +218,14 @@ size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
     return recv->n_threads;
 }
 
+bool fgpu_recv_failed(const struct fgpu_recv *recv)
+{
+    for (size_t t = 0; t < recv->n_threads; t++)
+        if (receiver_get_error(recv->threads[t].receiver) != 0)
+            return true;
+    return false;
+}
+
 bool fgpu_recv_can_wait(const struct fgpu_recv *recv)
 {
     return receiver_can_wait(recv->threads[0].receiver);

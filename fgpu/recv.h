@@ -30,6 +30,9 @@ int fgpu_recv_start(struct fgpu_recv *recv);
 /* Number of receive threads: how many end items there can be. */
 size_t fgpu_recv_n_threads(const struct fgpu_recv *recv);
 
+/* Once a receive thread has told of its end: true if any ended because its source died, not its file. */
+bool fgpu_recv_failed(const struct fgpu_recv *recv);
+
 /* True where packets come from a file, which waits for us. */
 bool fgpu_recv_can_wait(const struct fgpu_recv *recv);
 

@@ -185,6 +185,14 @@ size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
     return recv->n_threads;
 }
 
+bool xbgpu_recv_failed(const struct xbgpu_recv *recv)
+{
+    for (size_t t = 0; t < recv->n_threads; t++)
+        if (receiver_get_error(recv->receivers[t]) != 0)
+            return true;
+    return false;
+}
+
 bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv)
 {
     return receiver_can_wait(recv->receivers[0]);

@@ -31,6 +31,9 @@ int xbgpu_recv_start(struct xbgpu_recv *recv);
 /* Number of receive threads: how many end items there can be. */
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv);
 
+/* Once a receive thread has told of its end: true if any ended because its source died, not its file. */
+bool xbgpu_recv_failed(const struct xbgpu_recv *recv);
+
 /* True where packets come from a file, which waits for us. */
 bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv);
 

@@ -23,7 +23,7 @@ enum item_kind {
     ITEM_INPUT_FREE, /* a device input has no readers left [struct device_input] */
     ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
     ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
-    ITEM_RECV_END,   /* a receive thread's file has ended */
+    ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DRAIN,      /* main: no more chunks will come */
 };
 
@@ -174,6 +174,8 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         xstream_give(item->object);
         break;
     case ITEM_RECV_END:
+        if (xbgpu_recv_failed(p->recv))
+            p->c.ended(p->c.context, 1);
         if (++p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
             begin_drain(p);
         break;
@@ -204,7 +206,7 @@ static void *run_worker(void *arg)
         idle = advance(p);
     }
     if (p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
-        p->c.ended(p->c.context);
+        p->c.ended(p->c.context, 0);
     return NULL;
 }
 

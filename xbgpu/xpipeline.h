@@ -23,7 +23,8 @@ struct xpipeline_config {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
-    void (*ended)(void *context); /* called by the worker when all sources have ended (files) and all is sent on */
+    /* Called by the worker: with 0 when all sources have ended (files) and all is sent on, with 1 as soon as one has died. */
+    void (*ended)(void *context, int exit_code);
     void *context;
 };
 

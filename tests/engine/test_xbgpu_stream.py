@@ -11,12 +11,14 @@ from harness import Sent, endpoints, merge
 
 LIVE = {
     "time": {"adc_sample_rate": 4000000},
-    "recv": {"interface": "lo", "batches_per_chunk": 2},
+    "recv": {"interface": "lo", "batches_per_chunk": 2, "chunks": 128},
     "send": {"interface": "lo", "ttl": 1},
 }
 
 
 def live_config(outputs=({},), **sections):
+    # Room for all that a test sends: what a busy machine makes late must not be lost.
+    outputs = [{"buffers": 64} | output for output in outputs]
     sections = merge(merge(LIVE, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}}), sections)
     return scenario.xbgpu_config(outputs, **sections)
 
@@ -45,7 +47,7 @@ def finish(config, process, receiver):
 def test_live_stream(timebase, rate_factor, daemon, rng):
     """Two integration lengths through the network; stop heaps of F-engines end nothing; SIGTERM drains."""
     config = live_config(outputs=[{"integration_batches": 3}, {"integration_batches": 8, "missing": "weights"}],
-                         recv={"antennas": 4, "threads": 2}, send={"rate_factor": rate_factor})
+                         recv={"antennas": 4, "threads": 2, "window": 8}, send={"rate_factor": rate_factor})
     first_batch = 48
     if timebase == "clock":
         sync_time = int(time.time()) - 1000
@@ -58,10 +60,10 @@ def test_live_stream(timebase, rate_factor, daemon, rng):
     (source,) = endpoints(config["recv"]["sources"])
     middle = len(sent) // 2
     sent[middle:middle] = [Sent(source, harness.stop_heap(), 10**6 + i) for i in range(4)]
-    # The last two chunks stay open, so that everything up to batch 72 must come without a stop.
+    # The last eight chunks stay open, so that everything up to batch 72 must come without a stop.
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
-        harness.send_live(sent, rate=8e6)
+        harness.send_live(sent, rate=4e5)  # a chunk in 6 ms: the two receive threads stay within the window
         for index, length in enumerate([3, 8]):
             wait_window(receiver, config, index, (first_batch + 72) // length - 1)
         found = finish(config, process, receiver)
