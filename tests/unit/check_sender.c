@@ -462,27 +462,6 @@ static void make_slow_job(struct rig *rig, struct test_job *job)
     job->job.groups[0].heaps[0].payload = calloc(1, 10000);
 }
 
-START_TEST(hurry_ends_the_pace)
-{
-    struct test_job job;
-    struct rig rig;
-    int64_t before_ns;
-
-    rig_init(&rig, 1, 1000);
-    make_slow_job(&rig, &job);
-    rig_open(&rig);
-    before_ns = clock_monotonic_ns();
-    ck_assert_int_eq(sender_start(rig.sender), 0);
-    sender_push(rig.stream, &job.job);
-    sender_stop(rig.sender);
-    ck_assert_int_lt(clock_monotonic_ns() - before_ns, 5 * NS_PER_S);
-    ck_assert_uint_eq(read_wire(), 11);
-    assert_home(1);
-    free_job(&job);
-    rig_fini(&rig);
-}
-END_TEST
-
 START_TEST(a_job_with_nothing_to_send_comes_home_at_once)
 {
     struct test_job slow, empty, skipped;
@@ -790,7 +769,6 @@ int main(void)
     tcase_add_test(time_case, pace_forgets);
     tcase_add_test(time_case, unpaced_departs_now);
     tcase_add_test(time_case, no_packet_leaves_early);
-    tcase_add_test(time_case, hurry_ends_the_pace);
     tcase_add_test(time_case, a_job_with_nothing_to_send_comes_home_at_once);
     tcase_add_test(time_case, latency_is_since_the_data_came);
     tcase_set_timeout(time_case, 60);
