@@ -33,11 +33,10 @@ XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit
 DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5.o
 
-existing = $(patsubst %.c,%.o,$(wildcard $(1:.o=.c)))
-LIB_OBJS     := $(call existing,$(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS))
-DAEMON_OBJS  := $(call existing,$(FGPU) $(XBGPU))
-TOOL_OBJS    := $(call existing,$(DSIM) $(VISREC))
-PROGRAMS     := $(patsubst %/main.c,%,$(wildcard fgpu/main.c xbgpu/main.c)) $(patsubst tools/%.c,%,$(wildcard tools/dsim.c tools/visrec.c))
+LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
+DAEMON_OBJS  := $(FGPU) $(XBGPU)
+TOOL_OBJS    := $(DSIM) $(VISREC)
+PROGRAMS     := fgpu xbgpu dsim visrec
 UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -76,7 +75,7 @@ $(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
 	@$(AR) rcs $@ $^
 
 define program
-$(BUILD)/$(1): $(call objects,$(call main_of,$(1)) $(call existing,$(PARTS_$(1)))) $(BUILD)/libcbf.a
+$(BUILD)/$(1): $(call objects,$(call main_of,$(1)) $(PARTS_$(1))) $(BUILD)/libcbf.a
 	@echo "  LINK    $$@"
 	$$(Q)$$(CC) $$(ALL_LDFLAGS) -o $$@ $$^ $(if $(filter visrec,$(1)),$$(HDF5_LIBS)) $$(LIBS)
 endef
@@ -137,6 +136,9 @@ install: all
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
 	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -d $(DESTDIR)$(prefix)/lib/systemd/system
+	for unit in systemd/*.service; do \
+		sed 's|@prefix@|$(prefix)|' $$unit > $(DESTDIR)$(prefix)/lib/systemd/system/$$(basename $$unit); done
 	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(prefix)/share/doc/cbf
 
 clean:

@@ -92,7 +92,7 @@ static const struct config_key output_keys[] = {
      "Width of each component that is sent: 4 or 8."},
     {"dither", CFG_ENUM, UNIT_NONE, 0, 0, "uniform", false, AT(dither), dither_choices,
      "What is added before rounding: uniform in half a step either way, or none."},
-    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9007199254740992.0, "-1", false, AT(dither_seed), NULL,
+    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9007199254740991.0, "-1", false, AT(dither_seed), NULL,
      "Seed of the dither; -1 chooses one at random and logs it."},
     {"destinations", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(destinations), NULL,
      "One per substream: channels are divided evenly among them, in order."},
