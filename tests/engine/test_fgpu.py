@@ -9,7 +9,7 @@ import scenario
 from conftest import SEED
 from harness import WIRE, endpoints, frame, packets, stop_heap
 
-CASES = int(os.environ.get("CBF_RANDOM_CASES", "200"))
+CASES = int(os.environ.get("CBF_RANDOM_CASES", "300"))
 OUTPUTS_PER_RUN = 5
 
 
