@@ -401,8 +401,8 @@ static int compare_sort(const void *a, const void *b)
     return p->sort < q->sort ? -1 : p->sort > q->sort;
 }
 
-/* The packets of a run, out of order by anything from nothing to some chunks, with holes of whole chunks.  The first and
- * the last may be in the middle of a chunk. */
+/* The packets of a run, out of order by anything from nothing to some chunks, with holes of whole chunks.  The first
+ * and the last may be in the middle of a chunk. */
 static size_t make_packets(struct test_packet *packets, unsigned *seed)
 {
     const struct assemble_layout *layout = &config.layout;
