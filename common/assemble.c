@@ -35,7 +35,7 @@ struct assembler {
     bool started;                   /* there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which there was a packet */
-    int64_t first_time, end_time;   /* heaps, counted on the 64-bit grid, that there have been: [first, end) */
+    int64_t first_time, end_time;   /* heaps are expected from the first; so far they came up to before the end */
     unsigned retry_packets;         /* until a free chunk is asked for again */
     struct source *sources;         /* [n_sources] */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
@@ -84,9 +84,9 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
         return REJECT_BAD_SOURCE;
 
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    int64_t time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
-    place->chunk = floor_div(time, n_times);
-    place->heap = (size_t)(time - place->chunk * n_times) * layout->n_sources + packet->source;
+    place->time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    place->chunk = floor_div(place->time, n_times);
+    place->heap = (size_t)(place->time - place->chunk * n_times) * layout->n_sources + packet->source;
     place->offset = place->heap * layout->heap_bytes + packet->offset;
     return REJECT_NONE;
 }
@@ -178,45 +178,36 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* How many times (heaps of each source) of a chunk are expected: those since the first packet, and at the end of the stream
- * those up to the newest. */
-static size_t expected_times(const struct assembler *a, int64_t chunk, bool at_end)
+/* How many times (heaps of each source) of a chunk there are: all, or if 'at_end', those up to the newest heap, with
+ * which the stream ends. */
+static int64_t count_times(const struct assembler *a, int64_t index, bool at_end)
 {
     int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
-    int64_t first = chunk * n_times, end = first + n_times;
+    int64_t n_left = a->end_time - index * n_times;
 
-    if (first < a->first_time)
-        first = a->first_time;
-    if (at_end && end > a->end_time)
-        end = a->end_time;
-    return end > first ? (size_t)(end - first) : 0;
+    if (!at_end || n_left >= n_times)
+        return n_times;
+    return n_left > 0 ? n_left : 0;
 }
 
-/* How many times of a chunk lie before the end of the stream. */
-static size_t times_before_end(const struct assembler *a, int64_t chunk, bool at_end)
-{
-    int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
-    int64_t n_left = a->end_time - chunk * n_times;
-
-    return (size_t)(at_end && n_left < n_times ? (n_left > 0 ? n_left : 0) : n_times);
-}
-
-/* window[slot] leaves: to the worker, or home if nothing in it is of use.  'at_end': the stream ends with its newest heap. */
+/* window[slot] leaves: to the worker, or home if nothing in it is of use. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
+    const struct assemble_layout *layout = &a->config.layout;
     struct assembler_stats *stats = a->config.stats;
     struct chunk *chunk = a->window[slot];
-    size_t n_heaps = a->config.layout.n_heaps_per_source * a->config.layout.n_sources;
     int64_t index = a->oldest + (int64_t)slot;
+    int64_t n_times = count_times(a, index, at_end);
+    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* the first heap: not expected */
+    uint64_t n_expected = (uint64_t)(n_times - (n_before > 0 ? n_before : 0)) * layout->n_sources;
 
     a->window[slot] = NULL;
-    /* What nobody has begun yet is not expected yet. */
-    if (index <= a->newest)
-        counter_add(&stats->missing_heaps,
-                    expected_times(a, index, at_end) * a->config.layout.n_sources - (chunk ? chunk->n_present : 0));
+    /* Every heap let in lies in [first_time, end_time), and first_time in the first chunk of the window. */
+    assert(n_before <= n_times && (!chunk || chunk->n_present <= n_expected));
+    counter_add(&stats->missing_heaps, n_expected - (chunk ? chunk->n_present : 0));
     if (!chunk)
         return;
-    if (chunk->n_present < n_heaps)
+    if (chunk->n_present < chunk->n_heaps)
         counter_add(&stats->incomplete_heaps, count_incomplete_heaps(chunk));
     loan_out(&chunk->loan, 1);
     if (chunk->n_present == 0) {
@@ -226,7 +217,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     counter_add(&stats->heaps, chunk->n_present);
     counter_add(&stats->bytes, chunk->n_present * chunk->heap_bytes);
     counter_add(&stats->chunks, 1);
-    chunk->n_times = times_before_end(a, index, at_end);
+    chunk->n_times = (size_t)n_times;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
@@ -238,7 +229,6 @@ static void window_advance(struct assembler *a, int64_t chunk)
     size_t n_leave = (size_t)(chunk - (a->oldest + n_chunks - 1));
 
     assert(n_leave >= 1 && n_leave <= n_chunks);
-    a->newest = chunk;
     for (size_t slot = 0; slot < n_leave; slot++)
         close_chunk(a, slot, false);
     memmove(a->window, a->window + n_leave, (n_chunks - n_leave) * sizeof(a->window[0]));
@@ -254,33 +244,33 @@ static void window_close(struct assembler *a, bool at_end)
         close_chunk(a, slot, at_end);
 }
 
-static void window_start(struct assembler *a, int64_t chunk, int64_t time)
+/* Heaps are expected from 'first_time', in 'chunk'. */
+static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
 {
     a->started = true;
     a->oldest = chunk;
     a->newest = chunk;
-    a->first_time = time;
-    a->end_time = time;
+    a->first_time = first_time;
+    a->end_time = first_time;
     a->retry_packets = 0;
 }
 
-/* The window starts again at 'chunk', far away.  What a jump forward leaves out was expected and is missing. */
-static void window_jump(struct assembler *a, int64_t chunk, int64_t time)
+/* The window starts again far away.  After a jump forward, what it leaves out was expected and is missing, up to the
+ * chunk in which the stream goes on, and that from its start.  A jump back ends one stream and begins another. */
+static void window_jump(struct assembler *a, const struct assemble_place *place)
 {
     const struct assemble_layout *layout = &a->config.layout;
-    int64_t window_end = a->oldest + a->config.window_chunks;
-    bool forward = chunk > a->newest;
+    int64_t n_times = (int64_t)layout->n_heaps_per_source;
+    int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* chunks; negative: a jump back */
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING, "%s: timestamps jumped by %lld samples to %lld", a->name,
-                (long long)((chunk - a->newest) * a->chunk_samples), (long long)(chunk * a->chunk_samples));
+                (long long)((place->chunk - a->newest) * a->chunk_samples),
+                (long long)(place->chunk * a->chunk_samples));
     counter_add(&a->config.stats->jumps, 1);
-    if (forward) {
-        a->newest = chunk;
-        counter_add(&a->config.stats->missing_heaps,
-                    (uint64_t)(chunk - window_end) * layout->n_heaps_per_source * layout->n_sources);
-    }
-    window_close(a, !forward);
-    window_start(a, chunk, forward ? chunk * (int64_t)layout->n_heaps_per_source : time);
+    window_close(a, n_left_out < 0);
+    if (n_left_out >= 0)
+        counter_add(&a->config.stats->missing_heaps, (uint64_t)(n_left_out * n_times) * layout->n_sources);
+    window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
     for (unsigned i = 0; i < layout->n_sources; i++)
         a->sources[i].n_claim_heaps = 0;
 }
@@ -344,33 +334,33 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Makes the window hold 'chunk', or says why it should not. */
-static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet, int64_t chunk)
+/* Makes the window hold the packet's chunk, or says why it should not. */
+static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet,
+                                const struct assemble_place *place)
 {
     struct source *source = &a->sources[packet->source];
-    int64_t time = packet->timestamp / a->config.layout.heap_samples; /* exact, as placement has seen */
 
     a->n_packets++;
     if (!a->started)
-        window_start(a, chunk, time);
-    enum zone zone = window_zone(a, chunk);
+        window_start(a, place->chunk, place->time);
+    enum zone zone = window_zone(a, place->chunk);
     if (zone == ZONE_FAR) {
         if (!claim_extend(a, packet) || !claim_believed(a, source))
             return REJECT_JUMP;
-        window_jump(a, chunk, time);
+        window_jump(a, place);
     }
     source->n_claim_heaps = 0;
     source->near_at = a->n_packets;
     if (zone == ZONE_LATE)
         return REJECT_TOO_OLD;
     if (zone == ZONE_AHEAD)
-        window_advance(a, chunk);
-    if (chunk > a->newest)
-        a->newest = chunk;
-    if (time < a->first_time)
-        a->first_time = time;
-    if (time >= a->end_time)
-        a->end_time = time + 1;
+        window_advance(a, place->chunk);
+    if (place->chunk > a->newest)
+        a->newest = place->chunk;
+    if (place->time < a->first_time)
+        a->first_time = place->time;
+    if (place->time >= a->end_time)
+        a->end_time = place->time + 1;
     return REJECT_NONE;
 }
 
@@ -383,7 +373,7 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
     reject = assemble_place(&a->config.layout, packet, &place);
     if (reject)
         return reject;
-    reject = window_admit(a, packet, place.chunk);
+    reject = window_admit(a, packet, &place);
     if (reject)
         return reject;
     struct chunk *chunk = open_chunk(a, (size_t)(place.chunk - a->oldest));

@@ -25,6 +25,11 @@
  * sources, or one where only one is alive, recovers too.
  * Then all open chunks leave and the window starts at the new place.  (One mad clock costs only itself.)
  *
+ * Heaps are expected from every source, without a gap, from the first heap seen (the earliest in the window's first
+ * chunk) on, whether there is a free chunk for them or not.  A jump forward leaves a gap in which heaps were expected;
+ * they are again from the start of the chunk behind it.  After a jump back, as at a flush, they were expected up to the
+ * newest heap of any source, and the next one is a first heap.  Those that were never handed on are missing.
+ *
  * Chunks are taken from the free inbox when their first packet comes.  A chunk in which no heap was completed is not
  * handed on but goes home.  At most 'window_chunks' chunks are open. */
 #ifndef COMMON_ASSEMBLE_H
@@ -79,6 +84,7 @@ struct assemble_packet {
 };
 
 struct assemble_place {
+    int64_t time;       /* of the heap on the 64-bit grid: timestamp / heap_samples */
     int64_t chunk;      /* index of the chunk on the 64-bit grid: floor(timestamp / chunk length) */
     size_t heap;        /* in the chunk */
     size_t offset;      /* of the first payload byte in the chunk's payload */
@@ -98,7 +104,7 @@ struct assembler_stats {
     struct counter heaps;            /* complete heaps handed on */
     struct counter bytes;            /* their payload */
     struct counter chunks;           /* handed on */
-    struct counter missing_heaps;    /* expected since the first but never handed on, counted as chunks leave */
+    struct counter missing_heaps;    /* expected but never handed on, counted as chunks leave */
     struct counter incomplete_heaps; /* begun but with holes when their chunk left */
     struct counter copied_packets;   /* payloads that did not land where they belong */
     struct counter jumps;            /* believed */
@@ -145,8 +151,8 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * if any of its bytes have arrived.  For landing slots. */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
-/* Hands on all open chunks (end of a file, shutdown), oldest first; the stream ends with its newest heap (chunk->n_times).
- * The next packet would start a new window. */
+/* Hands on all open chunks (end of a file, shutdown), oldest first.  The stream ends with its newest heap
+ * (chunk->n_times); the next packet would start a new window. */
 void assembler_flush(struct assembler *assembler);
 
 #endif

@@ -1,5 +1,5 @@
-/* check_assemble.c - placement by table, jumps by scenario, and everything else against a slow, obviously right model:
- * for each byte of each heap, whether it has arrived and what it should be. */
+/* check_assemble.c - placement by table, jumps and ends by scenario, and everything else against slow, obviously right
+ * models: for each byte of each heap, whether it has arrived and what it should be; for each stream, all its heaps. */
 #include "common/assemble.h"
 #include "common/clock.h"
 #include "common/device.h"
@@ -22,11 +22,22 @@ static struct assembler_stats stats;
 static struct assembler *assembler;
 static struct assembler_config config;
 
+enum { LEDGER_MAX = 60000 };
+#define NO_END INT64_MAX
+
+/* What should be counted as missing: packets are remembered, and a stream is all heaps from its first to its last. */
+static struct {
+    int64_t times[LEDGER_MAX]; /* of the stream that goes on: timestamps in heaps */
+    size_t n;
+    uint64_t n_expected; /* heaps of the streams that have ended */
+} ledger;
+
 /* ---- Fixture ----------------------------------------------------------------------------------------------------- */
 
 static void poison(struct chunk *chunk)
 {
     memset(chunk->payload, POISON, chunk->n_heaps * chunk->heap_bytes);
+    chunk->n_times = SIZE_MAX;
 }
 
 static void make_assembler(struct assemble_layout layout, unsigned window_chunks, size_t n_chunks)
@@ -36,6 +47,8 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
     size_t n_heaps = layout.n_heaps_per_source * layout.n_sources;
 
     memset(&stats, 0, sizeof(stats));
+    ledger.n = 0;
+    ledger.n_expected = 0;
     if (!device)
         ck_assert_int_eq(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why,
                                      sizeof(why)), 0);
@@ -130,14 +143,14 @@ START_TEST(placement_follows_the_layout)
         enum reject reject;
         struct assemble_place place;
     } table[] = {
-        {{0, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 0, 0}},
-        {{2, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 2, 88}},
-        {{1, 300, 44, 8, 16, 0}, REJECT_NONE, {0, 10, 448}},
-        {{1, 400, 44, 40, 4, 0}, REJECT_NONE, {1, 1, 84}},
-        {{0, INT64_C(400) << 50, 44, 40, 4, 0}, REJECT_NONE, {INT64_C(1) << 50, 0, 40}},
-        {{0, -100, 44, 0, 8, 0}, REJECT_NONE, {-1, 9, 396}},
-        {{0, -400, 44, 0, 8, 0}, REJECT_NONE, {-1, 0, 0}},
-        {{0, -500, 44, 0, 8, 0}, REJECT_NONE, {-2, 9, 396}},
+        {{0, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 0, 0, 0}},
+        {{2, 0, 44, 0, 44, 0}, REJECT_NONE, {0, 0, 2, 88}},
+        {{1, 300, 44, 8, 16, 0}, REJECT_NONE, {3, 0, 10, 448}},
+        {{1, 400, 44, 40, 4, 0}, REJECT_NONE, {4, 1, 1, 84}},
+        {{0, INT64_C(400) << 50, 44, 40, 4, 0}, REJECT_NONE, {INT64_C(4) << 50, INT64_C(1) << 50, 0, 40}},
+        {{0, -100, 44, 0, 8, 0}, REJECT_NONE, {-1, -1, 9, 396}},
+        {{0, -400, 44, 0, 8, 0}, REJECT_NONE, {-4, -1, 0, 0}},
+        {{0, -500, 44, 0, 8, 0}, REJECT_NONE, {-5, -2, 9, 396}},
         {{0, 0, 43, 0, 8, 0}, REJECT_HEAP_SIZE, {0}},
         {{0, 0, 48, 0, 8, 0}, REJECT_HEAP_SIZE, {0}},
         {{0, 0, 44, 4, 8, 0}, REJECT_ALIGNMENT, {0}},
@@ -153,6 +166,7 @@ START_TEST(placement_follows_the_layout)
         struct assemble_place place = {0};
 
         ck_assert_msg(assemble_place(&layout, &table[i].packet, &place) == table[i].reject, "row %zu", i);
+        ck_assert_int_eq(place.time, table[i].place.time);
         ck_assert_int_eq(place.chunk, table[i].place.chunk);
         ck_assert_uint_eq(place.heap, table[i].place.heap);
         ck_assert_uint_eq(place.offset, table[i].place.offset);
@@ -167,6 +181,77 @@ START_TEST(every_reason_has_a_name)
             ck_assert_str_ne(reject_name((enum reject)i), reject_name((enum reject)k));
 }
 END_TEST
+
+/* ---- The ledger -------------------------------------------------------------------------------------------------- */
+
+static void ledger_note(int64_t time)
+{
+    ck_assert_uint_lt(ledger.n, LEDGER_MAX);
+    ledger.times[ledger.n++] = time;
+}
+
+static int64_t ledger_newest(void)
+{
+    int64_t newest = INT64_MIN;
+
+    for (size_t i = 0; i < ledger.n; i++)
+        newest = ledger.times[i] > newest ? ledger.times[i] : newest;
+    return newest;
+}
+
+/* Ends the stream; returns the time after its last heap. */
+static int64_t ledger_end(void)
+{
+    int64_t first = INT64_MAX, end = ledger_newest() + 1;
+
+    if (ledger.n == 0)
+        return NO_END;
+    for (size_t i = 0; i < ledger.n; i++)
+        first = ledger.times[i] < first ? ledger.times[i] : first;
+    ledger.n_expected += (uint64_t)(end - first) * config.layout.n_sources;
+    ledger.n = 0;
+    return end;
+}
+
+/* Notes what has become of a heap's packet; 'n_jumps' is how many jumps had been believed before.  Returns the end of
+ * the stream which that packet ended, or NO_END. */
+static int64_t ledger_follow(int64_t time, enum reject reject, uint64_t n_jumps)
+{
+    int64_t end = NO_END;
+
+    if (reject == REJECT_JUMP || reject == REJECT_TOO_OLD)
+        return NO_END;
+    if (counter_get(&stats.jumps) > n_jumps && time < ledger_newest())
+        end = ledger_end();
+    ledger_note(time);
+    return end;
+}
+
+/* Whether a chunk knows how many times it has in a stream that ends before 'end'. */
+static void check_n_times(const struct chunk *chunk, int64_t end)
+{
+    int64_t time = chunk->timestamp_samples / config.layout.heap_samples;
+    size_t n_times = 0;
+
+    for (size_t i = 0; i < config.layout.n_heaps_per_source; i++)
+        n_times += time + (int64_t)i < end;
+    ck_assert_uint_gt(n_times, 0);
+    ck_assert_uint_eq(chunk->n_times, n_times);
+}
+
+/* Puts back what was handed on, having looked at its times; returns how many heaps were in it. */
+static uint64_t drain_until(int64_t end)
+{
+    struct chunk *chunk;
+    uint64_t n_present = 0;
+
+    while ((chunk = next_full())) {
+        check_n_times(chunk, end);
+        n_present += chunk->n_present;
+        put_full(chunk);
+    }
+    return n_present;
+}
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
 
@@ -207,7 +292,7 @@ static size_t count_arrived(size_t chunk, size_t heap)
 }
 
 /* The model's chunk 'k' leaves: it must come out now, or stay in if none of its heaps is complete. */
-static void check_leaving(int64_t k)
+static void check_leaving(int64_t k, int64_t end)
 {
     size_t n_heaps = config.layout.n_heaps_per_source * config.layout.n_sources;
     size_t heap_bytes = config.layout.heap_bytes;
@@ -225,6 +310,7 @@ static void check_leaving(int64_t k)
     ck_assert_ptr_nonnull(chunk);
     ck_assert_int_eq(chunk->timestamp_samples, (model.base + k) * assemble_chunk_samples(&config.layout));
     ck_assert_uint_eq(chunk->n_present, n_present);
+    check_n_times(chunk, end);
     for (size_t heap = 0; heap < n_heaps; heap++) {
         bool present = count_arrived((size_t)k, heap) == heap_bytes;
 
@@ -254,7 +340,7 @@ static enum reject model_admit(const struct test_packet *p, bool *was_open)
     if (k >= model.oldest + 2 * n_window)
         return REJECT_JUMP;
     for (; model.oldest + n_window <= k; model.oldest++)
-        check_leaving(model.oldest);
+        check_leaving(model.oldest, NO_END);
     if (k > model.newest)
         model.newest = k;
     *was_open = model.chunks[k].open;
@@ -315,17 +401,21 @@ static int compare_sort(const void *a, const void *b)
     return p->sort < q->sort ? -1 : p->sort > q->sort;
 }
 
-/* The packets of a run, out of order by anything from nothing to some chunks, with holes of whole chunks. */
+/* The packets of a run, out of order by anything from nothing to some chunks, with holes of whole chunks.  The first
+ * and the last may be in the middle of a chunk. */
 static size_t make_packets(struct test_packet *packets, unsigned *seed)
 {
     const struct assemble_layout *layout = &config.layout;
     unsigned disorder = (unsigned[]){0, 1, 3, 30}[below(seed, 4)];
+    size_t n_before = below(seed, (unsigned)layout->n_heaps_per_source);
+    size_t n_at_end = 1 + below(seed, (unsigned)layout->n_heaps_per_source);
     size_t n = 0;
 
     for (int64_t k = 0; k < MODEL_CHUNKS; k++) {
         if (k > 0 && below(seed, 8) == 0)
             continue;
-        for (size_t t = 0; t < layout->n_heaps_per_source; t++)
+        size_t n_times = k < MODEL_CHUNKS - 1 ? layout->n_heaps_per_source : n_at_end;
+        for (size_t t = k > 0 ? 0 : n_before; t < n_times; t++)
             for (unsigned source = 0; source < layout->n_sources; source++) {
                 int64_t time = (model.base + k) * (int64_t)layout->n_heaps_per_source + (int64_t)t;
                 unsigned sort = 40 * (unsigned)(k * (int64_t)layout->n_heaps_per_source + (int64_t)t);
@@ -350,7 +440,6 @@ static void check_run(unsigned *seed)
         .n_heaps_per_source = 1 + below(seed, 4),
         .n_sources = 1 + below(seed, 3),
     };
-    size_t n_heaps = layout.n_heaps_per_source * layout.n_sources;
     uint64_t n_rejects[N_REJECTS] = {0};
 
     make_assembler(layout, 1 + below(seed, 3), 4);
@@ -373,14 +462,16 @@ static void check_run(unsigned *seed)
         ck_assert_msg(reject == expected, "packet %zu: %s, not %s", i, reject_name(reject), reject_name(expected));
         ck_assert_ptr_eq(expected_at, !reject && was_open ? payload : NULL);
         n_rejects[reject]++;
+        ledger_follow(p->packet.timestamp / layout.heap_samples, reject, 0);
         if (reject)
             ck_assert_ptr_null(payload);
         for (uint64_t k = 0; !reject && k < p->packet.n_bytes; k++)
             payload[k] = byte_of(p, k);
     }
     assembler_flush(assembler);
+    int64_t end = ledger_end();
     for (; model.first >= 0 && model.oldest <= model.newest; model.oldest++)
-        check_leaving(model.oldest);
+        check_leaving(model.oldest, end);
     ck_assert_ptr_null(next_full());
 
     for (int i = 1; i < N_REJECTS; i++)
@@ -389,9 +480,7 @@ static void check_run(unsigned *seed)
     ck_assert_uint_eq(counter_get(&stats.bytes), model.n_heaps_on * layout.heap_bytes);
     ck_assert_uint_eq(counter_get(&stats.chunks), model.n_chunks_on);
     ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), model.n_incomplete);
-    ck_assert_uint_eq(counter_get(&stats.missing_heaps),
-                      model.first < 0 ? 0
-                                      : (uint64_t)(model.newest - model.first + 1) * n_heaps - model.n_heaps_on);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), ledger.n_expected - model.n_heaps_on);
     destroy_assembler(4);
 }
 
@@ -465,7 +554,7 @@ START_TEST(without_a_free_chunk_heaps_are_lost_and_counted)
     ck_assert_int_eq(admit_heap(0, 3 * chunk_samples), REJECT_NONE);
     assembler_flush(assembler);
     ck_assert_uint_eq(drain(), 1);
-    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 399 + (400 - (100 - n_lost)) + 400 + 399);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 399 + (400 - (100 - n_lost)) + 400);
     destroy_assembler(1);
     device_close(device);
 }
@@ -483,7 +572,7 @@ START_TEST(chunk_without_a_complete_heap_is_used_again)
     assembler_flush(assembler);
     ck_assert_uint_eq(drain(), 1);
     ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), 10);
-    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 21);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 20);
     destroy_assembler(1);
     device_close(device);
 }
@@ -517,34 +606,44 @@ static const struct jump_scenario {
     unsigned n_sources, jump_sources;
     const char *in;
     const char *out;
-    uint64_t n_missing; /* after the flush; looked at where there is one source */
+    uint64_t n_missing; /* after the flush */
 } jump_scenarios[] = {
-    {"the window's edges ahead", 1, 1, "A100 A103 A107", "...", 5},
-    {"just beyond the edge ahead", 1, 1, "A100 A108", ".j", 1},
-    {"the window's edges behind", 1, 1, "A100 A99 A96 A95", ".ooj", 1},
-    {"forward", 1, 1, "A100 A200x5", ".jjJ..", 1 + 100 + 1},
-    {"back", 1, 1, "A200x2 A100x5", "..jjJ..", 1},
+    {"the window's edges ahead", 1, 1, "A100 A103 A107", "...", 8 - 3},
+    {"just beyond the edge ahead", 1, 1, "A100 A108", ".j", 0},
+    {"the window's edges behind", 1, 1, "A100 A99 A96 A95", ".ooj", 0},
+    {"the first heap is not the earliest", 1, 1, "A101 A103 A100 A99", "...o", 4 - 3},
+    {"forward", 1, 1, "A100 A200x5", ".jjJ..", 105 - 4},
+    {"forward, to the end of a chunk", 1, 1, "A100 A201x4", ".jjJ.", 105 - 3},
+    {"back", 1, 1, "A200x2 A100x5", "..jjJ..", 0},
+    {"back, to the end of a chunk", 1, 1, "A200x2 A99x3 A104", "..jjJ.", 4 - 2},
     {"the gap of a jump back is not missing", 1, 1, "A200x2 A100x4", "..jjJ.", 0},
-    {"packets of one heap count once", 1, 1, "A100 A200 A200 A200 A200 A201 A201 A202", ".jjjjjjJ", 1 + 100 + 1},
-    {"overtaken heaps do not count", 1, 1, "A100 A201 A200 A201 A200 A201 A202 A203", ".jjjjjjJ", 1 + 100 + 1},
-    {"a stuck clock is never believed", 1, 1, "A100 A200 A200 A200 A200 A200 A200 A200", ".jjjjjjj", 1},
-    {"heaps must be near each other", 1, 1, "A100 A200 A205 A209 A215 A219", ".jjjjj", 1},
-    {"anything near ends the claim", 1, 1, "A100 A200x2 A101 A200x2 A99 A200x3", ".jj.jjojjJ", 100 + 1},
-    {"fewer sources than must agree", 1, 2, "A100 A200x3", ".jjJ", 1 + 100 + 1},
+    {"a stream ends with its newest heap", 1, 1, "A201 A204 A203 A100x3", "...jjJ", 4 - 3},
+    {"back, then forward", 1, 1, "A200 A100x3 A300x4", ".jjJjjJ.", 202 - 3},
+    {"forward, then back", 1, 1, "A100 A200x3 A50x3 A54", ".jjJjjJ.", 103 - 2 + 3 - 2},
+    {"packets of one heap count once", 1, 1, "A100 A200 A200 A200 A200 A201 A201 A202", ".jjjjjjJ", 103 - 2},
+    {"overtaken heaps do not count", 1, 1, "A100 A201 A200 A201 A200 A201 A202 A203", ".jjjjjjJ", 104 - 2},
+    {"a stuck clock is never believed", 1, 1, "A100 A200 A200 A200 A200 A200 A200 A200", ".jjjjjjj", 0},
+    {"heaps must be near each other", 1, 1, "A100 A200 A205 A209 A215 A219", ".jjjjj", 0},
+    {"anything near ends the claim", 1, 1, "A100 A200x2 A101 A200x2 A99 A200x3", ".jj.jjojjJ", 103 - 3},
+    {"fewer sources than must agree", 1, 2, "A100 A200x3", ".jjJ", 103 - 2},
     {"one mad source among two", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105",
-     "..j.j.j.j.j.", 5},
+     "..j.j.j.j.j.", 2 * 6 - 7},
     {"one mad source among two, though one would be enough", 2, 1,
-     "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.", 5},
-    {"both sources jump", 2, 2, "A100 B100 A200 B200 A201 B201 A202 B202 A203 B203", "..jjjjJ...", 0},
-    {"both sources jump, one well before the other", 2, 2, "A100 B100 A200x4 B200x4", "..jjJ.oo..", 0},
-    {"alone, a source is believed", 2, 2, "A100 A101 A200x4", "..jjJ.", 0},
-    {"alone after it was outvoted", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203x6", "..j.j.j.jjjjjJ", 0},
-    {"two of three", 3, 2, "A100 B100 C100 A200 B101 C200 A201 B102 C201 A202 B103 C202 A203", "...j.jj.jj.J.", 0},
+     "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.", 2 * 6 - 7},
+    {"both sources jump", 2, 2, "A100 B100 A200 B200 A201 B201 A202 B202 A203 B203", "..jjjjJ...", 2 * 104 - 6},
+    {"both sources jump, one well before the other", 2, 2, "A100 B100 A200x4 B200x4", "..jjJ.oo..", 2 * 104 - 6},
+    {"both sources jump back", 2, 2, "A200 B201 A101 B101 A102 B102 A103 B103 B104 A102", "..jjjjJ...",
+     2 * 2 - 2 + 2 * 3 - 4},
+    {"alone, a source is believed", 2, 2, "A100 A101 A200x4", "..jjJ.", 2 * 104 - 4},
+    {"alone after it was outvoted", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203x6", "..j.j.j.jjjjjJ",
+     2 * 109 - 6},
+    {"two of three", 3, 2, "A100 B100 C100 A200 B101 C200 A201 B102 C201 A202 B103 C202 A203", "...j.jj.jj.J.",
+     3 * 104 - 8},
     {"two pairs that contradict each other", 4, 2,
      "A100 B100 C100 D100 A200 B101 C200 D101 A201 B102 C201 D102 A202 B103 C202 D103 A203 B104 C203 D104",
-     "....j.j.j.j.j.j.j.j.", 0},
+     "....j.j.j.j.j.j.j.j.", 4 * 5 - 12},
     {"two sources that jump apart", 3, 2, "A100 B100 C100 A200 B300 C101 A201 B301 C102 A202 B302 C103 A203 B303",
-     "...jj.jj.jj.jj", 0},
+     "...jj.jj.jj.jj", 3 * 4 - 6},
 };
 
 START_TEST(jumps_are_believed_when_they_should_be)
@@ -557,7 +656,7 @@ START_TEST(jumps_are_believed_when_they_should_be)
     const char *in = scenario->in;
     char out[200];
     size_t n = 0;
-    uint64_t n_jumps = 0;
+    uint64_t n_jumps = 0, n_heaps_on = 0;
 
     make_assembler(layout, 2, 8);
     assembler_destroy(assembler);
@@ -574,19 +673,192 @@ START_TEST(jumps_are_believed_when_they_should_be)
             enum reject reject = admit_heap(source, 16 * heap);
 
             out[n++] = counter_get(&stats.jumps) > n_jumps ? 'J' : letters[reject];
+            n_heaps_on += drain_until(ledger_follow(heap, reject, n_jumps));
             n_jumps = counter_get(&stats.jumps);
-            drain();
         }
         in = end + (*end == ' ');
     }
     out[n] = '\0';
     ck_assert_msg(strcmp(out, scenario->out) == 0, "%s: got \"%s\"", scenario->what, out);
     assembler_flush(assembler);
-    drain();
-    if (scenario->n_sources == 1)
-        ck_assert_msg(counter_get(&stats.missing_heaps) == scenario->n_missing, "%s: %d missing", scenario->what,
-                      (int)counter_get(&stats.missing_heaps));
+    n_heaps_on += drain_until(ledger_end());
+    ck_assert_msg(counter_get(&stats.missing_heaps) == scenario->n_missing, "%s: %d missing", scenario->what,
+                  (int)counter_get(&stats.missing_heaps));
+    ck_assert_uint_eq(ledger.n_expected - n_heaps_on, scenario->n_missing);
     destroy_assembler(8);
+    device_close(device);
+}
+END_TEST
+
+/* ---- First and last ---------------------------------------------------------------------------------------------- */
+
+/* Chunks of 5 heaps a source, a window of 3 chunks, flushed at the end: which chunks come out, with how many times.
+ * Heaps as above; 'a12' is a heap with a hole. */
+static const struct end_scenario {
+    const char *what;
+    unsigned n_sources;
+    size_t n_chunks; /* in the pool */
+    const char *in;
+    const char *out; /* first time of each chunk, and its times */
+    uint64_t n_missing;
+} end_scenarios[] = {
+    {"one heap", 1, 4, "A12", "10:3", 0},
+    {"the first of a chunk", 1, 4, "A10", "10:1", 0},
+    {"the last of a chunk", 1, 4, "A14", "10:5", 0},
+    {"on the middle of a chunk", 1, 4, "A10x3", "10:3", 0},
+    {"on the end of a chunk", 1, 4, "A10x5", "10:5", 0},
+    {"just beyond the end of a chunk", 1, 4, "A10x6", "10:5 15:1", 0},
+    {"several chunks, from middle to middle", 1, 4, "A12x10", "10:5 15:5 20:2", 0},
+    {"several chunks with holes", 1, 4, "A12 A15 A17 A22", "10:5 15:5 20:3", 11 - 4},
+    {"a chunk of which nothing came", 1, 4, "A12 A23", "10:5 20:4", 12 - 2},
+    {"the last slot of the window is not begun", 1, 4, "A13 A16", "10:5 15:2", 4 - 2},
+    {"the newest did not come last", 1, 4, "A12 A17 A11 A16 A10", "10:5 15:3", 8 - 5},
+    {"the window has moved on", 1, 4, "A12 A28 A16 A31", "10:5 15:5 25:5 30:2", 20 - 4},
+    {"the newest heap has a hole", 1, 4, "A12 A16 a18", "10:5 15:4", 7 - 2},
+    {"the first heap has a hole", 1, 4, "a11 A13", "10:4", 3 - 1},
+    {"a chunk of holes at the end", 1, 4, "A12 a16", "10:5", 5 - 1},
+    {"nothing but a hole", 1, 4, "a12", "", 1},
+    {"the same heap twice", 1, 4, "A12 A12 A13 A12", "10:4", 0},
+    {"no chunk for the newest", 1, 1, "A12 A16", "10:5", 5 - 1},
+    {"the newest moves the window and finds no chunk", 1, 1, "A12 A27", "10:5", 16 - 1},
+    {"two sources, each with its own end", 2, 4, "A12x3 B11x6", "10:5 15:2", 2 * 6 - 9},
+    {"the newest of one source is in an earlier chunk", 2, 4, "A12 B23 A13", "10:5 20:4", 2 * 12 - 3},
+    {"three sources, one of them silent", 3, 4, "C13 A11 A16x3", "10:5 15:4", 3 * 8 - 5},
+    {"three sources, the newest with a hole", 3, 4, "A10x2 B10x2 C10 c11", "10:2", 1},
+};
+
+START_TEST(stream_goes_from_its_first_heap_to_its_newest)
+{
+    const struct end_scenario *scenario = &end_scenarios[_i];
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 16, .n_heaps_per_source = 5, .n_sources = scenario->n_sources};
+    const char *in = scenario->in;
+    struct chunk *chunk, *all[POOL_MAX];
+    char out[200] = "";
+    size_t n_all = 0;
+
+    make_assembler(layout, 3, scenario->n_chunks);
+    while (*in) {
+        bool whole = *in < 'a';
+        unsigned source = (unsigned)(*in++ - (whole ? 'A' : 'a'));
+        char *end;
+        long heap = strtol(in, &end, 10);
+        long count = *end == 'x' ? strtol(end + 1, &end, 10) : 1;
+
+        for (; count > 0; count--, heap++)
+            admit_range(source, 16 * heap, 0, whole ? 16 : 8);
+        in = end + (*end == ' ');
+    }
+    assembler_flush(assembler);
+    for (; (chunk = next_full()); all[n_all++] = chunk)
+        snprintf(out + strlen(out), sizeof(out) - strlen(out), "%s%d:%d", *out ? " " : "",
+                 (int)(chunk->timestamp_samples / 16), (int)chunk->n_times);
+    ck_assert_msg(strcmp(out, scenario->out) == 0, "%s: got \"%s\"", scenario->what, out);
+    ck_assert_msg(counter_get(&stats.missing_heaps) == scenario->n_missing, "%s: %d missing", scenario->what,
+                  (int)counter_get(&stats.missing_heaps));
+    while (n_all > 0)
+        put_full(all[--n_all]);
+    destroy_assembler(scenario->n_chunks);
+    device_close(device);
+}
+END_TEST
+
+/* Each stream between flushes has its own first and last heap, even where there is no chunk for them. */
+START_TEST(flush_ends_one_stream_and_begins_another)
+{
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 5, .n_sources = 2};
+
+    make_assembler(layout, 2, 1);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 0);
+    ck_assert_int_eq(admit_heap(0, 16 * 12), REJECT_NONE);
+    ck_assert_int_eq(admit_heap(1, 16 * 13), REJECT_NONE);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 2 * 2 - 2);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 2);
+    ck_assert_int_eq(admit_heap(0, 16 * 914), REJECT_NO_CHUNK);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 4);
+    ck_assert_uint_eq(drain_until(14), 2);
+    ck_assert_int_eq(admit_heap(0, 16 * 11), REJECT_NONE);
+    ck_assert_int_eq(admit_heap(1, 16 * 11), REJECT_NONE);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain_until(12), 2);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 4);
+    ck_assert_int_eq(admit_heap(1, 16 * 907), REJECT_NONE);
+    ck_assert_int_eq(admit_heap(0, 16 * 911), REJECT_NO_CHUNK);
+    assembler_flush(assembler);
+    ck_assert_uint_eq(drain_until(912), 1);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 4 + 2 * 5 - 1);
+    destroy_assembler(1);
+    device_close(device);
+}
+END_TEST
+
+/* A stream that wanders, jumps and is cut off, with heaps that have holes, for a worker that is often behind. */
+static void check_wandering(unsigned *seed)
+{
+    const struct assemble_layout layout = {
+        .heap_samples = 16,
+        .heap_bytes = 16,
+        .n_heaps_per_source = 1 + below(seed, 6),
+        .n_sources = 1 + below(seed, 4),
+    };
+    size_t n_chunks = 1 + below(seed, 5), n_held = 0;
+    int64_t time = (int64_t)below(seed, 2000) - 1000;
+    struct chunk *chunk, *held[POOL_MAX];
+    uint64_t n_heaps_on = 0;
+
+    make_assembler(layout, 1 + below(seed, 4), n_chunks);
+    assembler_destroy(assembler);
+    config.jump_heaps = 1 + below(seed, 3);
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    unsigned spread = 1 + below(seed, config.window_chunks * (unsigned)layout.n_heaps_per_source);
+    for (unsigned i = 0; i < 1500; i++) {
+        unsigned fate = below(seed, 500);
+        int64_t heap = time - below(seed, spread), end;
+        uint64_t n_jumps = counter_get(&stats.jumps);
+
+        time += fate == 0 ? 100 - (int64_t)below(seed, 200) : fate < 100;
+        if (fate == 1) {
+            assembler_flush(assembler);
+            end = ledger_end();
+        } else {
+            enum reject reject = admit_range(below(seed, layout.n_sources), 16 * heap, fate == 2 ? 8 : 0,
+                                             fate == 2 || fate == 3 ? 8 : 16);
+            end = ledger_follow(heap, reject, n_jumps);
+        }
+        for (; (chunk = next_full()); held[n_held++] = chunk) {
+            check_n_times(chunk, end);
+            n_heaps_on += chunk->n_present;
+        }
+        while (n_held > 0 && below(seed, 20) == 0)
+            put_full(held[--n_held]);
+    }
+    while (n_held > 0)
+        put_full(held[--n_held]);
+    assembler_flush(assembler);
+    n_heaps_on += drain_until(ledger_end());
+    ck_assert_uint_eq(counter_get(&stats.heaps), n_heaps_on);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), ledger.n_expected - n_heaps_on);
+    destroy_assembler(n_chunks);
+}
+
+START_TEST(every_heap_is_handed_on_or_missing)
+{
+    unsigned seed = (unsigned)getpid();
+    uint64_t n_jumps = 0, n_no_chunk = 0;
+
+    fprintf(stderr, "seed %u\n", seed);
+    for (int i = 0; i < 300; i++) {
+        check_wandering(&seed);
+        n_jumps += counter_get(&stats.jumps);
+        n_no_chunk += counter_get(&stats.rejects[REJECT_NO_CHUNK]);
+    }
+    ck_assert_uint_gt(n_jumps, 300);
+    ck_assert_uint_gt(n_no_chunk, 300);
     device_close(device);
 }
 END_TEST
@@ -665,6 +937,9 @@ int main(void)
     tcase_add_test(tests, chunk_without_a_complete_heap_is_used_again);
     tcase_add_test(tests, waiting_ends_when_the_inbox_is_stopped);
     tcase_add_loop_test(tests, jumps_are_believed_when_they_should_be, 0, (int)ARRAY_LEN(jump_scenarios));
+    tcase_add_loop_test(tests, stream_goes_from_its_first_heap_to_its_newest, 0, (int)ARRAY_LEN(end_scenarios));
+    tcase_add_test(tests, flush_ends_one_stream_and_begins_another);
+    tcase_add_test(tests, every_heap_is_handed_on_or_missing);
     tcase_add_test(tests, recording_goes_on_across_the_wrap);
     tcase_add_test(tests, long_silence_is_bridged_by_the_clock);
     suite_add_tcase(suite, tests);
