@@ -198,9 +198,9 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
 
 static void destroy(struct visrec *v)
 {
+    http_close(v->http); /* first: /metrics reads what lies in the memory of the others */
     visrec_writer_destroy(v->writer);
     receiver_destroy(v->receiver);
-    http_close(v->http);
     chunk_pool_destroy(v->pool);
     inbox_destroy(v->inbox);
     inbox_destroy(v->free_chunks);

@@ -27,12 +27,13 @@ static int run(const struct xbgpu_config *config, struct service *service)
     xbgpu_layout_init(&layout, config);
     struct device_config device_config = {(enum device_kind)config->device.kind, (int)config->device.n_threads};
     int err = device_open(&device_config, &device, why, sizeof(why));
-    if (!err && config->http.listen.n)
-        err = http_open(&config->http.listen.items[0], &http, why, sizeof(why));
     if (!err) {
         struct xpipeline_config c = {config, &layout, device, sources_ended, service};
         err = xpipeline_create(&c, &pipeline, why, sizeof(why));
     }
+    /* After the pipeline, and closed before it: what /metrics shows lies in the pipeline's memory. */
+    if (!err && config->http.listen.n)
+        err = http_open(&config->http.listen.items[0], &http, why, sizeof(why));
     if (!err)
         err = xpipeline_start(pipeline);
 
@@ -48,8 +49,8 @@ static int run(const struct xbgpu_config *config, struct service *service)
         service_stopping(service);
         xpipeline_stop(pipeline);
     }
-    xpipeline_destroy(pipeline);
     http_close(http);
+    xpipeline_destroy(pipeline);
     device_close(device);
     return exit_code;
 }

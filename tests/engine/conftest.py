@@ -1,4 +1,5 @@
-"""What every engine test shares: a directory that outlives a failure, and the seed of everything random."""
+"""What every engine test shares: a directory that outlives a failure, the seed of everything random, and an eye on what
+the sanitizers report."""
 import os
 import shutil
 import tempfile
@@ -25,6 +26,18 @@ def pytest_runtest_makereport(item, call):
         item.failed = report.failed
         if report.failed and getattr(item, "work_dir", None):
             report.sections.append(("what the daemons read and wrote", str(item.work_dir)))
+
+
+@pytest.fixture(autouse=True)
+def no_sanitizer_reports(monkeypatch):
+    """Whatever a test starts, and however that ends: what a sanitizer reports of it fails the test."""
+    with tempfile.TemporaryDirectory(prefix="cbf-sanitizer-") as reports:
+        for options in ("ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
+            set_by_user = os.environ.get(options, "")
+            monkeypatch.setenv(options, f"{set_by_user}:exitcode=66:log_path={reports}/report")
+        yield
+        texts = [path.read_text(errors="replace") for path in sorted(Path(reports).iterdir())]
+        assert not texts, "\n".join(texts)
 
 
 @pytest.fixture

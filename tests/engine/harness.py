@@ -195,6 +195,7 @@ class Heap:
     cnt: int
     kind: str
     items: dict = field(default_factory=dict)
+    arrival_s: float = field(default_factory=time.monotonic)
 
 
 class Decoder:
@@ -304,8 +305,12 @@ class Receiver:
         self.stop()
 
 
-def send_live(sent, rate=20e6, max_packet=9000):
-    """Sends heaps over loopback multicast with spead2, in order, at 'rate' bytes/s; returns when all are gone."""
+def send_live(sent, rate=3e6, max_packet=9000):
+    """Sends heaps over loopback multicast with spead2, in order, at 'rate' bytes/s; returns when all are gone.
+
+    The threads of a daemon receive apart, and one that falls behind the others by the window of chunks loses heaps.  So a
+    test with several threads chooses a rate at which that takes longer than a busy machine keeps a thread waiting.
+    """
     where = list(dict.fromkeys(s.endpoint for s in sent))
     config = spead2.send.StreamConfig(max_packet_size=max_packet, max_heaps=len(sent) + 1, rate=rate,
                                       burst_size=16384)

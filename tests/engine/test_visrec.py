@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+import urllib.request
 import warnings
 
 import h5py
@@ -509,11 +510,17 @@ def test_multicast_until_max_dumps(recorder, rng):
 def test_sigterm_writes_what_is_open(recorder, rng):
     stream = Stream(n_ants=2)
     sender = Sender(stream)
-    one, first, _ = live(recorder, stream, sender)
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        listen = f"{LOOPBACK}:{probe.getsockname()[1]}"
+    one, first, _ = live(recorder, stream, sender, {"http": {"listen": listen}})
     one.start()
     one.wait_until_recording()
     send_paced(one, sender, first, [stream.random_vis(rng) for _ in range(6)])
     assert one.n_dumps() == 4
+    metrics = urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S).read().decode()
+    assert "\nvisrec_dumps_total 4\n" in metrics
+    assert "\nvisrec_backward_dumps_total 0\n" in metrics
     one.process.send_signal(signal.SIGTERM)
     status, output, log = one.finish()
     assert status == 0, log

@@ -101,9 +101,9 @@ def test_xbgpu_live(offset_s, daemon, rng):
     with harness.Receiver(test_xbgpu_stream.destinations(before)) as first, \
             harness.Receiver(test_xbgpu_stream.destinations(after)) as second:
         one = daemon("xbgpu", before, "before").wait_ready()
-        harness.send_live(sent[:half], rate=10e6)
+        harness.send_live(sent[:half])
         two = daemon("xbgpu", after, "after").wait_ready()
-        harness.send_live(sent[half:], rate=10e6)
+        harness.send_live(sent[half:])
         for config, receiver in ((before, first), (after, second)):
             test_xbgpu_stream.wait_window(receiver, config, 0, last)
         found = test_xbgpu_stream.finish(before, one, first) | test_xbgpu_stream.finish(after, two, second)

@@ -102,7 +102,7 @@ def test_counters(daemon, rng):
     assert len(expected[0]) == len(expected[1]) + 1
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
-        harness.send_live(scenario.feng_heaps(config, 0, voltages, present), rate=60e6)
+        harness.send_live(scenario.feng_heaps(config, 0, voltages, present), rate=30e6)
         for index in range(2):
             wait_window(receiver, config, index, 5)
         # Six windows have been sent (or seven, by the time of the scrape), of which the first three were disturbed.
