@@ -26,7 +26,7 @@ CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o
 TIME     = common/clock.o common/timebase.o
-SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/version.o
+SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
 XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
@@ -83,7 +83,15 @@ $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
 $(OBJ)/tools/visrec%.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(call pkg,--cflags,check)
-$(OBJ)/common/version.o: EXTRA_CFLAGS = -DCBF_BUILD_ID='"$(shell git describe --always --dirty 2>/dev/null || echo release)"'
+
+# The build id is written to a file that changes only when it does, so that --version is true after every build.
+BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
+$(BUILD)/build-id: FORCE
+	@mkdir -p $(@D)
+	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' > $@
+$(OBJ)/common/version.o: $(BUILD)/build-id
+$(OBJ)/common/version.o: EXTRA_CFLAGS = -DCBF_BUILD_ID='"$(BUILD_ID)"'
+FORCE:
 
 $(OBJ)/%.o: %.c
 	@mkdir -p $(@D)

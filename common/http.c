@@ -18,6 +18,7 @@
 #define CONNECTION_TIMEOUT_S 10
 
 struct http {
+    const struct gauge *healthy; /* [const] */
     struct MHD_Daemon *daemon;
     unsigned port;
 };
@@ -57,6 +58,13 @@ static enum MHD_Result reply_metrics(struct MHD_Connection *connection)
     return reply(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", response);
 }
 
+static enum MHD_Result reply_health(struct MHD_Connection *connection, const struct http *http)
+{
+    if (http->healthy && gauge_get(http->healthy) == 0)
+        return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "failed: the results are wrong, see the log\n");
+    return reply_text(connection, MHD_HTTP_OK, "ok\n");
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
@@ -65,7 +73,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     if (!strcmp(url, "/metrics"))
         return reply_metrics(connection);
     if (!strcmp(url, "/healthz"))
-        return reply_text(connection, MHD_HTTP_OK, "ok\n");
+        return reply_health(connection, arg);
     return reply_text(connection, MHD_HTTP_NOT_FOUND, "not found; there are /metrics and /healthz\n");
 }
 
@@ -93,21 +101,22 @@ static int open_listener(const struct endpoint *listen_at, unsigned *port)
 }
 
 /* libmicrohttpd's thread takes over the signal mask of the one that starts it; signals are the main thread's. */
-static struct MHD_Daemon *start_daemon(int fd)
+static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
 {
     struct MHD_Daemon *daemon;
     sigset_t all, before;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, NULL,
+    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, (void *)http,
                               MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
                               MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }
 
-int http_open(const struct endpoint *listen_at, struct http **http, char *why, size_t why_bytes)
+int http_open(const struct endpoint *listen_at, const struct gauge *healthy, struct http **http, char *why,
+              size_t why_bytes)
 {
     char where[32];
     struct http *h = calloc(1, sizeof(*h));
@@ -115,12 +124,13 @@ int http_open(const struct endpoint *listen_at, struct http **http, char *why, s
 
     if (!h)
         goto fail;
+    h->healthy = healthy;
     fd = open_listener(listen_at, &h->port);
     if (fd < 0) {
         err = fd;
         goto undo_alloc;
     }
-    h->daemon = start_daemon(fd);
+    h->daemon = start_daemon(fd, h);
     if (!h->daemon) {
         err = -EIO;
         goto undo_listener;

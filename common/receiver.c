@@ -23,6 +23,7 @@
 /* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
 #define HEADER_BYTES 256
 #define GATHERED_HEADER_BYTES 1024
+#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
 
 /* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
 #define JUDGED_LANDINGS 64
@@ -427,9 +428,14 @@ int receiver_get_error(const struct receiver *receiver)
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
+size_t receiver_bytes(void)
+{
+    return PACKET_BATCH_MAX * SLOT_BYTES;
+}
+
 static int create_buffers(struct receiver *r)
 {
-    const size_t slot_bytes = HEADER_BYTES + 2 * PACKET_BYTES_MAX;
+    const size_t slot_bytes = SLOT_BYTES;
 
     r->buffers = malloc(PACKET_BATCH_MAX * slot_bytes);
     if (!r->buffers)

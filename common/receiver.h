@@ -57,6 +57,9 @@ struct receiver_stats {
     struct gauge kernel_drops;
 };
 
+/* Bytes of buffers that a receiver takes, chunks not counted. */
+size_t receiver_bytes(void);
+
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 

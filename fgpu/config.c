@@ -50,7 +50,7 @@ static const struct config_key recv_keys[] = {
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
      "Chunks that an input keeps open for late packets, and waits for the other polarisation."},
     {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
-     "Receive buffers per input; at least 2 window + 4."},
+     "Receive buffers per input; at least 2 window + 3."},
     {"threads", CFG_INT, UNIT_NONE, 0, 256, "0", false, AT(n_threads), NULL,
      "Receive threads, among which inputs are dealt; 0 is one per input."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
@@ -117,7 +117,7 @@ static const struct config_key send_keys[] = {
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each send thread, repeated as needed; none: not pinned."},
     {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
-     "Antennas in the array: the step of heap counts."},
+     "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
 };
 #undef AT
 

@@ -3,7 +3,9 @@
 
 #include "common/chunk.h"
 #include "common/matcher.h"
+#include "common/file.h"
 #include "common/memory.h"
+#include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
 
@@ -105,6 +107,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     l.host_bytes +=
         l.n_inputs * chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
     l.device_bytes += l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes);
+    l.host_bytes += l.n_recv_threads * receiver_bytes();
     *layout = l;
 }
 
@@ -235,6 +238,12 @@ void fgpu_config_check(void *values, struct config *errors)
     check_endpoints(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    if (config->send.rate_factor > 0 && config->send.rate_factor < 1)
+        config_error(errors, &config->send.rate_factor,
+                     "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
+                     config->send.rate_factor);
+    if (files_are_same(config->recv.pcap_file, config->send.pcap_file))
+        config_error(errors, &config->send.pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (config->send.packet_payload_bytes % 8 != 0)
         config_error(errors, &config->send.packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
                      (long long)config->send.packet_payload_bytes);

@@ -1,71 +1,24 @@
-/* main.c - fgpu: boot order, and shutdown as its mirror. */
-#include "common/device.h"
-#include "common/http.h"
-#include "common/log.h"
-#include "common/service.h"
-#include "common/version.h"
+/* main.c - fgpu: what the process is; its life is common/daemon.c. */
 #include "fgpu/config.h"
-#include "fgpu/layout.h"
 #include "fgpu/pipeline.h"
 
-#include <stdbool.h>
-#include <stdio.h>
+#include "common/daemon.h"
 
-static void sources_ended(void *service, int exit_code)
-{
-    service_stop(service, exit_code);
-}
-
-static int run(const struct fgpu_config *config, struct service *service)
-{
-    char why[512] = "";
-    struct fgpu_layout layout;
-    struct device *device = NULL;
-    struct http *http = NULL;
-    struct fgpu_pipeline *pipeline = NULL;
-
-    fgpu_layout_init(&layout, config);
-    struct device_config device_config = {(enum device_kind)config->device.kind, (int)config->device.n_threads};
-    int err = device_open(&device_config, &device, why, sizeof(why));
-    if (!err) {
-        struct fgpu_pipeline_config c = {config, &layout, device, sources_ended, service};
-        err = fgpu_pipeline_create(&c, &pipeline, why, sizeof(why));
-    }
-    /* After the pipeline, and closed before it: what /metrics shows lies in the pipeline's memory. */
-    if (!err && config->http.listen.n)
-        err = http_open(&config->http.listen.items[0], &http, why, sizeof(why));
-    if (!err)
-        err = fgpu_pipeline_start(pipeline);
-
-    int exit_code;
-    if (err) {
-        log_error("%s", why[0] ? why : "start failed");
-        exit_code = service_exit_code(err);
-    } else {
-        log_info("fgpu %s: %zu antennas, %zu outputs on %s; %llu MiB of host memory, %llu MiB on the device",
-                 cbf_build_id, layout.n_ants, layout.n_outputs, device_name(device),
-                 (unsigned long long)(layout.host_bytes >> 20), (unsigned long long)(layout.device_bytes >> 20));
-        exit_code = service_run(service);
-        service_stopping(service);
-        fgpu_pipeline_stop(pipeline);
-    }
-    http_close(http);
-    fgpu_pipeline_destroy(pipeline);
-    device_close(device);
-    return exit_code;
-}
+static const struct daemon daemon_fgpu = {
+    .name = "fgpu",
+    .table = &fgpu_config_table,
+    .check = fgpu_config_check,
+    .device_offset = offsetof(struct fgpu_config, device),
+    .http_offset = offsetof(struct fgpu_config, http),
+    .create = fgpu_pipeline_create,
+    .start = fgpu_pipeline_start,
+    .stop = fgpu_pipeline_stop,
+    .destroy = fgpu_pipeline_destroy,
+};
 
 int main(int argc, char **argv)
 {
     struct fgpu_config values = {0};
-    struct config *config = NULL;
-    struct service *service = NULL;
 
-    log_init("fgpu", LOG_LEVEL_INFO);
-    int exit_code = config_main(&fgpu_config_table, argc, argv, fgpu_config_check, &values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(&values, service) : 1;
-    service_close(service);
-    config_free(&fgpu_config_table, &values, config);
-    return exit_code;
+    return daemon_main(&daemon_fgpu, argc, argv, &values);
 }

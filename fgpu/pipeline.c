@@ -5,6 +5,7 @@
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
+#include "common/service.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "fgpu/antenna.h"
@@ -30,9 +31,10 @@ enum item_kind {
 
 struct fgpu_pipeline {
     const struct fgpu_config *config;
+    struct fgpu_layout layout_storage;
     const struct fgpu_layout *layout;
     struct device *device;
-    struct fgpu_pipeline_config c;
+    struct daemon_context c;
     struct inbox *inbox;
     struct device_stream *upload, *download;
     struct fgpu_send *send;
@@ -84,7 +86,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         return p->antennas[buffer->stream->ant];
     case ITEM_RECV_END:
         if (fgpu_recv_failed(p->recv))
-            p->c.ended(p->c.context, 1);
+            service_stop(p->c.service, 1);
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
@@ -123,7 +125,7 @@ static void *run_worker(void *arg)
             fgpu_antenna_advance(antenna, may_wait(p));
     }
     if (p->n_recv_ended == fgpu_recv_n_threads(p->recv))
-        p->c.ended(p->c.context, 0);
+        service_stop(p->c.service, 0);
     return NULL;
 }
 
@@ -173,20 +175,33 @@ static int create_antennas(struct fgpu_pipeline *p)
     return 0;
 }
 
-int fgpu_pipeline_create(const struct fgpu_pipeline_config *config, struct fgpu_pipeline **pipeline, char *why,
+/* Sources are opened before sinks: a start that fails must not have emptied an old capture. */
+static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
+{
+    struct fgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
+    struct fgpu_send_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+
+    int err = fgpu_recv_create(&recv, &p->recv, why, why_bytes);
+    if (!err)
+        err = fgpu_send_create(&send, &p->send, why, why_bytes);
+    if (err)
+        return err;
+    why[0] = '\0';
+    return create_antennas(p);
+}
+
+int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                          size_t why_bytes)
 {
     struct fgpu_pipeline *p = calloc(1, sizeof(*p));
 
-    snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
-             (unsigned long long)(config->layout->host_bytes >> 20),
-             (unsigned long long)(config->layout->device_bytes >> 20));
     if (!p)
         return -ENOMEM;
-    p->c = *config;
-    p->config = config->config;
-    p->layout = config->layout;
-    p->device = config->device;
+    p->c = *context;
+    p->config = values;
+    fgpu_layout_init(&p->layout_storage, p->config);
+    p->layout = &p->layout_storage;
+    p->device = context->device;
     int err = inbox_create(inbox_slots(p), &p->inbox);
     if (!err)
         err = device_stream_create(p->device, "upload", &p->upload);
@@ -196,25 +211,26 @@ int fgpu_pipeline_create(const struct fgpu_pipeline_config *config, struct fgpu_
         err = choose_dither_seeds(p);
     if (err)
         goto undo;
-    struct fgpu_send_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
-    err = fgpu_send_create(&send, &p->send, why, why_bytes);
-    if (!err)
-        err = create_antennas(p);
+    err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    struct fgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
-    err = fgpu_recv_create(&recv, &p->recv, why, why_bytes);
-    if (err)
-        goto undo;
+    log_info("%zu antennas, %zu outputs each, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
+             p->layout->n_ants, p->layout->n_outputs, p->layout->n_recv_threads,
+             (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
     *pipeline = p;
     return 0;
 undo:
+    if (err == -ENOMEM && !why[0])
+        snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+                 (unsigned long long)(p->layout->host_bytes >> 20),
+                 (unsigned long long)(p->layout->device_bytes >> 20));
     fgpu_pipeline_destroy(p);
     return err;
 }
 
-int fgpu_pipeline_start(struct fgpu_pipeline *pipeline)
+int fgpu_pipeline_start(void *arg)
 {
+    struct fgpu_pipeline *pipeline = arg;
     int err = fgpu_send_start(pipeline->send);
     if (err)
         return err;
@@ -225,10 +241,12 @@ int fgpu_pipeline_start(struct fgpu_pipeline *pipeline)
     return fgpu_recv_start(pipeline->recv);
 }
 
-void fgpu_pipeline_stop(struct fgpu_pipeline *pipeline)
+bool fgpu_pipeline_stop(void *arg)
 {
+    struct fgpu_pipeline *pipeline = arg;
+
     if (!pipeline->started)
-        return;
+        return true;
     fgpu_recv_stop(pipeline->recv);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
@@ -237,10 +255,13 @@ void fgpu_pipeline_stop(struct fgpu_pipeline *pipeline)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);
     pipeline->started = false;
+    return true;
 }
 
-void fgpu_pipeline_destroy(struct fgpu_pipeline *pipeline)
+void fgpu_pipeline_destroy(void *arg)
 {
+    struct fgpu_pipeline *pipeline = arg;
+
     if (!pipeline)
         return;
     fgpu_pipeline_stop(pipeline);

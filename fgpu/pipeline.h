@@ -6,32 +6,24 @@
 #ifndef FGPU_PIPELINE_H
 #define FGPU_PIPELINE_H
 
-#include "fgpu/layout.h"
+#include "common/daemon.h"
 
-struct device;
-struct fgpu_pipeline;
+#include <stdbool.h>
+#include <stddef.h>
 
-struct fgpu_pipeline_config {
-    const struct fgpu_config *config;
-    const struct fgpu_layout *layout;
-    struct device *device;
-    /* Called by the worker: with 0 when all sources have ended (files) and all is sent on, with 1 as soon as one has died. */
-    void (*ended)(void *context, int exit_code);
-    void *context;
-};
-
-/* Makes everything between the sockets: receivers, antennas, senders.  Returns 0 or negative errno with one sentence in
- * 'why'. */
-int fgpu_pipeline_create(const struct fgpu_pipeline_config *config, struct fgpu_pipeline **pipeline, char *why,
+/* Makes everything between the sockets: receivers, device side, senders ('values' is a struct fgpu_config; the pipeline
+ * made is a struct fgpu_pipeline).  Signature and errors: daemon.h. */
+int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                          size_t why_bytes);
 
 /* Starts senders, worker and receivers, in that order. */
-int fgpu_pipeline_start(struct fgpu_pipeline *pipeline);
+int fgpu_pipeline_start(void *pipeline);
 
-/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads. */
-void fgpu_pipeline_stop(struct fgpu_pipeline *pipeline);
+/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns false if a
+ * capture could not be written. */
+bool fgpu_pipeline_stop(void *pipeline);
 
 /* NULL is accepted. */
-void fgpu_pipeline_destroy(struct fgpu_pipeline *pipeline);
+void fgpu_pipeline_destroy(void *pipeline);
 
 #endif

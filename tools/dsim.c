@@ -58,7 +58,7 @@ static int run(const struct dsim_config *config, struct service *service)
     if (!err)
         err = dsim_send_create(config, heaps, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
-        err = http_open(&config->http.listen.items[0], &http, why, sizeof(why));
+        err = http_open(&config->http.listen.items[0], NULL, &http, why, sizeof(why));
     if (!err)
         err = dsim_send_start(send);
     if (err) {

@@ -181,7 +181,7 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = create_buffers(v, why, why_bytes);
     if (!err && v->config->http.listen.n > 0)
-        err = http_open(&v->config->http.listen.items[0], &v->http, why, why_bytes);
+        err = http_open(&v->config->http.listen.items[0], NULL, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
     if (!err)

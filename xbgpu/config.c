@@ -64,7 +64,7 @@ static const struct config_key recv_keys[] = {
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
      "Chunks that are kept open for late packets."},
     {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
-     "Receive buffers per receive thread; at least 2 window + 4."},
+     "Receive buffers per receive thread; at least 2 window + 3."},
     {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
      "Receive threads, among which F-engines are dealt."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,

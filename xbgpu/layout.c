@@ -3,7 +3,9 @@
 
 #include "common/chunk.h"
 #include "common/matcher.h"
+#include "common/file.h"
 #include "common/memory.h"
+#include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
 #include "kernels/correlate.h"
@@ -99,6 +101,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         l.host_bytes += n_buffers * (l.vis_bytes + weight_bytes);
         l.device_bytes += n_buffers * (l.vis_bytes + weight_bytes) + 2 * l.vis_bytes /* 64-bit sums */;
     }
+    l.host_bytes += l.n_recv_threads * receiver_bytes();
     *layout = l;
 }
 
@@ -116,6 +119,14 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
         config_error(errors, &recv->chan_offset,
                      "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
                      (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 > UINT32_MAX)
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra is larger than 4 GiB",
+                     (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
+    for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
+        if (!endpoint_is_multicast(&recv->sources.items[i])) {
+            config_error(errors, &recv->n_threads, "threads must be 1 with a unicast source: only one socket gets its packets");
+            break;
+        }
     if (recv->spectra_per_heap % 16 != 0)
         config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)recv->spectra_per_heap);
@@ -168,6 +179,12 @@ void xbgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    if (config->send.rate_factor > 0 && config->send.rate_factor < 1)
+        config_error(errors, &config->send.rate_factor,
+                     "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
+                     config->send.rate_factor);
+    if (files_are_same(config->recv.pcap_file, config->send.pcap_file))
+        config_error(errors, &config->send.pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (config->send.packet_payload_bytes % 8 != 0)
         config_error(errors, &config->send.packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
                      (long long)config->send.packet_payload_bytes);

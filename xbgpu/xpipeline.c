@@ -5,6 +5,7 @@
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
+#include "common/service.h"
 #include "common/matcher.h"
 #include "common/thread.h"
 #include "xbgpu/correlation.h"
@@ -35,9 +36,10 @@ struct device_input {
 
 struct xpipeline {
     const struct xbgpu_config *config;
+    struct xbgpu_layout layout_storage;
     const struct xbgpu_layout *layout;
     struct device *device;
-    struct xpipeline_config c;
+    struct daemon_context c;
     struct inbox *inbox;
     struct device_stream *upload, *compute, *download;
     struct matcher *matcher;
@@ -48,7 +50,6 @@ struct xpipeline {
     struct thread worker;
     bool started;
     struct counter late_chunks;
-    struct gauge device_ok;
     /* [worker] */
     struct device_input *free_inputs[XBGPU_N_DEVICE_INPUTS];
     size_t n_free_inputs;
@@ -166,8 +167,10 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         break;
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
-        if (!correlation_check(item->object))
-            gauge_set(&p->device_ok, 0);
+        if (!correlation_check(item->object) && gauge_get(p->c.healthy)) {
+            gauge_set(p->c.healthy, 0);
+            service_status(p->c.service, "FAILED: sums of the device are wrong");
+        }
         xsend_push(item->object);
         break;
     case ITEM_SENT:
@@ -175,7 +178,7 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         break;
     case ITEM_RECV_END:
         if (xbgpu_recv_failed(p->recv))
-            p->c.ended(p->c.context, 1);
+            service_stop(p->c.service, 1);
         if (++p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
             begin_drain(p);
         break;
@@ -206,7 +209,7 @@ static void *run_worker(void *arg)
         idle = advance(p);
     }
     if (p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
-        p->c.ended(p->c.context, 0);
+        service_stop(p->c.service, 0);
     return NULL;
 }
 
@@ -275,6 +278,8 @@ static int create_outputs(struct xpipeline *p)
         int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download, stream);
         if (err)
             return err;
+        if (!stream->output->send_enabled)
+            log_warning("%s: dumps are made but not sent: send_enabled is false", stream->output->name);
         log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name,
                  (long long)p->outputs[o].window.n_length,
                  (double)(p->outputs[o].window.n_length * p->layout->batch_samples) /
@@ -283,55 +288,59 @@ static int create_outputs(struct xpipeline *p)
     return 0;
 }
 
-int xpipeline_create(const struct xpipeline_config *config, struct xpipeline **pipeline, char *why, size_t why_bytes)
+/* Sources are opened before sinks: a start that fails must not have emptied an old capture. */
+static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
+{
+    struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
+    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+
+    int err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
+    if (!err)
+        err = xsend_create(&send, &p->send, why, why_bytes);
+    if (err)
+        return err;
+    why[0] = '\0';
+    return create_outputs(p);
+}
+
+int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
+                     size_t why_bytes)
 {
     struct xpipeline *p = calloc(1, sizeof(*p));
 
-    snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
-             (unsigned long long)(config->layout->host_bytes >> 20),
-             (unsigned long long)(config->layout->device_bytes >> 20));
     if (!p)
         return -ENOMEM;
-    p->c = *config;
-    p->config = config->config;
-    p->layout = config->layout;
-    p->device = config->device;
-    gauge_set(&p->device_ok, 1);
+    p->c = *context;
+    p->config = values;
+    xbgpu_layout_init(&p->layout_storage, p->config);
+    p->layout = &p->layout_storage;
+    p->device = context->device;
     int err = create_device_side(p);
     if (err)
         goto undo;
-    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
-    err = xsend_create(&send, &p->send, why, why_bytes);
-    if (!err)
-        err = create_outputs(p);
+    err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
-    err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
-    if (err)
-        goto undo;
+    log_info("%zu antennas, %zu channels, %zu outputs, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
+             p->layout->n_ants, p->layout->n_chan, p->layout->n_outputs, p->layout->n_recv_threads,
+             (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
     stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
                   &p->late_chunks);
-    stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, &p->device_ok);
+    stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, p->c.healthy);
     *pipeline = p;
     return 0;
 undo:
+    if (err == -ENOMEM && !why[0])
+        snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+                 (unsigned long long)(p->layout->host_bytes >> 20),
+                 (unsigned long long)(p->layout->device_bytes >> 20));
     xpipeline_destroy(p);
     return err;
 }
 
-const struct xstream *xpipeline_stream(const struct xpipeline *pipeline, size_t output)
+int xpipeline_start(void *arg)
 {
-    return xsend_stream(pipeline->send, output);
-}
-
-int64_t xpipeline_device_ok(const struct xpipeline *pipeline)
-{
-    return gauge_get(&pipeline->device_ok);
-}
-
-int xpipeline_start(struct xpipeline *pipeline)
-{
+    struct xpipeline *pipeline = arg;
     int err = xsend_start(pipeline->send);
     if (err)
         return err;
@@ -342,10 +351,12 @@ int xpipeline_start(struct xpipeline *pipeline)
     return xbgpu_recv_start(pipeline->recv);
 }
 
-void xpipeline_stop(struct xpipeline *pipeline)
+bool xpipeline_stop(void *arg)
 {
+    struct xpipeline *pipeline = arg;
+
     if (!pipeline->started)
-        return;
+        return true;
     xbgpu_recv_stop(pipeline->recv);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
@@ -354,10 +365,13 @@ void xpipeline_stop(struct xpipeline *pipeline)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
     pipeline->started = false;
+    return true;
 }
 
-void xpipeline_destroy(struct xpipeline *pipeline)
+void xpipeline_destroy(void *arg)
 {
+    struct xpipeline *pipeline = arg;
+
     if (!pipeline)
         return;
     xpipeline_stop(pipeline);

@@ -11,40 +11,24 @@
 #ifndef XBGPU_XPIPELINE_H
 #define XBGPU_XPIPELINE_H
 
-#include "common/stats.h"
-#include "xbgpu/layout.h"
+#include "common/daemon.h"
 
-struct device;
-struct inbox;
-struct xpipeline;
-struct xstream;
+#include <stdbool.h>
+#include <stddef.h>
 
-struct xpipeline_config {
-    const struct xbgpu_config *config;
-    const struct xbgpu_layout *layout;
-    struct device *device;
-    /* Called by the worker: with 0 when all sources have ended (files) and all is sent on, with 1 as soon as one has died. */
-    void (*ended)(void *context, int exit_code);
-    void *context;
-};
-
-/* Makes everything between the sockets.  Returns 0 or negative errno with one sentence in 'why'. */
-int xpipeline_create(const struct xpipeline_config *config, struct xpipeline **pipeline, char *why, size_t why_bytes);
+/* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the pipeline
+ * made is a struct xpipeline).  Signature and errors: daemon.h. */
+int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
+                     size_t why_bytes);
 
 /* Starts senders, worker and receivers, in that order. */
-int xpipeline_start(struct xpipeline *pipeline);
-
-/* The counters of an output, for tests and status. */
-const struct xstream *xpipeline_stream(const struct xpipeline *pipeline, size_t output);
-
-/* 1 while every audited product agreed, 0 after one did not. */
-int64_t xpipeline_device_ok(const struct xpipeline *pipeline);
+int xpipeline_start(void *pipeline);
 
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  An
- * accumulation that has not ended is not sent. */
-void xpipeline_stop(struct xpipeline *pipeline);
+ * accumulation that has not ended is not sent.  Returns false if a capture could not be written. */
+bool xpipeline_stop(void *pipeline);
 
 /* NULL is accepted. */
-void xpipeline_destroy(struct xpipeline *pipeline);
+void xpipeline_destroy(void *pipeline);
 
 #endif

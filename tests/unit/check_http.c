@@ -19,7 +19,7 @@ static struct http *open_any(void)
     struct http *http = NULL;
     char why[200] = "untouched";
 
-    ck_assert_msg(http_open(&endpoint, &http, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(http_open(&endpoint, NULL, &http, why, sizeof(why)) == 0, "%s", why);
     ck_assert_uint_gt(http_port(http), 0);
     return http;
 }
@@ -115,13 +115,13 @@ START_TEST(port_in_use)
     struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}, .port = (uint16_t)http_port(http)};
     char why[200], expected[200];
 
-    ck_assert_int_eq(http_open(&endpoint, &second, why, sizeof(why)), -EADDRINUSE);
+    ck_assert_int_eq(http_open(&endpoint, NULL, &second, why, sizeof(why)), -EADDRINUSE);
     ck_assert_ptr_null(second);
     snprintf(expected, sizeof(expected), "cannot serve HTTP on 127.0.0.1:%u: Address already in use", http_port(http));
     ck_assert_str_eq(why, expected);
     http_close(http);
     /* Free again at once, although connections of a moment ago linger. */
-    ck_assert_int_eq(http_open(&endpoint, &second, why, sizeof(why)), 0);
+    ck_assert_int_eq(http_open(&endpoint, NULL, &second, why, sizeof(why)), 0);
     ck_assert_uint_eq(http_port(second), endpoint.port);
     http_close(second);
 }
@@ -133,7 +133,7 @@ START_TEST(address_of_another_host)
     struct http *http;
     char why[200];
 
-    ck_assert_int_eq(http_open(&endpoint, &http, why, sizeof(why)), -EADDRNOTAVAIL);
+    ck_assert_int_eq(http_open(&endpoint, NULL, &http, why, sizeof(why)), -EADDRNOTAVAIL);
     ck_assert_str_eq(why, "cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address");
 }
 END_TEST

@@ -1,0 +1,79 @@
+/* daemon.c - the life of a process around its pipeline. */
+#include "common/daemon.h"
+
+#include "common/device.h"
+#include "common/http.h"
+#include "common/log.h"
+#include "common/sections.h"
+#include "common/service.h"
+#include "common/version.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int open_http(const struct config_http *config, const struct gauge *healthy, struct http **http, char *why,
+                     size_t why_bytes)
+{
+    if (config->listen.n == 0) {
+        log_info("/metrics and /healthz are not served: http.listen is not set");
+        return 0;
+    }
+    return http_open(&config->listen.items[0], healthy, http, why, why_bytes);
+}
+
+/* Runs a pipeline that has been created, until it is stopped and drained. */
+static int run_pipeline(const struct daemon *daemon, void *pipeline, struct service *service)
+{
+    int err = daemon->start(pipeline);
+    if (err) {
+        log_error("threads cannot be started: %s", strerror(-err));
+        return service_exit_code(err);
+    }
+    int exit_code = service_run(service);
+    service_stopping(service);
+    return daemon->stop(pipeline) ? exit_code : 1;
+}
+
+static int run(const struct daemon *daemon, const void *values, struct service *service)
+{
+    const struct config_device *device_section = (const void *)((const char *)values + daemon->device_offset);
+    const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
+    struct device_config device_config = {(enum device_kind)device_section->kind, (int)device_section->n_threads};
+    struct gauge healthy = {1};
+    struct daemon_context context = {.service = service, .healthy = &healthy};
+    struct http *http = NULL;
+    void *pipeline = NULL;
+    char why[512] = "";
+    int exit_code;
+
+    log_info("%s %s", daemon->name, cbf_build_id);
+    int err = device_open(&device_config, &context.device, why, sizeof(why));
+    if (!err)
+        err = open_http(http_section, &healthy, &http, why, sizeof(why));
+    if (!err)
+        err = daemon->create(values, &context, &pipeline, why, sizeof(why));
+    if (err) {
+        log_error("%s", why[0] ? why : strerror(-err));
+        exit_code = service_exit_code(err);
+    } else {
+        exit_code = run_pipeline(daemon, pipeline, service);
+    }
+    http_close(http); /* it reads counters of the pipeline */
+    daemon->destroy(pipeline);
+    device_close(context.device);
+    return exit_code;
+}
+
+int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values)
+{
+    struct config *config = NULL;
+    struct service *service = NULL;
+
+    log_init(daemon->name, LOG_LEVEL_INFO);
+    int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
+    if (exit_code < 0)
+        exit_code = service_open(&service) == 0 ? run(daemon, values, service) : 1;
+    service_close(service);
+    config_free(daemon->table, values, config);
+    return exit_code;
+}

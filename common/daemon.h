@@ -1,0 +1,43 @@
+/* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
+ *
+ * configuration -> signals -> device -> HTTP -> pipeline (create, start) -> READY -> run -> drain (stop) -> HTTP closes,
+ * since it reads the pipeline's counters -> destroy. */
+#ifndef COMMON_DAEMON_H
+#define COMMON_DAEMON_H
+
+#include "common/config.h"
+#include "common/stats.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct device;
+struct service;
+
+/* What a pipeline gets from its process. */
+struct daemon_context {
+    struct device *device;
+    struct service *service; /* service_stop() when all sources have ended or one has died; service_status() */
+    struct gauge *healthy;   /* 1; a pipeline that finds its results wrong sets 0, and /healthz says so */
+};
+
+struct daemon {
+    const char *name;
+    const struct config_table *table;
+    void (*check)(void *values, struct config *config);
+    size_t device_offset; /* of the struct config_device in the values */
+    size_t http_offset;   /* of the struct config_http */
+    /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence in
+     * 'why' or an empty one where the errno says it. */
+    int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
+                  size_t why_bytes);
+    int (*start)(void *pipeline);
+    /* Drains; returns false if output that could have been kept was lost (a capture that could not be written). */
+    bool (*stop)(void *pipeline);
+    void (*destroy)(void *pipeline);
+};
+
+/* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
+int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);
+
+#endif
