@@ -7,25 +7,13 @@
 #include "common/config.h"
 #include "common/device.h"
 #include "common/endpoint.h"
-#include "common/timebase.h"
+#include "common/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fgpu_timebase { FGPU_TIMEBASE_CLOCK, FGPU_TIMEBASE_PACKETS };
 enum fgpu_output_kind { FGPU_WIDEBAND };
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
-
-struct fgpu_config_time {
-    struct decimal sync_time_s;
-    struct decimal adc_sample_rate_hz;
-    int timebase; /* enum fgpu_timebase */
-};
-
-struct fgpu_config_device {
-    int kind; /* enum device_kind */
-    int64_t n_threads;
-};
 
 struct fgpu_config_recv {
     char *interface; /* NULL: the kernel's choice */
@@ -64,30 +52,14 @@ struct fgpu_config_output {
     struct endpoint_list destinations; /* one per substream */
 };
 
-struct fgpu_config_send {
-    char *interface; /* NULL: the kernel's choice */
-    char *pcap_file; /* NULL: the network */
-    int64_t ttl;
-    int64_t buffer_bytes;
-    int64_t packet_payload_bytes;
-    double rate_factor;
-    int64_t n_threads;
-    struct config_int_list affinity;
-    int64_t array_size; /* stride of heap counts, and of descriptors in time */
-};
-
-struct fgpu_config_http {
-    struct endpoint_list listen; /* none, or one */
-};
-
 struct fgpu_config {
-    struct fgpu_config_time time;
-    struct fgpu_config_device device;
+    struct config_time time;
+    struct config_device device;
     struct fgpu_config_recv recv;
     struct config_array antennas; /* struct fgpu_config_antenna */
     struct config_array outputs;  /* struct fgpu_config_output */
-    struct fgpu_config_send send;
-    struct fgpu_config_http http;
+    struct config_send send;
+    struct config_http http;
 };
 
 extern const struct config_table fgpu_config_table;

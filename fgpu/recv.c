@@ -125,7 +125,7 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, const str
         .jump_sources = 1,
         .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
-                     config->time.timebase == FGPU_TIMEBASE_PACKETS},
+                     config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .free_chunks = recv->inputs[input].free_chunks,
         .worker = c->worker,
         .full_kind = c->full_kind,

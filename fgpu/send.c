@@ -158,7 +158,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
 
 static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_t index, char *why, size_t why_bytes)
 {
-    const struct fgpu_config_send *c = &send->config->send;
+    const struct config_send *c = &send->config->send;
     const struct fgpu_config_output *output = stream->output;
     int64_t n_chan = output->n_chan / (int64_t)output->destinations.n;
     int64_t feng_id = fgpu_config_antenna(send->config, stream->ant)->feng_id;
@@ -219,7 +219,7 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
 
 static int create_senders(struct fgpu_send *send)
 {
-    const struct fgpu_config_send *c = &send->config->send;
+    const struct config_send *c = &send->config->send;
     size_t n_streams = send->layout->n_ants * send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < send->layout->n_outputs; o++)

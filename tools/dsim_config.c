@@ -73,13 +73,6 @@ static const struct config_key send_keys[] = {
 };
 #undef AT
 
-#define AT(member) offsetof(struct dsim_config_http, member)
-static const struct config_key http_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz; empty: none."},
-};
-#undef AT
-
 #define SECTION(section_keys, type, member)                                                                            \
     .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
     .offset = offsetof(struct dsim_config, member)
@@ -98,7 +91,7 @@ static const struct config_section sections[] = {
      SECTION(antenna_keys, dsim_config_antenna, antennas), .repeats = true, .min_n = 1, .max_n = 1024,
      .example = antenna_example},
     {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
-    {.name = "http", .help = "Metrics for Prometheus.", SECTION(http_keys, dsim_config_http, http), .optional = true},
+    CONFIG_HTTP_SECTION(struct dsim_config),
 };
 
 const struct config_table dsim_config_table = {

@@ -6,6 +6,7 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
+#include "common/sections.h"
 #include "common/timebase.h"
 #include "common/units.h"
 
@@ -42,17 +43,13 @@ struct dsim_config_send {
     char *pcap_file;
 };
 
-struct dsim_config_http {
-    struct endpoint_list listen; /* none, or one */
-};
-
 struct dsim_config {
     struct dsim_config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
     struct config_array antennas; /* struct dsim_config_antenna */
     struct dsim_config_send send;
-    struct dsim_config_http http;
+    struct config_http http;
 };
 
 extern const struct config_table dsim_config_table;

@@ -70,7 +70,7 @@ static int describe(struct visrec *v)
     v->timebase = (struct timebase){
         .sync_time_s = config->time.sync_time_s,
         .adc_sample_rate_hz = config->time.adc_sample_rate_hz,
-        .from_packets = config->time.timebase == VISREC_TIMEBASE_PACKETS,
+        .from_packets = config->time.timebase == CONFIG_TIMEBASE_PACKETS,
     };
     return visrec_array_init(&v->array, config);
 }

@@ -9,19 +9,6 @@
 /* A Julian date as a double resolves 40 us: shorter dumps could not be told apart in the file. */
 #define INTEGRATION_MIN_S 1e-4
 
-static const char *const timebase_choices[] = {"clock", "packets", NULL};
-
-#define AT(member) offsetof(struct visrec_config_time, member)
-static const struct config_key time_keys[] = {
-    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
-     "UNIX time of ADC sample 0, as the digitisers were synchronised."},
-    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each digitiser."},
-    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
-     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
-};
-#undef AT
-
 #define AT(member) offsetof(struct visrec_config_recv, member)
 static const struct config_key recv_keys[] = {
     {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
@@ -88,13 +75,6 @@ static const struct config_key output_keys[] = {
 };
 #undef AT
 
-#define AT(member) offsetof(struct visrec_config_http, member)
-static const struct config_key http_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz; none: not served."},
-};
-#undef AT
-
 static const char antenna_example[] = "  - name: m000\n"
                                       "    position: [0.0, 0.0, 0.0]\n"
                                       "  - name: m001\n"
@@ -102,8 +82,7 @@ static const char antenna_example[] = "  - name: m000\n"
 
 #define SECTION(keys) keys, ARRAY_LEN(keys)
 static const struct config_section sections[] = {
-    {"time", "Time: what a timestamp means.", SECTION(time_keys), sizeof(struct visrec_config_time),
-     offsetof(struct visrec_config, time), false, 0, 0, false, NULL},
+    CONFIG_TIME_SECTION(struct visrec_config),
     {"recv", "Visibilities in.", SECTION(recv_keys), sizeof(struct visrec_config_recv),
      offsetof(struct visrec_config, recv), false, 0, 0, false, NULL},
     {"stream", "The shape of the stream.", SECTION(stream_keys), sizeof(struct visrec_config_stream),
@@ -115,8 +94,7 @@ static const struct config_section sections[] = {
      antenna_example},
     {"output", "The file.", SECTION(output_keys), sizeof(struct visrec_config_output),
      offsetof(struct visrec_config, output), false, 0, 0, false, NULL},
-    {"http", "Monitoring.", SECTION(http_keys), sizeof(struct visrec_config_http),
-     offsetof(struct visrec_config, http), false, 0, 0, true, NULL},
+    CONFIG_HTTP_SECTION(struct visrec_config),
 };
 
 const struct config_table visrec_config_table = {

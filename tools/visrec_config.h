@@ -6,18 +6,10 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
-#include "common/timebase.h"
+#include "common/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-enum visrec_timebase { VISREC_TIMEBASE_CLOCK, VISREC_TIMEBASE_PACKETS };
-
-struct visrec_config_time {
-    struct decimal sync_time_s;
-    struct decimal adc_sample_rate_hz;
-    int timebase; /* enum visrec_timebase */
-};
 
 struct visrec_config_recv {
     struct endpoint_list sources;
@@ -56,18 +48,14 @@ struct visrec_config_output {
     int64_t max_dumps;
 };
 
-struct visrec_config_http {
-    struct endpoint_list listen; /* none, or one */
-};
-
 struct visrec_config {
-    struct visrec_config_time time;
+    struct config_time time;
     struct visrec_config_recv recv;
     struct visrec_config_stream stream;
     struct visrec_config_telescope telescope;
     struct config_array antennas; /* struct visrec_config_antenna; the order is that of feng_id */
     struct visrec_config_output output;
-    struct visrec_config_http http;
+    struct config_http http;
 };
 
 extern const struct config_table visrec_config_table;

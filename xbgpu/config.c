@@ -3,33 +3,9 @@
 
 #include "common/units.h"
 
-static const char *const timebase_choices[] = {"clock", "packets", NULL};
-static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
 static const char *const missing_dump_choices[] = {"send", "skip", NULL};
-
-#define AT(member) offsetof(struct xbgpu_config_time, member)
-static const struct config_key time_keys[] = {
-    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
-     "UNIX time of ADC sample 0, as the digitisers were synchronised.",
-     .example = "1700000000"},
-    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each digitiser.",
-     .example = "1712000000"},
-    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
-     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
-};
-#undef AT
-
-#define AT(member) offsetof(struct xbgpu_config_device, member)
-static const struct config_key device_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "auto", false, AT(kind), device_choices,
-     "Where the kernels run; auto takes CUDA where there is a GPU."},
-    {"threads", CFG_INT, UNIT_NONE, 0, 1024, "0", false, AT(n_threads), NULL,
-     "Threads per kernel on the CPU device; 0 is one per core."},
-};
-#undef AT
 
 #define AT(member) offsetof(struct xbgpu_config_recv, member)
 static const struct config_key recv_keys[] = {
@@ -95,33 +71,6 @@ static const struct config_key output_keys[] = {
 };
 #undef AT
 
-#define AT(member) offsetof(struct xbgpu_config_send, member)
-static const struct config_key send_keys[] = {
-    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
-     "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
-    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
-     "Write all packets to this capture instead of the network."},
-    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
-    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "1048576", false, AT(buffer_bytes), NULL,
-     "Socket buffer of each stream; 0 leaves the kernel's default."},
-    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
-     "Payload bytes per packet; a multiple of 8."},
-    {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
-     "Sending rate over real-time rate; 0 sends without pacing."},
-    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
-     "Send threads, among which streams are dealt."},
-    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
-     "CPU of each send thread, repeated as needed; none: not pinned."},
-};
-#undef AT
-
-#define AT(member) offsetof(struct xbgpu_config_http, member)
-static const struct config_key http_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz; none: not served."},
-};
-#undef AT
-
 static const char output_example[] = "  - kind: correlate\n"
                                      "    name: baseline-correlation-products\n"
                                      "    integration_time: 0.5\n"
@@ -130,18 +79,14 @@ static const char output_example[] = "  - kind: correlate\n"
 
 #define SECTION(keys) keys, ARRAY_LEN(keys)
 static const struct config_section sections[] = {
-    {"time", "Time: what a timestamp means.", SECTION(time_keys), sizeof(struct xbgpu_config_time),
-     offsetof(struct xbgpu_config, time), false, 0, 0, false, NULL},
-    {"device", "Where the kernels run.", SECTION(device_keys), sizeof(struct xbgpu_config_device),
-     offsetof(struct xbgpu_config, device), false, 0, 0, true, NULL},
+    CONFIG_TIME_SECTION(struct xbgpu_config),
+    CONFIG_DEVICE_SECTION(struct xbgpu_config),
     {"recv", "Channelised voltages in.", SECTION(recv_keys), sizeof(struct xbgpu_config_recv),
      offsetof(struct xbgpu_config, recv), false, 0, 0, false, NULL},
     {"outputs", "Streams made of the voltages.", SECTION(output_keys), sizeof(struct xbgpu_config_output),
      offsetof(struct xbgpu_config, outputs), true, 1, 64, false, output_example},
-    {"send", "Visibilities out.", SECTION(send_keys), sizeof(struct xbgpu_config_send),
-     offsetof(struct xbgpu_config, send), false, 0, 0, true, NULL},
-    {"http", "Monitoring.", SECTION(http_keys), sizeof(struct xbgpu_config_http), offsetof(struct xbgpu_config, http),
-     false, 0, 0, true, NULL},
+    CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),
+    CONFIG_HTTP_SECTION(struct xbgpu_config),
 };
 
 const struct config_table xbgpu_config_table = {

@@ -7,26 +7,14 @@
 #include "common/config.h"
 #include "common/device.h"
 #include "common/endpoint.h"
-#include "common/timebase.h"
+#include "common/sections.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum xbgpu_timebase { XBGPU_TIMEBASE_CLOCK, XBGPU_TIMEBASE_PACKETS };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
-
-struct xbgpu_config_time {
-    struct decimal sync_time_s;
-    struct decimal adc_sample_rate_hz;
-    int timebase; /* enum xbgpu_timebase */
-};
-
-struct xbgpu_config_device {
-    int kind; /* enum device_kind */
-    int64_t n_threads;
-};
 
 struct xbgpu_config_recv {
     struct endpoint_list sources;
@@ -60,28 +48,13 @@ struct xbgpu_config_output {
     int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
 };
 
-struct xbgpu_config_send {
-    char *interface; /* NULL: the kernel's choice */
-    char *pcap_file; /* NULL: the network */
-    int64_t ttl;
-    int64_t buffer_bytes;
-    int64_t packet_payload_bytes;
-    double rate_factor;
-    int64_t n_threads;
-    struct config_int_list affinity;
-};
-
-struct xbgpu_config_http {
-    struct endpoint_list listen; /* none, or one */
-};
-
 struct xbgpu_config {
-    struct xbgpu_config_time time;
-    struct xbgpu_config_device device;
+    struct config_time time;
+    struct config_device device;
     struct xbgpu_config_recv recv;
     struct config_array outputs; /* struct xbgpu_config_output */
-    struct xbgpu_config_send send;
-    struct xbgpu_config_http http;
+    struct config_send send;
+    struct config_http http;
 };
 
 extern const struct config_table xbgpu_config_table;

@@ -90,7 +90,7 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
         .jump_sources = 2,
         .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
-                     config->time.timebase == XBGPU_TIMEBASE_PACKETS},
+                     config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .free_chunks = recv->members[m].free_chunks,
         .worker = c->worker,
         .full_kind = c->full_kind,

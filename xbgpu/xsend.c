@@ -138,7 +138,7 @@ static void register_metrics(struct xstream *stream)
 static int open_stream(struct xsend *send, size_t index, char *why, size_t why_bytes)
 {
     struct xstream *stream = &send->streams[index];
-    const struct xbgpu_config_send *c = &send->config->send;
+    const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
     bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS;
     const struct spead_descriptor descriptors[] = {
@@ -198,7 +198,7 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
 
 static int create_senders(struct xsend *send)
 {
-    const struct xbgpu_config_send *c = &send->config->send;
+    const struct config_send *c = &send->config->send;
     size_t n_streams = send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < n_streams; o++)

@@ -1,0 +1,58 @@
+/* sections.c - the keys of the sections that several programs share. */
+#include "common/sections.h"
+
+#include "common/units.h"
+
+static const char *const timebase_choices[] = {"clock", "packets", NULL};
+static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
+
+#define AT(member) offsetof(struct config_time, member)
+const struct config_key config_time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
+     "UNIX time of ADC sample 0, as the digitisers were synchronised.",
+     .example = "1700000000"},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each digitiser.",
+     .example = "1712000000"},
+    {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
+     "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct config_device, member)
+const struct config_key config_device_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "auto", false, AT(kind), device_choices,
+     "Where the kernels run; auto takes CUDA where there is a GPU."},
+    {"threads", CFG_INT, UNIT_NONE, 0, 1024, "0", false, AT(n_threads), NULL,
+     "Threads per kernel on the CPU device; 0 is one per core."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct config_send, member)
+const struct config_key config_send_keys[] = {
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Write all packets to this capture instead of the network."},
+    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "1048576", false, AT(buffer_bytes), NULL,
+     "Socket buffer of each stream; 0 leaves the kernel's default."},
+    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
+     "Payload bytes per packet; a multiple of 8."},
+    {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
+     "Sending rate over real-time rate; 0 sends without pacing."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Send threads, among which streams are dealt."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each send thread, repeated as needed; none: not pinned."},
+    {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
+     "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct config_http, member)
+const struct config_key config_http_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of /metrics and /healthz; none: not served."},
+};
+#undef AT

@@ -1,0 +1,67 @@
+/* sections.h - the sections of a configuration file that several programs share: structs, keys and table rows.
+ *
+ * A program puts the row into its table and the struct, under the section's name, into its own: both daemons have all
+ * four sections. */
+#ifndef COMMON_SECTIONS_H
+#define COMMON_SECTIONS_H
+
+#include "common/config.h"
+#include "common/endpoint.h"
+#include "common/timebase.h"
+
+#include <stdint.h>
+
+enum config_timebase { CONFIG_TIMEBASE_CLOCK, CONFIG_TIMEBASE_PACKETS };
+
+struct config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+    int timebase; /* enum config_timebase */
+};
+
+struct config_device {
+    int kind; /* enum device_kind */
+    int64_t n_threads;
+};
+
+struct config_send {
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
+    int64_t ttl;
+    int64_t buffer_bytes;
+    int64_t packet_payload_bytes;
+    double rate_factor;
+    int64_t n_threads;
+    struct config_int_list affinity;
+    int64_t array_size; /* fgpu only: stride of heap counts, and of descriptors in time */
+};
+
+struct config_http {
+    struct endpoint_list listen; /* none, or one */
+};
+
+#define CONFIG_N_TIME_KEYS 3
+#define CONFIG_N_DEVICE_KEYS 2
+#define CONFIG_N_SEND_KEYS 8 /* without the last, array_size */
+#define CONFIG_N_HTTP_KEYS 1
+
+extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
+extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
+extern const struct config_key config_send_keys[CONFIG_N_SEND_KEYS + 1];
+extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
+
+/* Rows of a table of sections; 'type' is the struct of the whole file. */
+#define CONFIG_TIME_SECTION(type)                                                                                      \
+    {.name = "time", .help = "Time: what a timestamp means.", .keys = config_time_keys, .n_keys = CONFIG_N_TIME_KEYS,  \
+     .struct_bytes = sizeof(struct config_time), .offset = offsetof(type, time)}
+#define CONFIG_DEVICE_SECTION(type)                                                                                    \
+    {.name = "device", .help = "Where the kernels run.", .keys = config_device_keys, .n_keys = CONFIG_N_DEVICE_KEYS,   \
+     .struct_bytes = sizeof(struct config_device), .offset = offsetof(type, device), .optional = true}
+#define CONFIG_SEND_SECTION(type, what, n)                                                                             \
+    {.name = "send", .help = what, .keys = config_send_keys, .n_keys = (n),                                            \
+     .struct_bytes = sizeof(struct config_send), .offset = offsetof(type, send), .optional = true}
+#define CONFIG_HTTP_SECTION(type)                                                                                      \
+    {.name = "http", .help = "Monitoring.", .keys = config_http_keys, .n_keys = CONFIG_N_HTTP_KEYS,                    \
+     .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true}
+
+#endif
