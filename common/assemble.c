@@ -425,11 +425,27 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
     return timebase_unwrap(wire_timestamp, timebase_first_near(timebase));
 }
 
+int64_t assembler_oldest_samples(const struct assembler *assembler)
+{
+    return assembler->started ? assembler->oldest * assembler->chunk_samples : INT64_MAX;
+}
+
+void assembler_flush_oldest(struct assembler *assembler)
+{
+    size_t n_left = assembler->config.window_chunks - 1;
+
+    assert(assembler->started);
+    close_chunk(assembler, 0, true);
+    memmove(assembler->window, assembler->window + 1, n_left * sizeof(assembler->window[0]));
+    assembler->window[n_left] = NULL;
+    assembler->oldest++;
+    assembler->started = assembler->oldest <= assembler->newest;
+}
+
 void assembler_flush(struct assembler *assembler)
 {
-    if (assembler->started)
-        window_close(assembler, true);
-    assembler->started = false;
+    while (assembler->started)
+        assembler_flush_oldest(assembler);
 }
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */

@@ -151,6 +151,12 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * if any of its bytes have arrived.  For landing slots. */
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet);
 
+/* First sample of the window; INT64_MAX if there is none. */
+int64_t assembler_oldest_samples(const struct assembler *assembler);
+
+/* Moves the window, which there is, past its oldest chunk, as assembler_flush() does it for all. */
+void assembler_flush_oldest(struct assembler *assembler);
+
 /* Hands on all open chunks (end of a file, shutdown), oldest first.  The stream ends with its newest heap
  * (chunk->n_times); the next packet would start a new window. */
 void assembler_flush(struct assembler *assembler);

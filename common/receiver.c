@@ -364,6 +364,23 @@ static void handle_batch(struct receiver *r, size_t n_packets)
     judge_predictions(r);
 }
 
+/* The open chunks of all members leave in order of time: a member that handed on all of its own at once would look far
+ * ahead of the others, whose last chunks the matcher would then not wait for. */
+static void flush(struct receiver *r)
+{
+    struct assembler *first;
+
+    for (;;) {
+        first = r->assemblers[0];
+        for (size_t i = 1; i < r->config.n_assemblers; i++)
+            if (assembler_oldest_samples(r->assemblers[i]) < assembler_oldest_samples(first))
+                first = r->assemblers[i];
+        if (assembler_oldest_samples(first) == INT64_MAX)
+            return;
+        assembler_flush_oldest(first);
+    }
+}
+
 static void *run(void *arg)
 {
     struct receiver *r = arg;
@@ -377,8 +394,7 @@ static void *run(void *arg)
         handle_batch(r, (size_t)n_packets);
         gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
     }
-    for (size_t i = 0; i < r->config.n_assemblers; i++)
-        assembler_flush(r->assemblers[i]);
+    flush(r);
     if (n_packets >= 0)
         return NULL;
     if (n_packets != -ENODATA) {

@@ -264,6 +264,20 @@ def test_one_antenna_never_comes(daemon, work, rng):
         assert len(dumps[0]) == 5
 
 
+@pytest.mark.parametrize("short", [0, 1, 2])
+def test_one_antenna_ends_early(short, daemon, work, rng):
+    """What an antenna brought before it ended counts, however many chunks are open then, and whoever ends first."""
+    for window in (1, 3):
+        config = scenario.xbgpu_config(outputs=[{"integration_batches": 1, "missing": "weights"}],
+                                       recv={"antennas": 3, "threads": 3, "batches_per_chunk": 2, "window": window,
+                                             "chunks": 12})
+        voltages = scenario.random_voltages(rng, config, 20)
+        for n_missing in range(1, 2 * window + 1):
+            present = np.ones((20, 3), bool)
+            present[20 - n_missing:, short] = False
+            run(daemon, work, config, 0, voltages, present, name=f"window{window}missing{n_missing}")
+
+
 def test_long_gap(daemon, work, rng):
     """A gap longer than the window is believed after 8 heaps of two F-engines; then nothing more is lost."""
     config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}], recv={"antennas": 3})
