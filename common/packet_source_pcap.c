@@ -245,10 +245,17 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
 {
     const struct endpoint_list *endpoints = config->endpoints;
     assert(endpoints->n <= ENDPOINT_LIST_MAX);
+    FILE *file = fopen(config->pcap_file, "rb");
+    if (!file) {
+        int err = -errno;
+        snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, strerror(-err));
+        return err;
+    }
     char pcap_why[PCAP_ERRBUF_SIZE];
-    pcap_t *capture = pcap_open_offline(config->pcap_file, pcap_why);
+    pcap_t *capture = pcap_fopen_offline(file, pcap_why);
     if (!capture) {
         snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, pcap_why);
+        fclose(file);
         return -EINVAL;
     }
     int link_type = pcap_datalink(capture);

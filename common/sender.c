@@ -509,6 +509,16 @@ void sender_stop(struct sender *sender)
     sender->running = false;
 }
 
+uint64_t sender_n_failed(const struct sender *sender)
+{
+    uint64_t n_failed = 0;
+    for (size_t i = 0; i < sender->n_streams; i++) {
+        int last_errno;
+        n_failed += packet_sink_n_failed(sender->streams[i]->sink, &last_errno);
+    }
+    return n_failed;
+}
+
 void sender_destroy(struct sender *sender)
 {
     if (!sender)

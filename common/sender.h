@@ -64,7 +64,7 @@ struct send_stream_stats {
     struct counter heaps;   /* of data, as the two below */
     struct counter bytes;   /* payload */
     struct counter packets; /* that left */
-    struct counter failed;  /* packets of all kinds that the kernel refused */
+    struct counter failed;  /* packets of all kinds that the sink refused */
     struct counter clipped[N_POLS];
     struct gauge latency_ns; /* ready_ns -> first packet of a group, of the last group */
 };
@@ -99,6 +99,9 @@ void sender_push(struct send_stream *stream, struct send_job *job);
 /* No more jobs will come: what is queued leaves at its pace, then a stop heap on every
  * substream; returns when the thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
+
+/* Packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
+uint64_t sender_n_failed(const struct sender *sender);
 
 /* NULL is accepted. */
 void sender_destroy(struct sender *sender);

@@ -237,6 +237,24 @@ def test_capture_cut_off(daemon, work, rng):
     assert check(config, harness.decode_pcap(sink), samples, 0, present) > 10
 
 
+def test_capture_to_a_full_disk(daemon, work, rng):
+    """A replay that lost its output is no success, even if only the descriptors and stop heaps were lost."""
+    for n_samples in (40960, 512):
+        config = small_config()
+        source = work / f"full{n_samples}.in.pcap"
+        harness.write_heaps(source, scenario.digitiser_heaps(config, scenario.noise(rng, 1, n_samples, 10), 0))
+        config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": "/dev/full"}})
+        process = daemon("fgpu", config, f"full{n_samples}").wait_end(code=1)
+        assert "No space left on device" in process.log.read_text(), process.tail()
+
+
+@pytest.mark.parametrize("section", ["recv", "send"])
+def test_capture_that_cannot_be_opened(section, daemon, work):
+    """A restart cannot cure it, and the init system is told so."""
+    process = daemon("fgpu", merge(small_config(), {section: {"pcap_file": str(work / "none" / "file")}})).wait_end(code=78)
+    assert process.log.read_text().count("none/file") == 1, process.tail()
+
+
 def test_other_traffic_in_the_capture(daemon, work, rng):
     """Frames that are not IPv4 UDP are passed over."""
     import struct

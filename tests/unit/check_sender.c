@@ -711,6 +711,32 @@ START_TEST(what_cannot_be_sent_is_counted_and_gone)
 }
 END_TEST
 
+START_TEST(a_full_disk_is_remembered)
+{
+    struct test_job job;
+    struct rig rig;
+    size_t n_packets = 0;
+
+    rig_init(&rig, 2, 16);
+    rig.config.sink.pcap_file = "/dev/full";
+    rig_open(&rig);
+    ck_assert_uint_eq(sender_n_failed(rig.sender), 0);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    make_job(&job, 1);
+    make_group(&job.job.groups[0], 5, 2, 100, false);
+    for (size_t i = 0; i < 5; i++)
+        n_packets += (job.job.groups[0].heaps[i].payload_bytes + 15) / 16;
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+    assert_home(1);
+    ck_assert_uint_eq(counter_get(&rig.stats.packets), 0);
+    ck_assert_uint_eq(counter_get(&rig.stats.failed), n_packets + 2); /* and the stop heaps */
+    ck_assert_uint_eq(sender_n_failed(rig.sender), n_packets + 2);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
 START_TEST(a_sender_that_never_started_gives_back)
 {
     struct test_job job;
@@ -781,6 +807,7 @@ int main(void)
     tcase_add_checked_fixture(stream_case, make_file, remove_file);
     tcase_add_test(stream_case, streams_take_turns);
     tcase_add_test(stream_case, what_cannot_be_sent_is_counted_and_gone);
+    tcase_add_test(stream_case, a_full_disk_is_remembered);
     tcase_add_test(stream_case, a_sender_that_never_started_gives_back);
     tcase_add_test(stream_case, a_sink_that_cannot_be_opened);
     tcase_set_timeout(stream_case, 60);
