@@ -40,6 +40,20 @@ static inline void pace_forget(struct pace *pace, int64_t now_ns, int64_t late_m
     }
 }
 
+/* The 'n_bytes' that are left, with the time that they take, are to be gone within 'max_ns' from now: if they are not at
+ * the present rate, all that is still to come moves together evenly, the next departure included. */
+static inline void pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
+{
+    double wait_ns = (double) (pace_departure_ns(pace) - now_ns);
+    double left_ns = wait_ns + pace->ns_per_byte * (double) n_bytes;
+    if (left_ns <= (double) max_ns)
+        return;
+    double factor = (double) max_ns / left_ns;
+    pace->ns_per_byte *= factor;
+    pace->start_ns = now_ns + (int64_t) (wait_ns * factor);
+    pace->n_bytes = 0;
+}
+
 /* A packet of 'n_bytes' has departed. */
 static inline void pace_depart(struct pace *pace, size_t n_bytes)
 {

@@ -50,7 +50,7 @@ struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
  * because the socket buffer is full. */
 size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, size_t n);
 
-/* Packets that the kernel refused since open, and the errno of the last. */
+/* Packets that the kernel refused, or a capture did not take, since open, and the errno of the last. */
 uint64_t packet_sink_n_failed(const struct packet_sink *sink, int *last_errno);
 
 /* The vtable of an implementation, for packet_sink_*.c only. */

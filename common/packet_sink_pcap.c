@@ -31,6 +31,7 @@ struct capture {
     char *path;
     pcap_t *format;
     pcap_dumper_t *file;
+    int err; /* the first of writing, positive: the file may end inside a packet, so nothing more is written */
 };
 
 /* Guards the list and every file in it. */
@@ -100,7 +101,10 @@ static void put_udp(uint8_t *out, const struct endpoint *to, size_t udp_bytes)
 /* Returns 0 or a positive errno. */
 static int write_packet(struct pcap_sink *sink, const struct packet_out *packet, int64_t now_ns)
 {
+    struct capture *capture = sink->capture;
     assert(packet->destination < sink->n_destinations);
+    if (capture->err)
+        return capture->err;
     size_t payload_bytes = packet->header_bytes + packet->payload_bytes;
     if (payload_bytes > UDP_PAYLOAD_MAX)
         return EMSGSIZE;
@@ -123,8 +127,20 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
         .caplen = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
         .len = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
     };
-    pcap_dump((u_char *) sink->capture->file, &header, sink->frame);
-    return ferror(pcap_dump_file(sink->capture->file)) ? EIO : 0;
+    errno = 0;
+    pcap_dump((u_char *) capture->file, &header, sink->frame);
+    if (ferror(pcap_dump_file(capture->file)))
+        capture->err = errno ? errno : EIO;
+    return capture->err;
+}
+
+/* So that a full disk is noticed, and a killed program leaves what it sent.  Returns 0 or a positive errno. */
+static int flush(struct capture *capture)
+{
+    errno = 0;
+    if (!capture->err && pcap_dump_flush(capture->file) != 0)
+        capture->err = errno ? errno : EIO;
+    return capture->err;
 }
 
 static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packets, size_t n)
@@ -140,8 +156,10 @@ static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packet
         }
         packet_sink_put_loan(&packets[i]);
     }
-    /* So that a full disk is noticed by the next packets, and a killed program leaves what it sent. */
-    pcap_dump_flush(sink->capture->file);
+    /* Which of the packets are in the file is not known then. */
+    int err = flush(sink->capture);
+    for (; err && n_failed < n; n_failed++)
+        packet_sink_note_failed(base, err);
     pthread_mutex_unlock(&captures_lock);
     return n - n_failed;
 }
@@ -198,11 +216,14 @@ static int create_capture(const char *path, struct capture **out, char *why, siz
         destroy_capture(capture);
         return -ENOMEM;
     }
-    capture->file = pcap_dump_open(capture->format, path);
+    FILE *file = fopen(path, "wb");
+    int err = file ? -EIO : -errno;
+    if (file)
+        capture->file = pcap_dump_fopen(capture->format, file); /* closes it where that fails */
     if (!capture->file) {
-        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, pcap_geterr(capture->format));
+        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, strerror(-err));
         destroy_capture(capture);
-        return -EIO;
+        return err;
     }
     capture->next = captures;
     captures = capture;

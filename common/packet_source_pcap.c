@@ -26,7 +26,7 @@ struct pcap_source {
     char *path;
     pcap_t *capture;
     int link_type;
-    bool at_end;
+    int end; /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
     uint64_t n_cut; /* captured shorter than they were */
     size_t n_keys;
     uint64_t keys[]; /* endpoints in order: address, port, index */
@@ -186,7 +186,7 @@ static void fill_slot(struct packet_slot *slot, const struct cursor *datagram, u
     slot->endpoint = endpoint;
 }
 
-/* Takes the next packet for one of our endpoints.  Returns 1, or 0 at the end. */
+/* Takes the next packet for one of our endpoints.  Returns 1, or 0 at the end, of which source->end tells the kind. */
 static int next_packet(struct pcap_source *source, struct packet_slot *slot)
 {
     struct pcap_pkthdr *header;
@@ -209,11 +209,11 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
         fill_slot(slot, &frame, (unsigned) endpoint);
         return 1;
     }
-    if (status != PCAP_ERROR_BREAK) /* which is how it says end of file */
+    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */
+    if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
         log_warning("%s had %llu packets cut short", source->path, (unsigned long long) source->n_cut);
-    source->at_end = true;
     return 0;
 }
 
@@ -221,9 +221,9 @@ static int pcap_source_recv(struct packet_source *base, struct packet_slot *slot
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     size_t n_filled = 0;
-    while (n_filled < n_slots && !source->at_end)
+    while (n_filled < n_slots && !source->end)
         n_filled += (size_t) next_packet(source, &slots[n_filled]);
-    return n_filled == 0 ? -ENODATA : (int) n_filled;
+    return n_filled == 0 ? source->end : (int) n_filled;
 }
 
 static void pcap_source_close(struct packet_source *base)
@@ -245,10 +245,17 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
 {
     const struct endpoint_list *endpoints = config->endpoints;
     assert(endpoints->n <= ENDPOINT_LIST_MAX);
+    FILE *file = fopen(config->pcap_file, "rb");
+    if (!file) {
+        int err = -errno;
+        snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, strerror(-err));
+        return err;
+    }
     char pcap_why[PCAP_ERRBUF_SIZE];
-    pcap_t *capture = pcap_open_offline(config->pcap_file, pcap_why);
+    pcap_t *capture = pcap_fopen_offline(file, pcap_why);
     if (!capture) {
         snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, pcap_why);
+        fclose(file);
         return -EINVAL;
     }
     int link_type = pcap_datalink(capture);

@@ -272,6 +272,55 @@ static void next_packet(struct send_stream *stream, struct packet_out *packet)
     } while (group->heaps[stream->heap].payload_bytes <= stream->round * stream->packet_payload_bytes);
 }
 
+/* ---- What is left at the end ------------------------------------------------------------------------------------- */
+
+/* Bytes on the wire of a heap of which the first 'n_rounds' packets have left. */
+static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_rounds)
+{
+    size_t n_gone = n_rounds * stream->packet_payload_bytes;
+    if (n_gone >= heap->payload_bytes)
+        return 0;
+    size_t n_bytes = heap->payload_bytes - n_gone;
+    size_t n_packets = (n_bytes - 1) / stream->packet_payload_bytes + 1;
+    return n_bytes + n_packets * spead_built_header_bytes(heap->n_items);
+}
+
+/* Bytes on the wire of the groups from 'group' on, of which no packet has left. */
+static uint64_t groups_bytes(const struct send_stream *stream, const struct send_job *job, size_t group)
+{
+    uint64_t n_bytes = 0;
+    while ((group = find_group(job, group)) < job->n_groups) {
+        for (size_t i = 0; i < job->groups[group].n_heaps; i++)
+            n_bytes += heap_bytes_left(stream, &job->groups[group].heaps[i], 0);
+        group++;
+    }
+    return n_bytes;
+}
+
+/* Bytes on the wire of all that the stream still has to send. */
+static uint64_t stream_bytes_left(const struct send_stream *stream)
+{
+    uint64_t n_bytes = 0;
+    size_t next_group = stream->group;
+    if (stream->n_packets_left > 0) {
+        const struct send_group *group = &oldest_job(stream)->groups[next_group++];
+        for (size_t i = 0; i < group->n_heaps; i++)
+            n_bytes += heap_bytes_left(stream, &group->heaps[i], stream->round + (i < stream->heap));
+    }
+    for (uint64_t j = stream->n_jobs_done; j < stream->n_jobs_taken; j++) {
+        n_bytes += groups_bytes(stream, stream->jobs[j % stream->max_jobs], next_group);
+        next_group = 0;
+    }
+    return n_bytes;
+}
+
+static void bound_drain(struct send_stream *stream)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
+    pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS);
+}
+
 /* ---- Whose turn it is -------------------------------------------------------------------------------------------- */
 
 static bool is_paced(const struct send_stream *stream)
@@ -370,11 +419,16 @@ static bool any_job(const struct sender *sender)
 static void *run(void *arg)
 {
     struct sender *sender = arg;
+    bool more_to_come = true;
     int64_t start_ns = clock_monotonic_ns();
     for (size_t i = 0; i < sender->n_streams; i++)
         start_descriptors(sender->streams[i], start_ns);
     for (;;) {
-        bool more_to_come = take_jobs(sender);
+        if (more_to_come && !take_jobs(sender)) {
+            more_to_come = false;
+            for (size_t i = 0; i < sender->n_streams; i++)
+                bound_drain(sender->streams[i]);
+        }
         if (!more_to_come && !any_job(sender))
             break;
         struct send_stream *stream = find_first_due(sender);
@@ -507,6 +561,16 @@ void sender_stop(struct sender *sender)
     inbox_stop(sender->inbox);
     thread_join(&sender->thread);
     sender->running = false;
+}
+
+uint64_t sender_n_failed(const struct sender *sender)
+{
+    uint64_t n_failed = 0;
+    for (size_t i = 0; i < sender->n_streams; i++) {
+        int last_errno;
+        n_failed += packet_sink_n_failed(sender->streams[i]->sink, &last_errno);
+    }
+    return n_failed;
 }
 
 void sender_destroy(struct sender *sender)

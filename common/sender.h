@@ -9,6 +9,8 @@
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
+ * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_stop() gets the rate at which
+ * it takes just that, evenly: a long dump neither keeps the service manager waiting nor leaves in a burst.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.
  *
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
@@ -30,6 +32,7 @@
 
 #define SENDER_QUANTUM_NS (200 * NS_PER_US)
 #define SENDER_LATE_MAX_NS (10 * NS_PER_MS)
+#define SENDER_DRAIN_MAX_NS (10 * NS_PER_S)
 #define SEND_ITEMS_MAX 8
 
 /* One heap to send. */
@@ -64,7 +67,7 @@ struct send_stream_stats {
     struct counter heaps;   /* of data, as the two below */
     struct counter bytes;   /* payload */
     struct counter packets; /* that left */
-    struct counter failed;  /* packets of all kinds that the kernel refused */
+    struct counter failed;  /* packets of all kinds that the sink refused */
     struct counter clipped[N_POLS];
     struct gauge latency_ns; /* ready_ns -> first packet of a group, of the last group */
 };
@@ -96,9 +99,12 @@ int sender_start(struct sender *sender);
 /* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
 
-/* No more jobs will come: what is queued leaves at its pace, then a stop heap on every
- * substream; returns when the thread has ended.  Idempotent. */
+/* No more jobs will come: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, then a
+ * stop heap on every substream; returns when the thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
+
+/* Packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
+uint64_t sender_n_failed(const struct sender *sender);
 
 /* NULL is accepted. */
 void sender_destroy(struct sender *sender);

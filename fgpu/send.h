@@ -73,6 +73,9 @@ void fgpu_send_push(struct fgpu_buffer *buffer);
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);
 
+/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was lost.) */
+bool fgpu_send_failed(const struct fgpu_send *send);
+
 /* NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);
 

@@ -84,6 +84,9 @@ void xsend_push(struct xdump *dump);
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void xsend_stop(struct xsend *send);
 
+/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was lost.) */
+bool xsend_failed(const struct xsend *send);
+
 /* NULL is accepted. */
 void xsend_destroy(struct xsend *send);
 

@@ -4,6 +4,7 @@ A scenario is a dictionary of overrides on the defaults below.  Everything that 
 test's directory: NAME.yaml, NAME.in.pcap, NAME.out.pcap, NAME.log.
 """
 import copy
+import http.client
 import itertools
 import os
 import select
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -458,3 +460,50 @@ class Daemon:
             self.process.wait()
         os.close(self.pidfd)
         self.notify.close()
+
+
+class Scraper:
+    """Reads a daemon's /metrics in a loop from some threads, until the connection is refused or reset by its end."""
+
+    def __init__(self, process, n_threads=1):
+        host, port = process.config["http"]["listen"].split(":")
+        self.where = (host, int(port))
+        self.changed = threading.Condition()
+        self.n_replies = 0
+        self.n_refused = 0
+        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(n_threads)]
+
+    @property
+    def refused(self):
+        """True if every thread went on until nobody listened."""
+        return self.n_refused == len(self.threads)
+
+    def _run(self):
+        while True:
+            try:
+                with urllib.request.urlopen("http://%s:%d/metrics" % self.where, timeout=TIMEOUT_S) as reply:
+                    reply.read()
+            except urllib.error.URLError as error:
+                if isinstance(error.reason, ConnectionRefusedError):
+                    break
+            except (OSError, http.client.HTTPException):
+                pass  # cut off by the end; the next one is refused
+            else:
+                with self.changed:
+                    self.n_replies += 1
+                    self.changed.notify_all()
+        with self.changed:
+            self.n_refused += 1
+
+    def wait_replies(self, n):
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.n_replies >= n, TIMEOUT_S), f"{self.n_replies} scrapes answered"
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        for thread in self.threads:
+            thread.join(TIMEOUT_S)

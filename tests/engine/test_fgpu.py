@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import fmodel
+import harness
 import scenario
 from conftest import SEED
-from harness import WIRE, endpoints, frame, packets, stop_heap
+from harness import WIRE, endpoints, frame, merge, packets, stop_heap
 
 CASES = int(os.environ.get("CBF_RANDOM_CASES", "300"))
 OUTPUTS_PER_RUN = 5
@@ -214,6 +215,44 @@ def test_disorder_duplicates_and_rubbish(daemon, work, rng):
     extra += [(50, elsewhere, good), (50, (here[0], here[1] + 1), good)]
     found = scenario.run_pcap(daemon, "fgpu", config, work, sent, extra=extra)
     assert check(config, found, samples, 8192) > 60
+
+
+def test_capture_cut_off(daemon, work, rng):
+    """A recording that ends inside a packet is processed up to there, but is no success; the file is named, once."""
+    config = small_config()
+    n_packets, n_whole = 100, 61
+    samples = scenario.noise(rng, 1, n_packets * 512, 10)
+    sent = scenario.digitiser_heaps(config, samples, 0)
+    source, sink = work / "cut.in.pcap", work / "cut.out.pcap"
+    harness.write_heaps(source, sent[:2 * n_whole])
+    size = source.stat().st_size
+    harness.write_heaps(source, sent)
+    assert source.stat().st_size > size + 100
+    os.truncate(source, size + 100)
+    config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
+    process = daemon("fgpu", config).wait_end(code=1)
+    assert process.log.read_text().count(str(source)) == 1, process.tail()
+    present = np.ones((1, 2, n_packets), bool)
+    present[..., n_whole:] = False
+    assert check(config, harness.decode_pcap(sink), samples, 0, present) > 10
+
+
+def test_capture_to_a_full_disk(daemon, work, rng):
+    """A replay that lost its output is no success, even if only the descriptors and stop heaps were lost."""
+    for n_samples in (40960, 512):
+        config = small_config()
+        source = work / f"full{n_samples}.in.pcap"
+        harness.write_heaps(source, scenario.digitiser_heaps(config, scenario.noise(rng, 1, n_samples, 10), 0))
+        config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": "/dev/full"}})
+        process = daemon("fgpu", config, f"full{n_samples}").wait_end(code=1)
+        assert "No space left on device" in process.log.read_text(), process.tail()
+
+
+@pytest.mark.parametrize("section", ["recv", "send"])
+def test_capture_that_cannot_be_opened(section, daemon, work):
+    """A restart cannot cure it, and the init system is told so."""
+    process = daemon("fgpu", merge(small_config(), {section: {"pcap_file": str(work / "none" / "file")}})).wait_end(code=78)
+    assert process.log.read_text().count("none/file") == 1, process.tail()
 
 
 def test_other_traffic_in_the_capture(daemon, work, rng):

@@ -106,6 +106,18 @@ def test_stop_without_data(how, daemon):
     assert not any(streams.values())
 
 
+def test_scraped_to_the_last(daemon, rng):
+    """Whoever reads /metrics while the daemon stops does no harm, until the port is closed."""
+    config = live_config(outputs=[{"gain": 0.4}], feng_ids=(0, 1))
+    samples = scenario.noise(rng, 2, 8192 * 4, 10)
+    process = daemon("fgpu", config).wait_ready()
+    harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=20e6)
+    with harness.Scraper(process, n_threads=2) as scraper:
+        scraper.wait_replies(3)
+        process.terminate().wait_end()
+    assert scraper.refused
+
+
 def test_stop_heaps_of_digitisers_end_nothing(daemon, rng):
     config = live_config(outputs=[{"gain": 0.4}])
     samples = scenario.noise(rng, 1, 8192 * 12, 10)

@@ -87,6 +87,18 @@ def test_stop_without_data(daemon):
         scenario.check_dumps(config, index, found[endpoints(output["destination"])[0]], {})
 
 
+def test_scraped_to_the_last(daemon, rng):
+    """Whoever reads /metrics while the daemon stops does no harm, until the port is closed."""
+    config = live_config(outputs=[{}, {"missing": "weights"}], recv={"antennas": 3})
+    voltages = scenario.random_voltages(rng, config, 16)
+    process = daemon("xbgpu", config).wait_ready()
+    harness.send_live(scenario.feng_heaps(config, 0, voltages), rate=4e5)
+    with harness.Scraper(process, n_threads=2) as scraper:
+        scraper.wait_replies(3)
+        process.terminate().wait_end()
+    assert scraper.refused
+
+
 def test_counters(daemon, rng):
     """Dumps sent, skipped, incomplete; heaps received and missing; visibilities clipped."""
     config = live_config(

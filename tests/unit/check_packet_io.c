@@ -525,8 +525,36 @@ START_TEST(sinks_that_cannot_be)
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
     ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){ .destinations = &list,
                                                                     .pcap_file = "/no/such/directory/file" },
-                                      &sink, why, sizeof(why)), -EIO);
+                                      &sink, why, sizeof(why)), -ENOENT);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/directory/file"));
+    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){ .destinations = &list, .pcap_file = "/tmp" },
+                                      &sink, why, sizeof(why)), -EISDIR);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
+START_TEST(a_full_disk_fails_from_the_first_packet_on)
+{
+    struct inbox_item item;
+    struct endpoint_list list;
+    struct packet_sink *sink;
+    struct inbox *home;
+    struct loan loan;
+    int last_errno;
+
+    parse(&list, "239.80.1.1");
+    ck_assert_int_eq(inbox_create(1, &home), 0);
+    loan_init(&loan, home, (struct inbox_item){ .object = &loan });
+    loan_out(&loan, 1);
+    sink = open_sink(&list, "/dev/full");
+    for (unsigned i = 0; i < 3; i++) {
+        ck_assert_uint_eq(send_one(sink, 0, i, 100, i == 0 ? &loan : NULL), 0);
+        ck_assert_uint_eq(packet_sink_n_failed(sink, &last_errno), i + 1);
+        ck_assert_int_eq(last_errno, ENOSPC);
+    }
+    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+    packet_sink_close(sink);
+    inbox_destroy(home);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -763,8 +791,9 @@ START_TEST(captures_that_cannot_be_read)
     struct endpoint_list list;
 
     parse(&list, "239.1.2.3");
-    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = "/no/such/file" }, -EINVAL,
+    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = "/no/such/file" }, -ENOENT,
                      "/no/such/file");
+    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = "/tmp" }, -EINVAL, "/tmp");
     ck_assert_int_eq(truncate(file, 0), 0);
     assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = file }, -EINVAL, file);
     write_hand_made(&(struct hand_made){ .link_type = DLT_IEEE802_11, .link = "", .change_at = -1 });
@@ -793,12 +822,13 @@ static size_t read_capture(uint8_t *bytes, size_t room)
     return n;
 }
 
-/* Reads what can be read.  Returns the number of packets, or -1 if the file is refused. */
-static int count_packets(const uint8_t *bytes, size_t n_bytes)
+/* Reads what can be read.  Returns the number of packets, or -1 if the file is refused; stores how it ended. */
+static int count_packets(const uint8_t *bytes, size_t n_bytes, int *end)
 {
     static struct landing landing;
     struct endpoint_list list;
     struct packet_source *source;
+    size_t batch = 1 + random_below(PACKET_BATCH_MAX);
     int n, total = 0;
     FILE *out = fopen(file, "wb");
 
@@ -810,9 +840,11 @@ static int count_packets(const uint8_t *bytes, size_t n_bytes)
                            sizeof(why))) {
         total = -1;
     } else {
-        while ((n = packet_source_recv(source, landing.slots, PACKET_BATCH_MAX, 0)) > 0)
+        while ((n = packet_source_recv(source, landing.slots, batch, 0)) > 0)
             total += n;
-        ck_assert_int_eq(n, -ENODATA);
+        *end = n;
+        for (int i = 0; i < 3; i++)
+            ck_assert_int_eq(packet_source_recv(source, landing.slots, batch, 0), *end);
         packet_source_close(source);
     }
     endpoint_list_fini(&list);
@@ -834,10 +866,15 @@ START_TEST(a_capture_cut_short_is_read_up_to_there)
 
     silence();
     ck_assert_uint_eq(n_bytes, file_header_bytes + 6 * record_bytes);
-    ck_assert_int_eq(count_packets(bytes, n_bytes), 6);
-    for (size_t n = file_header_bytes; n < n_bytes; n += 1 + random_below(20))
-        ck_assert_int_eq(count_packets(bytes, n), (int) ((n - file_header_bytes) / record_bytes));
-    ck_assert_int_eq(count_packets(bytes, file_header_bytes - 1), -1);
+    for (size_t n = file_header_bytes; n <= n_bytes; n++) {
+        /* Between two packets nothing shows that there were more. */
+        bool whole = (n - file_header_bytes) % record_bytes == 0;
+        int end = 0;
+
+        ck_assert_int_eq(count_packets(bytes, n, &end), (int) ((n - file_header_bytes) / record_bytes));
+        ck_assert_int_eq(end, whole ? -ENODATA : -EIO);
+    }
+    ck_assert_int_eq(count_packets(bytes, file_header_bytes - 1, NULL), -1);
 }
 END_TEST
 
@@ -851,7 +888,10 @@ START_TEST(a_damaged_capture_does_no_harm)
         memcpy(bad, good, n_bytes);
         for (size_t n_blows = 1 + random_below(4); n_blows > 0; n_blows--)
             bad[random_below(n_bytes)] = (uint8_t) random_u64();
-        ck_assert_int_le(count_packets(bad, n_bytes), 6);
+        int end = -ENODATA;
+
+        ck_assert_int_le(count_packets(bad, n_bytes, &end), 6);
+        ck_assert(end == -ENODATA || end == -EIO);
     }
 }
 END_TEST
@@ -884,6 +924,7 @@ int main(void)
     tcase_add_test(sinks, a_refused_packet_costs_only_itself);
     tcase_add_test(sinks, a_deaf_host_costs_nothing);
     tcase_add_test(sinks, sinks_that_cannot_be);
+    tcase_add_test(sinks, a_full_disk_fails_from_the_first_packet_on);
     suite_add_tcase(suite, sinks);
     tcase_add_checked_fixture(captures, make_file, remove_file);
     tcase_add_test(captures, capture_of_landing_sizes);

@@ -407,6 +407,61 @@ START_TEST(unpaced_departs_now)
 }
 END_TEST
 
+/* Departures of the packets of 'sizes', and when the last has taken its time. */
+static int64_t depart_all(struct pace *pace, const size_t *sizes, size_t n, int64_t *departures)
+{
+    for (size_t i = 0; i < n; i++) {
+        departures[i] = pace_departure_ns(pace);
+        pace_depart(pace, sizes[i]);
+    }
+    return pace_departure_ns(pace);
+}
+
+START_TEST(a_squeezed_pace_ends_in_time)
+{
+    random_state += (uint64_t) _i * 1000003; /* each is forked with the same state */
+    for (int trial = 0; trial < 50; trial++) {
+        const double rate_bytes_per_s = 1e3 * (double) (1 + random_below(1000000));
+        const int64_t now_ns = (int64_t) random_below(1000000000) * 1000000;
+        int64_t before[100], after[100];
+        size_t sizes[100], n = 1 + random_below(100);
+        uint64_t n_bytes = 0;
+        struct pace pace = pace_make(rate_bytes_per_s), squeezed;
+
+        /* The next departure is some time ahead, or the thread a little late. */
+        pace_forget(&pace, now_ns - (int64_t) random_below(SENDER_LATE_MAX_NS), 0);
+        pace_depart(&pace, random_below(3) * random_below(9000));
+        for (size_t i = 0; i < n; i++)
+            n_bytes += sizes[i] = 1 + random_below(9000);
+        squeezed = pace;
+        int64_t left_ns = depart_all(&pace, sizes, n, before) - now_ns;
+        int64_t max_ns = NS_PER_S;
+        if (left_ns > SENDER_LATE_MAX_NS) /* much less than that is lost in the rounding of the lateness */
+            max_ns = left_ns / 2 + (int64_t) random_below((size_t) left_ns);
+        pace_squeeze(&squeezed, now_ns, n_bytes, max_ns);
+        int64_t end_ns = depart_all(&squeezed, sizes, n, after);
+
+        double factor = left_ns > max_ns ? (double) max_ns / (double) left_ns : 1;
+        for (size_t i = 0; i < n; i++)
+            ck_assert_double_eq_tol((double) (after[i] - now_ns), factor * (double) (before[i] - now_ns), 4);
+        ck_assert_int_le(end_ns - now_ns, max_ns + 4);
+        if (factor == 1)
+            ck_assert_mem_eq(after, before, n * sizeof(*after));
+    }
+}
+END_TEST
+
+START_TEST(a_squeeze_leaves_the_unpaced_alone)
+{
+    struct pace pace = pace_make(0);
+
+    pace_forget(&pace, 1000, 0);
+    pace_squeeze(&pace, 1000, UINT64_C(1) << 50, 0);
+    pace_depart(&pace, 1 << 20);
+    ck_assert_int_eq(pace_departure_ns(&pace), 1000);
+}
+END_TEST
+
 START_TEST(no_packet_leaves_early)
 {
     const double rate_bytes_per_s = 2e6;
@@ -451,25 +506,72 @@ START_TEST(no_packet_leaves_early)
 }
 END_TEST
 
-/* A job that takes 10 s at its pace. */
-static void make_slow_job(struct rig *rig, struct test_job *job)
+/* The file grows by whole packets, so its size says how many there are. */
+static void wait_for_file_bytes(long n_bytes)
 {
-    rig->config.rate_bytes_per_s = 1000;
-    make_job(job, 1);
-    make_group(&job->job.groups[0], 1, 1, 1, true);
-    free((void *) job->job.groups[0].heaps[0].payload);
-    job->job.groups[0].heaps[0].payload_bytes = 10000;
-    job->job.groups[0].heaps[0].payload = calloc(1, 10000);
+    int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
+    long size = 0;
+
+    while (size < n_bytes) {
+        FILE *in = fopen(file, "rb");
+
+        ck_assert_int_eq(fseek(in, 0, SEEK_END), 0);
+        size = ftell(in);
+        fclose(in);
+        ck_assert_int_lt(clock_monotonic_ns(), deadline_ns);
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    }
 }
 
-START_TEST(a_job_with_nothing_to_send_comes_home_at_once)
+/* A job of two groups, the first with heaps of about 'heap_bytes', the second with smaller ones. */
+static void make_slow_job(struct test_job *job, size_t heap_bytes)
 {
-    struct test_job slow, empty, skipped;
+    make_job(job, 2);
+    for (size_t g = 0; g < 2; g++) {
+        make_group(&job->job.groups[g], 3, 1, 1, true);
+        for (size_t i = 0; i < 3; i++) {
+            struct send_heap *heap = &job->job.groups[g].heaps[i];
+
+            free((void *) heap->payload);
+            heap->payload_bytes = (g == 0 ? heap_bytes : 1000) + i * 123;
+            heap->payload = calloc(1, heap->payload_bytes);
+        }
+    }
+}
+
+/* Of the 'n' packets in wire[], those that left after 'stop_ns' lie on the line that has its end SENDER_DRAIN_MAX_NS later:
+ * none is early, and all together did not take as long as at the stream's own pace, by far. */
+static void assert_drained_evenly(size_t n, int64_t stop_ns)
+{
+    const int64_t slack_ns = SENDER_QUANTUM_NS + SENDER_LATE_MAX_NS + NS_PER_MS;
+    size_t first = 0, n_bytes = 0, n_gone = 0;
+
+    while (wire[first].unix_ns < stop_ns)
+        first++;
+    ck_assert_uint_gt(first, 0); /* or the stop came before the first packet, and the middle of a group is not tested */
+    for (size_t i = first; i < n - 1; i++) /* but for the stop heap */
+        n_bytes += wire[i].n_bytes;
+    for (size_t i = first; i < n - 1; i++) {
+        double departure_ns = (double) n_gone / (double) n_bytes * (double) SENDER_DRAIN_MAX_NS;
+
+        ck_assert_int_ge(wire[i].unix_ns - stop_ns, (int64_t) departure_ns - slack_ns);
+        n_gone += wire[i].n_bytes;
+    }
+    ck_assert_int_lt(wire[n - 1].unix_ns - stop_ns, SENDER_DRAIN_MAX_NS + PATIENCE_NS);
+}
+
+START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
+{
+    int64_t stop_ns;
+    struct test_job slow[2], empty, skipped;
     struct inbox_item item;
     struct rig rig;
 
     rig_init(&rig, 1, 1000);
-    make_slow_job(&rig, &slow);
+    /* A minute and a half at its pace, nearly all of it in the group that is being sent at the stop. */
+    rig.config.rate_bytes_per_s = 4000;
+    make_slow_job(&slow[0], 100000);
+    make_slow_job(&slow[1], 3000);
     make_job(&empty, 0);
     make_job(&skipped, 2);
     make_group(&skipped.job.groups[0], 3, 1, 100, true);
@@ -477,16 +579,21 @@ START_TEST(a_job_with_nothing_to_send_comes_home_at_once)
     make_group(&skipped.job.groups[1], 0, 1, 100, true);
     rig_open(&rig);
     ck_assert_int_eq(sender_start(rig.sender), 0);
-    sender_push(rig.stream, &slow.job);
+    sender_push(rig.stream, &slow[0].job);
+    sender_push(rig.stream, &slow[1].job);
     sender_push(rig.stream, &empty.job);
     sender_push(rig.stream, &skipped.job);
     ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
     ck_assert_ptr_eq(item.object, &empty);
     ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
     ck_assert_ptr_eq(item.object, &skipped);
+    wait_for_file_bytes(24 + 4 * (16 + 42 + 1000)); /* into the second round of the first group */
+    stop_ns = clock_unix_ns();
     sender_stop(rig.sender);
-    assert_home(1);
-    free_job(&slow);
+    assert_home(2);
+    assert_drained_evenly(read_wire(), stop_ns);
+    free_job(&slow[0]);
+    free_job(&slow[1]);
     free_job(&empty);
     free_job(&skipped);
     rig_fini(&rig);
@@ -518,23 +625,6 @@ START_TEST(latency_is_since_the_data_came)
 END_TEST
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
-
-/* The file grows by whole packets, so its size says how many there are. */
-static void wait_for_file_bytes(long n_bytes)
-{
-    int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
-    long size = 0;
-
-    while (size < n_bytes) {
-        FILE *in = fopen(file, "rb");
-
-        ck_assert_int_eq(fseek(in, 0, SEEK_END), 0);
-        size = ftell(in);
-        fclose(in);
-        ck_assert_int_lt(clock_monotonic_ns(), deadline_ns);
-        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
-    }
-}
 
 START_TEST(descriptors_come_on_schedule)
 {
@@ -711,6 +801,32 @@ START_TEST(what_cannot_be_sent_is_counted_and_gone)
 }
 END_TEST
 
+START_TEST(a_full_disk_is_remembered)
+{
+    struct test_job job;
+    struct rig rig;
+    size_t n_packets = 0;
+
+    rig_init(&rig, 2, 16);
+    rig.config.sink.pcap_file = "/dev/full";
+    rig_open(&rig);
+    ck_assert_uint_eq(sender_n_failed(rig.sender), 0);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    make_job(&job, 1);
+    make_group(&job.job.groups[0], 5, 2, 100, false);
+    for (size_t i = 0; i < 5; i++)
+        n_packets += (job.job.groups[0].heaps[i].payload_bytes + 15) / 16;
+    sender_push(rig.stream, &job.job);
+    sender_stop(rig.sender);
+    assert_home(1);
+    ck_assert_uint_eq(counter_get(&rig.stats.packets), 0);
+    ck_assert_uint_eq(counter_get(&rig.stats.failed), n_packets + 2); /* and the stop heaps */
+    ck_assert_uint_eq(sender_n_failed(rig.sender), n_packets + 2);
+    free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
 START_TEST(a_sender_that_never_started_gives_back)
 {
     struct test_job job;
@@ -769,7 +885,9 @@ int main(void)
     tcase_add_test(time_case, pace_forgets);
     tcase_add_test(time_case, unpaced_departs_now);
     tcase_add_test(time_case, no_packet_leaves_early);
-    tcase_add_test(time_case, a_job_with_nothing_to_send_comes_home_at_once);
+    tcase_add_loop_test(time_case, a_squeezed_pace_ends_in_time, 0, 20);
+    tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
+    tcase_add_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain);
     tcase_add_test(time_case, latency_is_since_the_data_came);
     tcase_set_timeout(time_case, 60);
     suite_add_tcase(suite, time_case);
@@ -781,6 +899,7 @@ int main(void)
     tcase_add_checked_fixture(stream_case, make_file, remove_file);
     tcase_add_test(stream_case, streams_take_turns);
     tcase_add_test(stream_case, what_cannot_be_sent_is_counted_and_gone);
+    tcase_add_test(stream_case, a_full_disk_is_remembered);
     tcase_add_test(stream_case, a_sender_that_never_started_gives_back);
     tcase_add_test(stream_case, a_sink_that_cannot_be_opened);
     tcase_set_timeout(stream_case, 60);
