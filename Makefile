@@ -22,9 +22,9 @@ BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
 PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o
-CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/matcher.o common/presence.o
+CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o

@@ -3,6 +3,7 @@
 
 #include "common/chunk.h"
 #include "common/receiver_metrics.h"
+#include "common/receiver_set.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -16,9 +17,8 @@
 enum { WANT_TIMESTAMP, WANT_ID, WANT_STATUS };
 const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS};
 
-/* One receive thread, with the inputs dealt to it. */
+/* The inputs dealt to one receive thread. */
 struct recv_thread {
-    struct receiver *receiver;
     struct endpoint_list endpoints;
     unsigned *input_of_endpoint;
     unsigned *pol_of_member;
@@ -34,8 +34,8 @@ struct recv_input {
 struct fgpu_recv {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
-    size_t n_threads;
-    struct recv_thread *threads;
+    struct receiver_set receivers;
+    struct recv_thread *threads; /* [n_recv_threads] */
     struct recv_input *inputs;
 };
 
@@ -87,7 +87,7 @@ static int list_endpoints(struct fgpu_recv *recv, size_t t)
     struct recv_thread *thread = &recv->threads[t];
     size_t n_endpoints = 0, n_members = 0;
 
-    for (size_t i = t; i < recv->layout->n_inputs; i += recv->n_threads) {
+    for (size_t i = t; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads) {
         n_endpoints += input_endpoints(recv, i)->n;
         n_members++;
     }
@@ -96,7 +96,7 @@ static int list_endpoints(struct fgpu_recv *recv, size_t t)
     thread->pol_of_member = calloc(n_members, sizeof(*thread->pol_of_member));
     if (!thread->endpoints.items || !thread->input_of_endpoint || !thread->pol_of_member)
         return -ENOMEM;
-    for (size_t i = t, member = 0; i < recv->layout->n_inputs; i += recv->n_threads, member++) {
+    for (size_t i = t, member = 0; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads, member++) {
         const struct endpoint_list *list = input_endpoints(recv, i);
         thread->pol_of_member[member] = i % N_POLS;
         for (size_t e = 0; e < list->n; e++) {
@@ -139,21 +139,18 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
     const struct fgpu_config_recv *config = &recv->config->recv;
     struct recv_thread *thread = &recv->threads[t];
     size_t n_members = 0;
-    char name[32], (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
+    char (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
     struct assembler_config *assemblers = calloc(recv->layout->n_inputs, sizeof(*assemblers));
 
     int err = names && assemblers ? list_endpoints(recv, t) : -ENOMEM;
     if (err)
         goto out;
-    for (size_t i = t; i < recv->layout->n_inputs; i += recv->n_threads, n_members++) {
+    for (size_t i = t; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads, n_members++) {
         snprintf(names[n_members], sizeof(*names), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name,
                  i % N_POLS);
         assemblers[n_members] = input_assembler(recv, c, i, names[n_members]);
     }
-    snprintf(name, sizeof(name), "recv%zu", t);
     struct receiver_config receiver = {
-        .thread_name = name,
-        .cpu = config->affinity.n ? (int)config->affinity.items[t % config->affinity.n] : -1,
         .source = {.endpoints = &thread->endpoints,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
@@ -168,9 +165,7 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
         .end_kind = c->end_kind,
         .end_value = (int64_t)t,
     };
-    err = receiver_create(&receiver, &thread->receiver, why, why_bytes);
-    if (!err)
-        receiver_stats_register("fgpu_input", name, receiver_get_stats(thread->receiver));
+    err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "fgpu_input", why, why_bytes);
 out:
     free(assemblers);
     free(names);
@@ -187,14 +182,13 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
         return -ENOMEM;
     r->config = config->config;
     r->layout = config->layout;
-    r->n_threads = config->layout->n_recv_threads;
-    r->threads = calloc(r->n_threads, sizeof(*r->threads));
+    r->threads = calloc(r->layout->n_recv_threads, sizeof(*r->threads));
     r->inputs = calloc(r->layout->n_inputs, sizeof(*r->inputs));
 
-    int err = r->threads && r->inputs ? 0 : -ENOMEM;
+    int err = r->threads && r->inputs ? receiver_set_init(&r->receivers, r->layout->n_recv_threads) : -ENOMEM;
     for (size_t i = 0; !err && i < r->layout->n_inputs; i++)
         err = create_input(r, config, i);
-    for (size_t t = 0; !err && t < r->n_threads; t++)
+    for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
         err = create_thread(r, config, t, why, why_bytes);
     if (err) {
         fgpu_recv_destroy(r);
@@ -206,35 +200,27 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
 
 int fgpu_recv_start(struct fgpu_recv *recv)
 {
-    int err = 0;
-
-    for (size_t t = 0; !err && t < recv->n_threads; t++)
-        err = receiver_start(recv->threads[t].receiver);
-    return err;
+    return receiver_set_start(&recv->receivers);
 }
 
 size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
 {
-    return recv->n_threads;
+    return recv->receivers.n;
 }
 
 bool fgpu_recv_failed(const struct fgpu_recv *recv)
 {
-    for (size_t t = 0; t < recv->n_threads; t++)
-        if (receiver_get_error(recv->threads[t].receiver) != 0)
-            return true;
-    return false;
+    return receiver_set_failed(&recv->receivers);
 }
 
 bool fgpu_recv_can_wait(const struct fgpu_recv *recv)
 {
-    return receiver_can_wait(recv->threads[0].receiver);
+    return receiver_set_can_wait(&recv->receivers);
 }
 
 void fgpu_recv_stop(struct fgpu_recv *recv)
 {
-    for (size_t t = 0; t < recv->n_threads; t++)
-        receiver_stop(recv->threads[t].receiver);
+    receiver_set_stop(&recv->receivers);
 }
 
 void fgpu_recv_log(const struct fgpu_recv *recv)
@@ -251,8 +237,8 @@ void fgpu_recv_destroy(struct fgpu_recv *recv)
 {
     if (!recv)
         return;
-    for (size_t t = 0; recv->threads && t < recv->n_threads; t++) {
-        receiver_destroy(recv->threads[t].receiver);
+    receiver_set_fini(&recv->receivers);
+    for (size_t t = 0; recv->threads && t < recv->layout->n_recv_threads; t++) {
         endpoint_list_fini(&recv->threads[t].endpoints);
         free(recv->threads[t].input_of_endpoint);
         free(recv->threads[t].pol_of_member);

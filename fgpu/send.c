@@ -20,8 +20,7 @@ struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
-    size_t n_senders;
-    struct sender **senders;
+    struct sender_group *senders;
     struct fgpu_stream *streams; /* [ant][output] */
 };
 
@@ -156,7 +155,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     }
 }
 
-static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_t index, char *why, size_t why_bytes)
+static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
 {
     const struct config_send *c = &send->config->send;
     const struct fgpu_config_output *output = stream->output;
@@ -189,7 +188,7 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, size_
         .max_jobs = stream->n_buffers,
         .stats = &stream->stats,
     };
-    return sender_add_stream(send->senders[index % send->n_senders], &config, &stream->send, why, why_bytes);
+    return sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
 }
 
 static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
@@ -214,29 +213,16 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
         fgpu_stream_give(&stream->buffers[i]);
     }
     register_metrics(send, stream);
-    return open_stream(send, stream, index, why, why_bytes);
+    return open_stream(send, stream, why, why_bytes);
 }
 
 static int create_senders(struct fgpu_send *send)
 {
-    const struct config_send *c = &send->config->send;
     size_t n_streams = send->layout->n_ants * send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < send->layout->n_outputs; o++)
         max_jobs += send->layout->n_ants * fgpu_output_buffers(send->config, fgpu_config_output(send->config, o));
-    send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
-    send->senders = calloc(send->n_senders, sizeof(struct sender *));
-    if (!send->senders)
-        return -ENOMEM;
-    for (size_t t = 0; t < send->n_senders; t++) {
-        char name[32];
-        snprintf(name, sizeof(name), "send%zu", t);
-        int cpu = c->affinity.n ? (int)c->affinity.items[t % c->affinity.n] : -1;
-        int err = sender_create(name, cpu, n_streams, max_jobs, &send->senders[t]);
-        if (err)
-            return err;
-    }
-    return 0;
+    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
 int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **send, char *why, size_t why_bytes)
@@ -263,18 +249,12 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
 
 int fgpu_send_start(struct fgpu_send *send)
 {
-    int err = 0;
-
-    for (size_t t = 0; !err && t < send->n_senders; t++)
-        err = sender_start(send->senders[t]);
-    return err;
+    return sender_group_start(send->senders);
 }
 
 void fgpu_send_stop(struct fgpu_send *send)
 {
-    for (size_t t = 0; t < send->n_senders; t++)
-        if (send->senders[t])
-            sender_stop(send->senders[t]);
+    sender_group_stop(send->senders);
     for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++) {
         const struct fgpu_stream *stream = &send->streams[i];
         log_info("%s %s: %llu heaps sent, %llu skipped for missing input, %llu dropped for want of a buffer",
@@ -289,8 +269,7 @@ void fgpu_send_destroy(struct fgpu_send *send)
 {
     if (!send)
         return;
-    for (size_t t = 0; send->senders && t < send->n_senders; t++)
-        sender_destroy(send->senders[t]);
+    sender_group_destroy(send->senders);
     for (size_t i = 0; send->streams && i < send->layout->n_ants * send->layout->n_outputs; i++) {
         struct fgpu_stream *stream = &send->streams[i];
         for (size_t b = 0; b < stream->n_buffers; b++)
@@ -299,7 +278,6 @@ void fgpu_send_destroy(struct fgpu_send *send)
         free(stream->free);
     }
     free(send->streams);
-    free(send->senders);
     free(send);
 }
 

@@ -9,7 +9,7 @@
 #define FGPU_SEND_H
 
 #include "common/loan.h"
-#include "common/sender.h"
+#include "common/sender_group.h"
 #include "fgpu/layout.h"
 
 struct device;

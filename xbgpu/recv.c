@@ -3,6 +3,7 @@
 
 #include "common/chunk.h"
 #include "common/receiver_metrics.h"
+#include "common/receiver_set.h"
 #include "common/units.h"
 
 #include <errno.h>
@@ -22,9 +23,8 @@ struct recv_member {
 struct xbgpu_recv {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
-    size_t n_threads;
-    struct receiver **receivers;         /* [n_threads] */
-    struct xbgpu_recv_context *contexts; /* [n_threads] */
+    struct receiver_set receivers;
+    struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
     struct recv_member *members;
 };
@@ -103,9 +103,8 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                          size_t why_bytes)
 {
     const struct xbgpu_config_recv *config = &recv->config->recv;
-    size_t first = t * recv->layout->n_members / recv->n_threads;
-    size_t end = (t + 1) * recv->layout->n_members / recv->n_threads;
-    char name[32];
+    size_t first = t * recv->layout->n_members / recv->layout->n_recv_threads;
+    size_t end = (t + 1) * recv->layout->n_members / recv->layout->n_recv_threads;
     struct assembler_config *assemblers = calloc(end - first, sizeof(*assemblers));
 
     if (!assemblers)
@@ -114,10 +113,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         assemblers[m - first] = member_assembler(recv, c, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
-    snprintf(name, sizeof(name), "recv%zu", t);
     struct receiver_config receiver = {
-        .thread_name = name,
-        .cpu = config->affinity.n ? (int)config->affinity.items[t % config->affinity.n] : -1,
         .source = {.endpoints = &config->sources,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
@@ -132,9 +128,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .end_kind = c->end_kind,
         .end_value = (int64_t)t,
     };
-    int err = receiver_create(&receiver, &recv->receivers[t], why, why_bytes);
-    if (!err)
-        receiver_stats_register("xbgpu_input", name, receiver_get_stats(recv->receivers[t]));
+    int err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "xbgpu_input", why, why_bytes);
     free(assemblers);
     return err;
 }
@@ -150,18 +144,18 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
         return -ENOMEM;
     r->config = config->config;
     r->layout = config->layout;
-    r->n_threads = config->layout->n_recv_threads;
-    r->receivers = calloc(r->n_threads, sizeof(struct receiver *));
-    r->contexts = calloc(r->n_threads, sizeof(*r->contexts));
+    r->contexts = calloc(r->layout->n_recv_threads, sizeof(*r->contexts));
     r->first_ant = calloc(n_members + 1, sizeof(*r->first_ant));
     r->members = calloc(n_members, sizeof(*r->members));
 
-    int err = r->receivers && r->contexts && r->first_ant && r->members ? 0 : -ENOMEM;
+    int err = r->contexts && r->first_ant && r->members
+                  ? receiver_set_init(&r->receivers, r->layout->n_recv_threads)
+                  : -ENOMEM;
     for (size_t m = 0; !err && m <= n_members; m++)
         r->first_ant[m] = xbgpu_member_first(r->layout, m);
     for (size_t m = 0; !err && m < n_members; m++)
         err = create_member(r, config, m);
-    for (size_t t = 0; !err && t < r->n_threads; t++)
+    for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
         err = create_thread(r, config, t, why, why_bytes);
     if (err) {
         xbgpu_recv_destroy(r);
@@ -173,35 +167,27 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
 
 int xbgpu_recv_start(struct xbgpu_recv *recv)
 {
-    int err = 0;
-
-    for (size_t t = 0; !err && t < recv->n_threads; t++)
-        err = receiver_start(recv->receivers[t]);
-    return err;
+    return receiver_set_start(&recv->receivers);
 }
 
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
 {
-    return recv->n_threads;
+    return recv->receivers.n;
 }
 
 bool xbgpu_recv_failed(const struct xbgpu_recv *recv)
 {
-    for (size_t t = 0; t < recv->n_threads; t++)
-        if (receiver_get_error(recv->receivers[t]) != 0)
-            return true;
-    return false;
+    return receiver_set_failed(&recv->receivers);
 }
 
 bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv)
 {
-    return receiver_can_wait(recv->receivers[0]);
+    return receiver_set_can_wait(&recv->receivers);
 }
 
 void xbgpu_recv_stop(struct xbgpu_recv *recv)
 {
-    for (size_t t = 0; t < recv->n_threads; t++)
-        receiver_stop(recv->receivers[t]);
+    receiver_set_stop(&recv->receivers);
 }
 
 void xbgpu_recv_log(const struct xbgpu_recv *recv)
@@ -214,8 +200,7 @@ void xbgpu_recv_destroy(struct xbgpu_recv *recv)
 {
     if (!recv)
         return;
-    for (size_t t = 0; recv->receivers && t < recv->n_threads; t++)
-        receiver_destroy(recv->receivers[t]);
+    receiver_set_fini(&recv->receivers);
     for (size_t m = 0; recv->members && m < recv->layout->n_members; m++) {
         chunk_pool_destroy(recv->members[m].pool);
         inbox_destroy(recv->members[m].free_chunks);
@@ -223,6 +208,5 @@ void xbgpu_recv_destroy(struct xbgpu_recv *recv)
     free(recv->members);
     free(recv->first_ant);
     free(recv->contexts);
-    free(recv->receivers);
     free(recv);
 }

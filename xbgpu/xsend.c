@@ -21,8 +21,7 @@ struct xsend {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
-    size_t n_senders;
-    struct sender **senders;
+    struct sender_group *senders;
     struct xstream *streams; /* [n_outputs] */
 };
 
@@ -135,9 +134,8 @@ static void register_metrics(struct xstream *stream)
                        labels, &stream->stats.latency_ns, 1e-9);
 }
 
-static int open_stream(struct xsend *send, size_t index, char *why, size_t why_bytes)
+static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
 {
-    struct xstream *stream = &send->streams[index];
     const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
     bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS;
@@ -169,7 +167,7 @@ static int open_stream(struct xsend *send, size_t index, char *why, size_t why_b
         .max_jobs = stream->n_dumps,
         .stats = &stream->stats,
     };
-    return sender_add_stream(send->senders[index % send->n_senders], &config, &stream->send, why, why_bytes);
+    return sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
 }
 
 static int create_stream(struct xsend *send, const struct xsend_config *c, size_t index, char *why, size_t why_bytes)
@@ -193,29 +191,16 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
         xstream_give(dump);
     }
     register_metrics(stream);
-    return open_stream(send, index, why, why_bytes);
+    return open_stream(send, stream, why, why_bytes);
 }
 
 static int create_senders(struct xsend *send)
 {
-    const struct config_send *c = &send->config->send;
     size_t n_streams = send->layout->n_outputs, max_jobs = 0;
 
     for (size_t o = 0; o < n_streams; o++)
         max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));
-    send->n_senders = (size_t)c->n_threads < n_streams ? (size_t)c->n_threads : n_streams;
-    send->senders = calloc(send->n_senders, sizeof(struct sender *));
-    if (!send->senders)
-        return -ENOMEM;
-    for (size_t t = 0; t < send->n_senders; t++) {
-        char name[32];
-        snprintf(name, sizeof(name), "send%zu", t);
-        int cpu = c->affinity.n ? (int)c->affinity.items[t % c->affinity.n] : -1;
-        int err = sender_create(name, cpu, n_streams, max_jobs, &send->senders[t]);
-        if (err)
-            return err;
-    }
-    return 0;
+    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
 int xsend_create(const struct xsend_config *config, struct xsend **send, char *why, size_t why_bytes)
@@ -242,18 +227,12 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
 
 int xsend_start(struct xsend *send)
 {
-    int err = 0;
-
-    for (size_t t = 0; !err && t < send->n_senders; t++)
-        err = sender_start(send->senders[t]);
-    return err;
+    return sender_group_start(send->senders);
 }
 
 void xsend_stop(struct xsend *send)
 {
-    for (size_t t = 0; t < send->n_senders; t++)
-        if (send->senders[t])
-            sender_stop(send->senders[t]);
+    sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xstream *stream = &send->streams[o];
         log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu dropped for want of a buffer; "
@@ -271,8 +250,7 @@ void xsend_destroy(struct xsend *send)
 {
     if (!send)
         return;
-    for (size_t t = 0; send->senders && t < send->n_senders; t++)
-        sender_destroy(send->senders[t]);
+    sender_group_destroy(send->senders);
     for (size_t o = 0; send->streams && o < send->layout->n_outputs; o++) {
         struct xstream *stream = &send->streams[o];
         for (size_t d = 0; d < stream->n_dumps; d++)
@@ -281,7 +259,6 @@ void xsend_destroy(struct xsend *send)
         free(stream->free);
     }
     free(send->streams);
-    free(send->senders);
     free(send);
 }
 

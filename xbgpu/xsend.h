@@ -8,7 +8,7 @@
 #define XBGPU_XSEND_H
 
 #include "common/loan.h"
-#include "common/sender.h"
+#include "common/sender_group.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 

@@ -1,0 +1,67 @@
+/* receiver_set.c - the first stage's threads. */
+#include "common/receiver_set.h"
+
+#include "common/receiver_metrics.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int receiver_set_init(struct receiver_set *set, size_t max_receivers)
+{
+    set->n = 0;
+    set->receivers = calloc(max_receivers, sizeof(struct receiver *));
+    return set->receivers ? 0 : -ENOMEM;
+}
+
+int receiver_set_add(struct receiver_set *set, const struct receiver_config *config,
+                     const struct config_int_list *affinity, const char *prefix, char *why, size_t why_bytes)
+{
+    struct receiver_config named = *config;
+    char name[32];
+
+    snprintf(name, sizeof(name), "recv%zu", set->n);
+    named.thread_name = name;
+    named.cpu = affinity->n ? (int)affinity->items[set->n % affinity->n] : -1;
+    int err = receiver_create(&named, &set->receivers[set->n], why, why_bytes);
+    if (err)
+        return err;
+    receiver_stats_register(prefix, name, receiver_get_stats(set->receivers[set->n]));
+    set->n++;
+    return 0;
+}
+
+int receiver_set_start(struct receiver_set *set)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < set->n; t++)
+        err = receiver_start(set->receivers[t]);
+    return err;
+}
+
+bool receiver_set_failed(const struct receiver_set *set)
+{
+    for (size_t t = 0; t < set->n; t++)
+        if (receiver_get_error(set->receivers[t]) != 0)
+            return true;
+    return false;
+}
+
+bool receiver_set_can_wait(const struct receiver_set *set)
+{
+    return receiver_can_wait(set->receivers[0]);
+}
+
+void receiver_set_stop(struct receiver_set *set)
+{
+    for (size_t t = 0; t < set->n; t++)
+        receiver_stop(set->receivers[t]);
+}
+
+void receiver_set_fini(struct receiver_set *set)
+{
+    for (size_t t = 0; t < set->n; t++)
+        receiver_destroy(set->receivers[t]);
+    free(set->receivers);
+}

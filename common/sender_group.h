@@ -1,0 +1,29 @@
+/* sender_group.h - the send threads of a daemon, among which its streams are dealt.
+ *
+ * Threads:   main. */
+#ifndef COMMON_SENDER_GROUP_H
+#define COMMON_SENDER_GROUP_H
+
+#include "common/sections.h"
+#include "common/sender.h"
+
+struct sender_group;
+
+/* Makes the senders that the section asks for, but no more than there will be streams; each has room for all streams
+ * and for all their jobs. */
+int sender_group_create(const struct config_send *config, size_t n_streams, size_t max_jobs,
+                        struct sender_group **group);
+
+/* As sender_add_stream(), with the senders taking turns. */
+int sender_group_add_stream(struct sender_group *group, const struct send_stream_config *config,
+                            struct send_stream **stream, char *why, size_t why_bytes);
+
+int sender_group_start(struct sender_group *group);
+
+/* As sender_stop(), one after the other.  Idempotent. */
+void sender_group_stop(struct sender_group *group);
+
+/* NULL is accepted. */
+void sender_group_destroy(struct sender_group *group);
+
+#endif
