@@ -57,6 +57,15 @@ void sender_group_stop(struct sender_group *group)
         sender_stop(group->senders[t]);
 }
 
+uint64_t sender_group_n_failed(const struct sender_group *group)
+{
+    uint64_t n_failed = 0;
+
+    for (size_t t = 0; t < group->n_senders; t++)
+        n_failed += sender_n_failed(group->senders[t]);
+    return n_failed;
+}
+
 void sender_group_destroy(struct sender_group *group)
 {
     if (!group)

@@ -23,6 +23,9 @@ int sender_group_start(struct sender_group *group);
 /* As sender_stop(), one after the other.  Idempotent. */
 void sender_group_stop(struct sender_group *group);
 
+/* Packets that could not be sent, over all senders. */
+uint64_t sender_group_n_failed(const struct sender_group *group);
+
 /* NULL is accepted. */
 void sender_group_destroy(struct sender_group *group);
 

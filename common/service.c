@@ -140,6 +140,10 @@ int service_exit_code(int err)
     case EACCES:
     case EPERM:
     case EADDRNOTAVAIL:
+    case EEXIST:
+    case EISDIR:
+    case ENOTDIR:
+    case EROFS:
         return EXIT_CONFIG;
     default:
         return 1;

@@ -255,7 +255,7 @@ bool fgpu_pipeline_stop(void *arg)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);
     pipeline->started = false;
-    return true;
+    return !fgpu_send_failed(pipeline->send);
 }
 
 void fgpu_pipeline_destroy(void *arg)

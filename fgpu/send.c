@@ -283,9 +283,5 @@ void fgpu_send_destroy(struct fgpu_send *send)
 
 bool fgpu_send_failed(const struct fgpu_send *send)
 {
-    uint64_t n_failed = 0;
-
-    for (size_t t = 0; t < send->n_senders; t++)
-        n_failed += sender_n_failed(send->senders[t]);
-    return send->config->send.pcap_file && n_failed > 0;
+    return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }

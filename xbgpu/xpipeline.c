@@ -365,7 +365,7 @@ bool xpipeline_stop(void *arg)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
     pipeline->started = false;
-    return true;
+    return !xsend_failed(pipeline->send);
 }
 
 void xpipeline_destroy(void *arg)

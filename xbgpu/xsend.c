@@ -264,9 +264,5 @@ void xsend_destroy(struct xsend *send)
 
 bool xsend_failed(const struct xsend *send)
 {
-    uint64_t n_failed = 0;
-
-    for (size_t t = 0; t < send->n_senders; t++)
-        n_failed += sender_n_failed(send->senders[t]);
-    return send->config->send.pcap_file && n_failed > 0;
+    return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }
