@@ -192,6 +192,23 @@ class Recorder:
         except (OSError, KeyError):
             return 0
 
+    def metrics(self):
+        """{name with labels: value}"""
+        listen = self.config["http"]["listen"]
+        with urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S) as reply:
+            lines = reply.read().decode().splitlines()
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
+
+    def n_packets(self):
+        """Received until this moment; as many as you like once it has ended."""
+        try:
+            return self.metrics()['visrec_packets_total{thread="visrec-recv"}']
+        except OSError:
+            return math.inf
+
+    def wait_for_packets(self, n):
+        wait_for(lambda: self.n_packets() >= n or self.process.poll() is not None, self.log_text)
+
     def wait_for_dumps(self, n):
         wait_for(lambda: self.n_dumps() >= n or self.process.poll() is not None, self.log_text)
 
@@ -460,30 +477,41 @@ def test_phase_convention(recorder, tmp_path):
 class Sender:
     """X-engines on multicast, each substream with its own group."""
 
+    MAX_PACKET = 2000
+
     def __init__(self, stream):
         base = 1 + (os.getpid() * 7) % 200
         self.stream = stream
         self.endpoints = [(f"239.77.{base}.{sub + 1}", 17148) for sub in range(stream.n_sub)]
         self.sources = f"239.77.{base}.1+{stream.n_sub - 1}:17148"
-        config = spead2.send.StreamConfig(max_packet_size=2000, rate=20e6)
+        config = spead2.send.StreamConfig(max_packet_size=self.MAX_PACKET, rate=20e6)
         self.udp = spead2.send.UdpStream(spead2.ThreadPool(), self.endpoints, config, ttl=1, interface_address=LOOPBACK)
 
     def send(self, timestamp, vis):
-        for sub in range(self.stream.n_sub):
-            self.udp.send_heap(self.stream.heap(timestamp, sub, vis), substream_index=sub)
+        """Returns the number of packets."""
+        heaps = [self.stream.heap(timestamp, sub, vis) for sub in range(self.stream.n_sub)]
+        for sub, heap in enumerate(heaps):
+            self.udp.send_heap(heap, substream_index=sub)
+        return sum(len(list(spead2.send.PacketGenerator(heap, 1, self.MAX_PACKET))) for heap in heaps)
 
 
 def send_paced(one, sender, first, dumps):
-    """A dump at a time, as the window (2) lets them out: what a burst would lose is not the matter here."""
+    """A dump when all packets of those before have been taken in and the window (2) has let go of all that it can: what a
+    burst would lose is not the matter here."""
+    n_packets = 0
     for n, vis in enumerate(dumps):
-        sender.send((first + n) * sender.stream.dump_samples, vis)
+        n_packets += sender.send((first + n) * sender.stream.dump_samples, vis)
+        one.wait_for_packets(n_packets)
         one.wait_for_dumps(n - 1)
 
 
 def live(recorder, stream, sender, changes=None):
     sync_s = int(time.time()) - 86400 * 3
-    one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"}}
-                   | (changes or {}))
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        listen = f"{LOOPBACK}:{probe.getsockname()[1]}"
+    one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"},
+                            "http": {"listen": listen}} | (changes or {}))
     now_samples = int((time.time() - sync_s) * stream.sample_rate)
     return one, now_samples // stream.dump_samples, sync_s
 
@@ -510,17 +538,14 @@ def test_multicast_until_max_dumps(recorder, rng):
 def test_sigterm_writes_what_is_open(recorder, rng):
     stream = Stream(n_ants=2)
     sender = Sender(stream)
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        listen = f"{LOOPBACK}:{probe.getsockname()[1]}"
-    one, first, _ = live(recorder, stream, sender, {"http": {"listen": listen}})
+    one, first, _ = live(recorder, stream, sender)
     one.start()
     one.wait_until_recording()
     send_paced(one, sender, first, [stream.random_vis(rng) for _ in range(6)])
     assert one.n_dumps() == 4
-    metrics = urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S).read().decode()
-    assert "\nvisrec_dumps_total 4\n" in metrics
-    assert "\nvisrec_backward_dumps_total 0\n" in metrics
+    metrics = one.metrics()
+    assert metrics["visrec_dumps_total"] == 4
+    assert metrics["visrec_backward_dumps_total"] == 0
     one.process.send_signal(signal.SIGTERM)
     status, output, log = one.finish()
     assert status == 0, log
