@@ -83,12 +83,10 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
                    .heap_bytes = recv->layout->heap_bytes,
                    .n_heaps_per_source = recv->layout->n_batches,
                    .n_sources = (unsigned)(recv->first_ant[m + 1] - recv->first_ant[m])},
-        .member = (unsigned)m,
         .name = recv->members[m].name,
         .window_chunks = (unsigned)config->recv.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 2,
-        .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .free_chunks = recv->members[m].free_chunks,
@@ -126,7 +124,6 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .n_assemblers = end - first,
         .worker = c->worker,
         .end_kind = c->end_kind,
-        .end_value = (int64_t)t,
     };
     int err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "xbgpu_input", why, why_bytes);
     free(assemblers);
