@@ -58,7 +58,7 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
 {
     struct recv_member *member = &recv->members[m];
     size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_sources = recv->first_ant[m + 1] - recv->first_ant[m];
-    char labels[64] = "", index[24];
+    char labels[64] = "", fengs[48];
 
     snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
     int err = inbox_create(n_chunks, &member->free_chunks);
@@ -68,8 +68,8 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                             (unsigned)m, member->free_chunks, 0, &member->pool);
     if (err)
         return err;
-    snprintf(index, sizeof(index), "%zu", m);
-    stats_label(labels, sizeof(labels), "thread", index);
+    snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
+    stats_label(labels, sizeof(labels), "fengs", fengs);
     assembler_stats_register("xbgpu_input", labels, &member->stats);
     return 0;
 }
