@@ -118,12 +118,11 @@ struct assembler;
 
 struct assembler_config {
     struct assemble_layout layout;
-    unsigned member;             /* written to nothing: for messages */
     const char *name;            /* of the member, for messages: "m000 pol 0"; copied */
     unsigned window_chunks;      /* >= 1 */
     unsigned jump_heaps;         /* 8 */
     unsigned jump_sources;       /* 2 where several sources can agree; more than there are means all that there are */
-    bool may_wait;
+    bool may_wait;               /* for a free chunk; a receiver sets it, from its source */
     struct timebase timebase;
     struct inbox *free_chunks;   /* chunk items */
     struct inbox *worker;        /* full chunks go here as {full_kind, 0, chunk} */

@@ -401,7 +401,7 @@ static void *run(void *arg)
         r->error = n_packets;
         log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-n_packets));
     }
-    inbox_push(r->config.worker, &(struct inbox_item){.kind = r->config.end_kind, .value = r->config.end_value});
+    inbox_push(r->config.worker, &(struct inbox_item){.kind = r->config.end_kind});
     return NULL;
 }
 

@@ -44,9 +44,8 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* copied; may_wait is set here, from the source */
     size_t n_assemblers;
-    struct inbox *worker; /* told {end_kind, end_value, NULL} when a file has ended or the source died, after a flush */
+    struct inbox *worker; /* told {end_kind, 0, NULL} when a file has ended or the source died, after a flush */
     int end_kind;
-    int64_t end_value;
 };
 
 /* What a receiver counts before a packet belongs to a member. */

@@ -17,9 +17,12 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that the reference counts under a name of their own; the others are rejected_packets{reason=...}. */
-static const char *own_name(enum reject reject)
+/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}.
+ * Packets are counted here, so the names are true only where a heap is one packet: in fgpu's input. */
+static const char *own_name(const char *prefix, enum reject reject)
 {
+    if (strcmp(prefix, "fgpu_input") != 0)
+        return NULL;
     switch (reject) {
     case REJECT_NO_ITEMS:      return "metadata_heaps";
     case REJECT_TOO_OLD:       return "too_old_heaps";
@@ -33,8 +36,8 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
     for (int r = REJECT_NONE + 1; r < N_REJECTS; r++) {
         char with_reason[320];
         snprintf(with_reason, sizeof(with_reason), "%s", labels);
-        if (own_name((enum reject)r)) {
-            add(prefix, own_name((enum reject)r), "Packets refused for this reason.", with_reason, &rejects[r]);
+        if (own_name(prefix, (enum reject)r)) {
+            add(prefix, own_name(prefix, (enum reject)r), "Packets refused for this reason.", with_reason, &rejects[r]);
         } else {
             stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
             add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);

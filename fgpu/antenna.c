@@ -180,7 +180,8 @@ static bool next_input(struct fgpu_antenna *a)
 
 /* ---- Device inputs to output buffers ------------------------------------------------------------------------------ */
 
-/* Transforms what is in the buffer and queues its download.  Batches beyond 'n_batches' are padding. */
+/* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
+ * sent. */
 static void finish_buffer(struct fgpu_antenna *a, struct output_walk *w)
 {
     struct fgpu_buffer *buffer = w->filling;
@@ -194,7 +195,6 @@ static void finish_buffer(struct fgpu_antenna *a, struct output_walk *w)
             counter_add(&w->stream->skipped_heaps, group->n_heaps);
         group->send = group->send && b < n_batches;
     }
-    buffer->n_batches = n_batches;
     channelise_finish(w->channelise, a->compute, &buffer->parts, w->gain,
                       (uint64_t)(buffer->timestamp_samples / w->spacing_samples));
     device_event_record(buffer->finished, a->compute);

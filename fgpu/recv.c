@@ -118,12 +118,10 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, const str
                    .heap_bytes = recv->layout->packet_bytes,
                    .n_heaps_per_source = recv->layout->heaps_per_chunk,
                    .n_sources = 1},
-        .member = (unsigned)input,
         .name = name,
         .window_chunks = (unsigned)config->recv.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 1,
-        .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .free_chunks = recv->inputs[input].free_chunks,
@@ -163,7 +161,6 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
         .n_assemblers = n_members,
         .worker = c->worker,
         .end_kind = c->end_kind,
-        .end_value = (int64_t)t,
     };
     err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "fgpu_input", why, why_bytes);
 out:

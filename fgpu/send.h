@@ -26,7 +26,6 @@ struct fgpu_buffer {
     struct loan download;            /* the device's: back as {downloaded_kind, 0, buffer} */
     struct loan loan;                /* the sender's: back as {free_kind, 0, buffer} */
     int64_t timestamp_samples;       /* of spectrum 0 */
-    size_t n_batches;                /* filled; the rest is padding and never sent */
     struct send_job job;             /* its groups are the batches; group->send says which are valid */
 };
 

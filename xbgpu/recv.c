@@ -58,7 +58,7 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
 {
     struct recv_member *member = &recv->members[m];
     size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_sources = recv->first_ant[m + 1] - recv->first_ant[m];
-    char labels[64] = "", index[24];
+    char labels[64] = "", fengs[48];
 
     snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
     int err = inbox_create(n_chunks, &member->free_chunks);
@@ -68,8 +68,8 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                             (unsigned)m, member->free_chunks, 0, &member->pool);
     if (err)
         return err;
-    snprintf(index, sizeof(index), "%zu", m);
-    stats_label(labels, sizeof(labels), "thread", index);
+    snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
+    stats_label(labels, sizeof(labels), "fengs", fengs);
     assembler_stats_register("xbgpu_input", labels, &member->stats);
     return 0;
 }
@@ -83,12 +83,10 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
                    .heap_bytes = recv->layout->heap_bytes,
                    .n_heaps_per_source = recv->layout->n_batches,
                    .n_sources = (unsigned)(recv->first_ant[m + 1] - recv->first_ant[m])},
-        .member = (unsigned)m,
         .name = recv->members[m].name,
         .window_chunks = (unsigned)config->recv.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 2,
-        .may_wait = config->recv.pcap_file,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .free_chunks = recv->members[m].free_chunks,
@@ -126,7 +124,6 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .n_assemblers = end - first,
         .worker = c->worker,
         .end_kind = c->end_kind,
-        .end_value = (int64_t)t,
     };
     int err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "xbgpu_input", why, why_bytes);
     free(assemblers);

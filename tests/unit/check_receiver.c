@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FREE_CHUNK = 1, FULL_CHUNK = 2, END = 3, END_VALUE = 77 };
+enum { FREE_CHUNK = 1, FULL_CHUNK = 2, END = 3 };
 enum { MEMBERS_MAX = 3, SOURCES_MAX = 4, TIMES_MAX = 64, POOL_CHUNKS = 6, WINDOW_CHUNKS = 3 };
 enum { HEAP_SAMPLES = 4096, PACKETS_MAX = 20000, PACKET_BYTES = 2048 };
 #define POISON 0xe7
@@ -276,7 +276,6 @@ static void make_receiver(struct packet_source *source)
                                            shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]), 0);
         members[i] = (struct assembler_config){
             .layout = {HEAP_SAMPLES, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
-            .member = i,
             .name = "member",
             .window_chunks = WINDOW_CHUNKS,
             .jump_heaps = 8,
@@ -299,7 +298,6 @@ static void make_receiver(struct packet_source *source)
         .n_assemblers = shape.n_members,
         .worker = worker,
         .end_kind = END,
-        .end_value = END_VALUE,
     };
     ck_assert_int_eq(receiver_create_from(&config, source, &receiver), 0);
 }
@@ -348,7 +346,7 @@ static void work(bool exact)
 
         ck_assert_int_eq(inbox_pop(worker, &item), 0);
         if (item.kind == END) {
-            ck_assert_int_eq(item.value, END_VALUE);
+            ck_assert_ptr_null(item.object);
             return;
         }
         ck_assert_int_eq(item.kind, FULL_CHUNK);
