@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define UNIT_BYTES 8 /* what one bit of chunk->filled stands for */
+#define UNIT_BYTES     8 /* what one bit of chunk->filled stands for */
 #define UNITS_PER_WORD 64
 
 /* While there is no free chunk, ask for one (which takes a lock) once in so many packets. */

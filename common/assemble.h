@@ -47,19 +47,19 @@
 /* Why a packet was refused; each is a counter.  Those before REJECT_TOO_OLD are found without the window. */
 enum reject {
     REJECT_NONE = 0,
-    REJECT_MALFORMED,      /* not SPEAD-64-48 (spead.h says in which way) */
-    REJECT_NO_ITEMS,       /* lacks an item that our heaps have: descriptors and the like ("metadata") */
-    REJECT_STOP,           /* a stop heap */
-    REJECT_HEAP_SIZE,      /* heap length is not what the configuration says */
-    REJECT_ALIGNMENT,      /* payload offset or length not a multiple of 8, or no payload */
-    REJECT_BAD_TIMESTAMP,  /* timestamp not a multiple of the heap's length */
-    REJECT_BAD_SOURCE,     /* polarisation or feng_id not one of ours */
-    REJECT_OTHER_THREAD,   /* ours, but another receive thread assembles that source; nothing is wrong */
-    REJECT_BAD_FREQUENCY,  /* first channel not this engine's: wrongly wired */
-    REJECT_TOO_OLD,        /* behind the window */
-    REJECT_JUMP,           /* far from the window, not (yet) believed */
-    REJECT_DUPLICATE,      /* bytes that had arrived */
-    REJECT_NO_CHUNK,       /* no free chunk: the worker is behind */
+    REJECT_MALFORMED,     /* not SPEAD-64-48 (spead.h says in which way) */
+    REJECT_NO_ITEMS,      /* lacks an item that our heaps have: descriptors and the like ("metadata") */
+    REJECT_STOP,          /* a stop heap */
+    REJECT_HEAP_SIZE,     /* heap length is not what the configuration says */
+    REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
+    REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
+    REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
+    REJECT_OTHER_THREAD,  /* ours, but another receive thread assembles that source; nothing is wrong */
+    REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrongly wired */
+    REJECT_TOO_OLD,       /* behind the window */
+    REJECT_JUMP,          /* far from the window, not (yet) believed */
+    REJECT_DUPLICATE,     /* bytes that had arrived */
+    REJECT_NO_CHUNK,      /* no free chunk: the worker is behind */
     N_REJECTS
 };
 
@@ -67,27 +67,27 @@ const char *reject_name(enum reject reject); /* as in the metric's label: "too_o
 
 /* The shape of a member's chunks. */
 struct assemble_layout {
-    int64_t heap_samples;       /* timestamp step from heap to heap of one source */
-    size_t heap_bytes;          /* exact heap length */
-    size_t n_heaps_per_source;  /* of one chunk */
-    unsigned n_sources;         /* in this member */
+    int64_t heap_samples;      /* timestamp step from heap to heap of one source */
+    size_t heap_bytes;         /* exact heap length */
+    size_t n_heaps_per_source; /* of one chunk */
+    unsigned n_sources;        /* in this member */
 };
 
 /* What a packet says about itself, once the daemon has identified it. */
 struct assemble_packet {
-    unsigned source;    /* < n_sources */
-    int64_t timestamp;  /* 64-bit */
+    unsigned source;   /* < n_sources */
+    int64_t timestamp; /* 64-bit */
     uint64_t heap_bytes;
-    uint64_t offset;    /* of the payload in the heap */
-    uint64_t n_bytes;   /* of payload; offset + n_bytes <= heap_bytes is the parser's business */
-    uint32_t extra;     /* kept per heap */
+    uint64_t offset;  /* of the payload in the heap */
+    uint64_t n_bytes; /* of payload; offset + n_bytes <= heap_bytes is the parser's business */
+    uint32_t extra;   /* kept per heap */
 };
 
 struct assemble_place {
-    int64_t time;       /* of the heap on the 64-bit grid: timestamp / heap_samples */
-    int64_t chunk;      /* index of the chunk on the 64-bit grid: floor(timestamp / chunk length) */
-    size_t heap;        /* in the chunk */
-    size_t offset;      /* of the first payload byte in the chunk's payload */
+    int64_t time;  /* of the heap on the 64-bit grid: timestamp / heap_samples */
+    int64_t chunk; /* index of the chunk on the 64-bit grid: floor(timestamp / chunk length) */
+    size_t heap;   /* in the chunk */
+    size_t offset; /* of the first payload byte in the chunk's payload */
 };
 
 /* Placement: packet -> place, or the reason why not.  Pure. */
@@ -101,15 +101,15 @@ static inline int64_t assemble_chunk_samples(const struct assemble_layout *layou
 
 /* What an assembler counts; the daemon makes these public under its own names and labels. */
 struct assembler_stats {
-    struct counter heaps;            /* complete heaps handed on */
-    struct counter bytes;            /* their payload */
-    struct counter chunks;           /* handed on */
-    struct counter missing_heaps;    /* expected but never handed on, counted as chunks leave */
-    struct counter incomplete_heaps; /* begun but with holes when their chunk left */
-    struct counter copied_packets;   /* payloads that did not land where they belong */
-    struct counter jumps;            /* believed */
+    struct counter heaps;              /* complete heaps handed on */
+    struct counter bytes;              /* their payload */
+    struct counter chunks;             /* handed on */
+    struct counter missing_heaps;      /* expected but never handed on, counted as chunks leave */
+    struct counter incomplete_heaps;   /* begun but with holes when their chunk left */
+    struct counter copied_packets;     /* payloads that did not land where they belong */
+    struct counter jumps;              /* believed */
     struct counter rejects[N_REJECTS]; /* packets, by reason */
-    struct gauge newest_timestamp;   /* first sample of the newest chunk handed on; -1 before */
+    struct gauge newest_timestamp;     /* first sample of the newest chunk handed on; -1 before */
 };
 
 #define ASSEMBLE_JUMP_HEAPS 8
@@ -118,14 +118,14 @@ struct assembler;
 
 struct assembler_config {
     struct assemble_layout layout;
-    const char *name;            /* of the member, for messages: "m000 pol 0"; copied */
-    unsigned window_chunks;      /* >= 1 */
-    unsigned jump_heaps;         /* 8 */
-    unsigned jump_sources;       /* 2 where several sources can agree; more than there are means all that there are */
-    bool may_wait;               /* for a free chunk; a receiver sets it, from its source */
+    const char *name;       /* of the member, for messages: "m000 pol 0"; copied */
+    unsigned window_chunks; /* >= 1 */
+    unsigned jump_heaps;    /* 8 */
+    unsigned jump_sources;  /* 2 where several sources can agree; more than there are means all that there are */
+    bool may_wait;          /* for a free chunk; a receiver sets it, from its source */
     struct timebase timebase;
-    struct inbox *free_chunks;   /* chunk items */
-    struct inbox *worker;        /* full chunks go here as {full_kind, 0, chunk} */
+    struct inbox *free_chunks; /* chunk items */
+    struct inbox *worker;      /* full chunks go here as {full_kind, 0, chunk} */
     int full_kind;
     struct assembler_stats *stats;
 };

@@ -29,9 +29,9 @@ struct chunk {
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
-    uint64_t *filled;        /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived */
-    size_t filled_words;     /* [const] words of 'filled' per heap */
-    uint32_t *filled_bytes;  /* [n_heaps] bytes that have arrived */
+    uint64_t *filled;       /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived */
+    size_t filled_words;    /* [const] words of 'filled' per heap */
+    uint32_t *filled_bytes; /* [n_heaps] bytes that have arrived */
 };
 
 struct chunk_pool;

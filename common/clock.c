@@ -30,7 +30,7 @@ struct timespec clock_timespec(int64_t monotonic_ns)
     /* The kernel refuses negative times; zero is just as much in the past. */
     int64_t ns = monotonic_ns > 0 ? monotonic_ns : 0;
 
-    return (struct timespec){ .tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S };
+    return (struct timespec){.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};
 }
 
 void clock_sleep_until(int64_t deadline_ns)

@@ -1,6 +1,7 @@
 /* config.h - YAML file + key tables -> structs.
  *
- * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/ and
+ * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/
+ *                                   and
  * (later) the man page come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where the
  * table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
  *
@@ -53,7 +54,7 @@ struct config_key {
     const char *name;
     enum config_type type;
     enum config_unit unit;
-    double min, max;            /* inclusive; both 0: no bound.  For a CFG_STRING: of its length */
+    double min, max; /* inclusive; both 0: no bound.  For a CFG_STRING: of its length */
     const char *default_text;
     bool live;                  /* may be changed while running */
     size_t offset;              /* of the value in the section's struct */

@@ -16,23 +16,24 @@
 const char *config_unit_name(enum config_unit unit)
 {
     switch (unit) {
-    case UNIT_NONE:     return NULL;
-    case UNIT_HZ:       return "Hz";
-    case UNIT_S:        return "s";
-    case UNIT_BYTES:    return "bytes";
-    case UNIT_SAMPLES:  return "samples";
-    case UNIT_SPECTRA:  return "spectra";
-    case UNIT_BITS:     return "bits";
+    case UNIT_NONE: return NULL;
+    case UNIT_HZ: return "Hz";
+    case UNIT_S: return "s";
+    case UNIT_BYTES: return "bytes";
+    case UNIT_SAMPLES: return "samples";
+    case UNIT_SPECTRA: return "spectra";
+    case UNIT_BITS: return "bits";
     case UNIT_CHANNELS: return "channels";
-    case UNIT_BATCHES:  return "batches";
-    case UNIT_CHUNKS:   return "chunks";
-    case UNIT_M:        return "m";
-    case UNIT_DEG:      return "degrees";
+    case UNIT_BATCHES: return "batches";
+    case UNIT_CHUNKS: return "chunks";
+    case UNIT_M: return "m";
+    case UNIT_DEG: return "degrees";
     }
     return NULL;
 }
 
-/* ---- What a value must be ------------------------------------------------------------------------------------------ */
+/* ---- What a value must be ------------------------------------------------------------------------------------------
+ * */
 
 char *config_number_format(double number, char *text, size_t text_bytes)
 {
@@ -90,13 +91,13 @@ char *config_expected(const struct config_key *key, char *text, size_t text_byte
         return text;
     }
     switch (key->type) {
-    case CFG_INT:      put_number(out, key, "an integer"); break;
-    case CFG_POW2:     put_number(out, key, "a power of two"); break;
+    case CFG_INT: put_number(out, key, "an integer"); break;
+    case CFG_POW2: put_number(out, key, "a power of two"); break;
     case CFG_DOUBLE:
-    case CFG_DECIMAL:  put_number(out, key, "a number"); break;
+    case CFG_DECIMAL: put_number(out, key, "a number"); break;
     case CFG_INT_LIST: put_number(out, key, "a list of integers"); break;
     case CFG_POSITION: put_number(out, key, "a list of three numbers"); break;
-    case CFG_BOOL:     fputs("true or false", out); break;
+    case CFG_BOOL: fputs("true or false", out); break;
     case CFG_STRING:
         fputs("a text", out);
         if (config_key_bounded(key)) {
@@ -140,7 +141,8 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
     return text;
 }
 
-/* ---- What it is         ------------------------------------------------------------------------------------------------ */
+/* ---- What it is
+ * ------------------------------------------------------------------------------------------------ */
 
 void config_text_print(const char *text, FILE *out)
 {
@@ -151,7 +153,7 @@ void config_text_print(const char *text, FILE *out)
         case '\t': fputs("\\t", out); break;
         case '"':
         case '\\': fputc('\\', out); /* fall through */
-        default:   fputc(*text, out);
+        default: fputc(*text, out);
         }
     }
     fputc('"', out);
@@ -246,15 +248,15 @@ void config_value_print(const struct config_key *key, const void *field, bool js
 
     switch (key->type) {
     case CFG_INT:
-    case CFG_POW2:      fprintf(out, "%" PRId64, *(const int64_t *)field); break;
-    case CFG_DOUBLE:    print_double(*(const double *)field, out); break;
-    case CFG_DECIMAL:   print_decimal(*(const struct decimal *)field, out); break;
-    case CFG_BOOL:      fputs(*(const bool *)field ? "true" : "false", out); break;
-    case CFG_STRING:    text = *(char *const *)field ? *(char *const *)field : ""; break;
-    case CFG_ENUM:      text = key->choices[*(const int *)field]; break;
+    case CFG_POW2: fprintf(out, "%" PRId64, *(const int64_t *)field); break;
+    case CFG_DOUBLE: print_double(*(const double *)field, out); break;
+    case CFG_DECIMAL: print_decimal(*(const struct decimal *)field, out); break;
+    case CFG_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
+    case CFG_STRING: text = *(char *const *)field ? *(char *const *)field : ""; break;
+    case CFG_ENUM: text = key->choices[*(const int *)field]; break;
     case CFG_ENDPOINTS: print_endpoints(field, out); break;
-    case CFG_INT_LIST:  print_int_list(field, out); break;
-    case CFG_POSITION:  print_position(field, out); break;
+    case CFG_INT_LIST: print_int_list(field, out); break;
+    case CFG_POSITION: print_position(field, out); break;
     }
     if (text && json)
         config_text_print(text, out);

@@ -1,6 +1,7 @@
 /* config_internal.h - what the files of config share: single values, and walking a table over a struct.
  *
- * Flow: config_file.c (file -> YAML) -> config_load.c (YAML -> values); config_print.c goes the other way.  They meet in
+ * Flow: config_file.c (file -> YAML) -> config_load.c (YAML -> values); config_print.c goes the other way.  They meet
+ *       in
  * config_values.c, which alone knows what each type looks like as text and in memory. */
 #ifndef COMMON_CONFIG_INTERNAL_H
 #define COMMON_CONFIG_INTERNAL_H
@@ -14,7 +15,8 @@ struct config_mark {
     size_t line, column;
 };
 
-/* ---- config.c: the book of errors and places ---------------------------------------------------------------------- */
+/* ---- config.c: the book of errors and places ----------------------------------------------------------------------
+ * */
 
 struct config *config_create(const struct config_table *table, const char *path);
 
@@ -33,13 +35,15 @@ void *config_section_item(const struct config_section *section, const void *valu
 int config_kind(const struct config_section *section, const void *item);
 bool config_key_applies(const struct config_key *key, int kind);
 
-/* ---- config_load.c: the sections and keys of a YAML document -------------------------------------------------------- */
+/* ---- config_load.c: the sections and keys of a YAML document --------------------------------------------------------
+ * */
 
 /* Fills the zeroed 'values'; what is wrong is reported.  Returns 0, or -ENOMEM. */
 int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
                          void *values);
 
-/* ---- config_values.c: one value from text -------------------------------------------------------------------------- */
+/* ---- config_values.c: one value from text --------------------------------------------------------------------------
+ * */
 
 /* Numbers of a CFG_POSITION. */
 #define CONFIG_POSITION_N 3
@@ -63,7 +67,8 @@ int config_value_default(const struct config_key *key, void *field);
 
 void config_value_free(const struct config_key *key, void *field);
 
-/* ---- config_format.c: one value to text ---------------------------------------------------------------------------- */
+/* ---- config_format.c: one value to text ----------------------------------------------------------------------------
+ * */
 
 bool config_key_bounded(const struct config_key *key);
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <yaml.h>
 
-#define MAX_KEYS 64
+#define MAX_KEYS       64
 #define NAME_MAX_CHARS 40
 
 struct loader {
@@ -25,7 +25,8 @@ static struct config_mark node_mark(const yaml_node_t *node)
     return (struct config_mark){node->start_mark.line + 1, node->start_mark.column + 1};
 }
 
-/* ---- What YAML calls things ---------------------------------------------------------------------------------------- */
+/* ---- What YAML calls things ----------------------------------------------------------------------------------------
+ * */
 
 static const char *scalar_text(const yaml_node_t *node)
 {
@@ -73,7 +74,8 @@ static bool has_control_characters(const yaml_node_t *node)
     return false;
 }
 
-/* ---- Names and their misspellings ---------------------------------------------------------------------------------- */
+/* ---- Names and their misspellings ----------------------------------------------------------------------------------
+ * */
 
 /* The least number of insertions, deletions, substitutions and swaps of neighbours (each at most once) between two
  * names: the optimal string alignment form of the Damerau-Levenshtein distance. */
@@ -160,10 +162,12 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
                         names);
 }
 
-/* ---- Keys ---------------------------------------------------------------------------------------------------------- */
+/* ---- Keys ----------------------------------------------------------------------------------------------------------
+ * */
 
 /* An error if 'node', which is the value or an item of it, can be no scalar of the key. */
-static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where, const yaml_node_t *node)
+static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where,
+                         const yaml_node_t *node)
 {
     char expected[400], given[80];
 
@@ -294,7 +298,8 @@ static void report_other_kind(struct loader *loader, const struct config_section
                     kinds, section->keys[0].choices[kind]);
 }
 
-/* ---- Sections ------------------------------------------------------------------------------------------------------ */
+/* ---- Sections ------------------------------------------------------------------------------------------------------
+ * */
 
 /* Loads one instance of a section; 'mapping' is NULL where there is nothing in the file, 'where' its name in errors. */
 static void load_keys(struct loader *loader, const struct config_section *section, const char *where,
@@ -335,8 +340,9 @@ static void report_not_keys(struct loader *loader, const char *where, const yaml
 {
     char given[80];
 
-    config_error_at(loader->config, node_mark(node), "%s must be a group of keys (lines \"key: value\"), but %s is given",
-                    where, describe_node(node, given, sizeof(given)));
+    config_error_at(loader->config, node_mark(node),
+                    "%s must be a group of keys (lines \"key: value\"), but %s is given", where,
+                    describe_node(node, given, sizeof(given)));
 }
 
 /* Loads the list of a section that repeats. */

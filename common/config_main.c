@@ -10,9 +10,12 @@
 enum action { ACTION_RUN, ACTION_CHECK, ACTION_PRINT, ACTION_SCHEMA, ACTION_EXAMPLE, ACTION_VERSION, ACTION_HELP };
 
 static const struct option options[] = {
-    {"check-config", no_argument, NULL, ACTION_CHECK},   {"print-config", no_argument, NULL, ACTION_PRINT},
-    {"print-schema", no_argument, NULL, ACTION_SCHEMA},  {"print-example", no_argument, NULL, ACTION_EXAMPLE},
-    {"version", no_argument, NULL, ACTION_VERSION},      {"help", no_argument, NULL, ACTION_HELP},
+    {"check-config", no_argument, NULL, ACTION_CHECK},
+    {"print-config", no_argument, NULL, ACTION_PRINT},
+    {"print-schema", no_argument, NULL, ACTION_SCHEMA},
+    {"print-example", no_argument, NULL, ACTION_EXAMPLE},
+    {"version", no_argument, NULL, ACTION_VERSION},
+    {"help", no_argument, NULL, ACTION_HELP},
     {NULL, 0, NULL, 0},
 };
 
@@ -70,11 +73,11 @@ int config_main(const struct config_table *table, int argc, char **argv,
 
     *config = NULL;
     switch (action) {
-    case -1:             return EXIT_CONFIG;
-    case ACTION_SCHEMA:  config_print_schema(table, stdout); return 0;
+    case -1: return EXIT_CONFIG;
+    case ACTION_SCHEMA: config_print_schema(table, stdout); return 0;
     case ACTION_EXAMPLE: config_print_example(table, stdout); return 0;
     case ACTION_VERSION: printf("%s %s\n", table->program, cbf_build_id); return 0;
-    case ACTION_HELP:    print_help(table, stdout); return 0;
+    case ACTION_HELP: print_help(table, stdout); return 0;
     }
     path = argv[optind];
     err = config_load(table, path, values, config);

@@ -9,7 +9,8 @@
 
 #define EXAMPLE_COLUMNS 100
 
-/* ---- The effective values ------------------------------------------------------------------------------------------ */
+/* ---- The effective values ------------------------------------------------------------------------------------------
+ * */
 
 static void print_item(const struct config_section *section, const void *item, FILE *out)
 {
@@ -43,7 +44,8 @@ void config_print(const struct config_table *table, const void *values, FILE *ou
     }
 }
 
-/* ---- JSON Schema --------------------------------------------------------------------------------------------------- */
+/* ---- JSON Schema ---------------------------------------------------------------------------------------------------
+ * */
 
 /* "name": number, of a bound. */
 static void schema_bound(const char *name, double bound, FILE *out)
@@ -96,13 +98,13 @@ static void schema_choices(const struct config_key *key, FILE *out)
 static void schema_value(const struct config_key *key, FILE *out)
 {
     switch (key->type) {
-    case CFG_INT:     schema_numbers(key, "integer", out); break;
-    case CFG_POW2:    schema_powers_of_two(key, out); break;
+    case CFG_INT: schema_numbers(key, "integer", out); break;
+    case CFG_POW2: schema_powers_of_two(key, out); break;
     case CFG_DOUBLE:
     case CFG_DECIMAL: schema_numbers(key, "number", out); break;
-    case CFG_BOOL:    fputs("\"type\": \"boolean\"", out); break;
-    case CFG_STRING:  schema_type(key, "string", "minLength", "maxLength", out); break;
-    case CFG_ENUM:    schema_choices(key, out); break;
+    case CFG_BOOL: fputs("\"type\": \"boolean\"", out); break;
+    case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
+    case CFG_ENUM: schema_choices(key, out); break;
     case CFG_ENDPOINTS:
         /* A text may name several addresses, so only none at all can be told from too few. */
         fprintf(out, "\"anyOf\": [{\"type\": \"string\", \"minLength\": %d}, ", key->min > 0);
@@ -224,7 +226,8 @@ void config_print_schema(const struct config_table *table, FILE *out)
     fputs("  }\n}\n", out);
 }
 
-/* ---- The annotated example ----------------------------------------------------------------------------------------- */
+/* ---- The annotated example -----------------------------------------------------------------------------------------
+ * */
 
 /* Writes 'text' as comment lines, broken between words. */
 static void example_comment(const char *indent, const char *text, FILE *out)

@@ -13,7 +13,7 @@
 #include <strings.h>
 
 #define DECIMAL_MAX_DECIMALS 9
-#define DEFAULT_MAX_ITEMS 16
+#define DEFAULT_MAX_ITEMS    16
 
 bool config_type_is_list(enum config_type type)
 {
@@ -24,15 +24,15 @@ size_t config_value_bytes(enum config_type type)
 {
     switch (type) {
     case CFG_INT:
-    case CFG_POW2:      return sizeof(int64_t);
-    case CFG_DOUBLE:    return sizeof(double);
-    case CFG_DECIMAL:   return sizeof(struct decimal);
-    case CFG_BOOL:      return sizeof(bool);
-    case CFG_STRING:    return sizeof(char *);
-    case CFG_ENUM:      return sizeof(int);
+    case CFG_POW2: return sizeof(int64_t);
+    case CFG_DOUBLE: return sizeof(double);
+    case CFG_DECIMAL: return sizeof(struct decimal);
+    case CFG_BOOL: return sizeof(bool);
+    case CFG_STRING: return sizeof(char *);
+    case CFG_ENUM: return sizeof(int);
     case CFG_ENDPOINTS: return sizeof(struct endpoint_list);
-    case CFG_INT_LIST:  return sizeof(struct config_int_list);
-    case CFG_POSITION:  return sizeof(double[CONFIG_POSITION_N]);
+    case CFG_INT_LIST: return sizeof(struct config_int_list);
+    case CFG_POSITION: return sizeof(double[CONFIG_POSITION_N]);
     }
     return 0;
 }
@@ -232,15 +232,15 @@ int config_value_parse(const struct config_key *key, const char *const *items, s
 
     *bad_item = 0;
     switch (key->type) {
-    case CFG_STRING:    return parse_string(key, items[0], field, why, why_bytes);
-    case CFG_INT_LIST:  return parse_int_list(key, items, n_items, field, why, why_bytes, bad_item);
-    case CFG_POSITION:  return parse_position(key, items, n_items, field, why, why_bytes, bad_item);
+    case CFG_STRING: return parse_string(key, items[0], field, why, why_bytes);
+    case CFG_INT_LIST: return parse_int_list(key, items, n_items, field, why, why_bytes, bad_item);
+    case CFG_POSITION: return parse_position(key, items, n_items, field, why, why_bytes, bad_item);
     case CFG_ENDPOINTS: return parse_endpoints(key, items, n_items, field, why, why_bytes, bad_item);
-    case CFG_INT:       ok = parse_int(key, items[0], field); break;
-    case CFG_DOUBLE:    ok = parse_double(key, items[0], field); break;
-    case CFG_DECIMAL:   ok = parse_decimal(key, items[0], field); break;
-    case CFG_BOOL:      ok = parse_bool(items[0], field); break;
-    case CFG_ENUM:      ok = parse_enum(key, items[0], field); break;
+    case CFG_INT: ok = parse_int(key, items[0], field); break;
+    case CFG_DOUBLE: ok = parse_double(key, items[0], field); break;
+    case CFG_DECIMAL: ok = parse_decimal(key, items[0], field); break;
+    case CFG_BOOL: ok = parse_bool(items[0], field); break;
+    case CFG_ENUM: ok = parse_enum(key, items[0], field); break;
     case CFG_POW2: {
         int64_t value;
 

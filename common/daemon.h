@@ -1,7 +1,7 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
- * configuration -> signals -> device -> HTTP -> pipeline (create, start) -> READY -> run -> drain (stop) -> HTTP closes,
- * since it reads the pipeline's counters -> destroy. */
+ * configuration -> signals -> device -> HTTP -> pipeline (create, start) -> READY -> run -> drain (stop) -> HTTP
+ * closes, since it reads the pipeline's counters -> destroy. */
 #ifndef COMMON_DAEMON_H
 #define COMMON_DAEMON_H
 
@@ -27,8 +27,8 @@ struct daemon {
     void (*check)(void *values, struct config *config);
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
-    /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence in
-     * 'why' or an empty one where the errno says it. */
+    /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
+     * in 'why' or an empty one where the errno says it. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
     int (*start)(void *pipeline);

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define DEVICE_STREAM_DEPTH 1024
-#define KERNEL_ARGS_MAX 256
+#define KERNEL_ARGS_MAX     256
 
 struct device;
 struct device_stream;
@@ -35,8 +35,8 @@ struct device_config {
 
 /* A kernel: what device_launch() runs.  One constant per stem, defined in kernels/<stem>.c. */
 struct kernel {
-    const char *name;             /* the stem: kernels/<name>.{h,cu,c} */
-    size_t args_bytes;            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
+    const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
+    size_t args_bytes;                            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
     void (*cpu)(const void *args, int n_threads); /* the plain C twin */
 };
 

@@ -73,12 +73,12 @@ struct cpu_stream {
     struct cpu_stream *next; /* [const] */
     struct thread thread;
     struct lock lock;
-    pthread_cond_t work;        /* 'n_given' or 'stopping' changed */
-    pthread_cond_t progress;    /* 'n_done' changed */
-    struct operation *ring;     /* [const] operation k lies in ring[k % DEVICE_STREAM_DEPTH]; NULL once destroyed */
-    uint64_t n_given GUARDED;   /* [lock] operations enqueued since creation */
-    uint64_t n_done GUARDED;    /* [lock] operations run since creation; n_given - n_done <= DEVICE_STREAM_DEPTH */
-    bool stopping GUARDED;      /* [lock] the thread ends when nothing is left to do */
+    pthread_cond_t work;      /* 'n_given' or 'stopping' changed */
+    pthread_cond_t progress;  /* 'n_done' changed */
+    struct operation *ring;   /* [const] operation k lies in ring[k % DEVICE_STREAM_DEPTH]; NULL once destroyed */
+    uint64_t n_given GUARDED; /* [lock] operations enqueued since creation */
+    uint64_t n_done GUARDED;  /* [lock] operations run since creation; n_given - n_done <= DEVICE_STREAM_DEPTH */
+    bool stopping GUARDED;    /* [lock] the thread ends when nothing is left to do */
 };
 
 struct cpu_event {
@@ -161,24 +161,12 @@ static void run_fft(const struct cpu_fft *fft, const kiss_fft_cpx *in, kiss_fft_
 static void run_operation(const struct operation *op, int n_threads)
 {
     switch (op->kind) {
-    case OP_COPY_2D:
-        copy_rows(op);
-        break;
-    case OP_FILL:
-        memset(op->fill.dst, op->fill.value, op->fill.bytes);
-        break;
-    case OP_FFT:
-        run_fft(op->fft.fft, op->fft.in, op->fft.out, n_threads);
-        break;
-    case OP_LAUNCH:
-        op->launch.kernel->cpu(op->launch.args, n_threads);
-        break;
-    case OP_THEN:
-        op->then.fn(op->then.arg);
-        break;
-    case OP_WAIT:
-        wait_until_done(op->wait.stream, op->wait.n_operations);
-        break;
+    case OP_COPY_2D: copy_rows(op); break;
+    case OP_FILL: memset(op->fill.dst, op->fill.value, op->fill.bytes); break;
+    case OP_FFT: run_fft(op->fft.fft, op->fft.in, op->fft.out, n_threads); break;
+    case OP_LAUNCH: op->launch.kernel->cpu(op->launch.args, n_threads); break;
+    case OP_THEN: op->then.fn(op->then.arg); break;
+    case OP_WAIT: wait_until_done(op->wait.stream, op->wait.n_operations); break;
     }
 }
 
@@ -319,7 +307,7 @@ static void cpu_event_record(struct device_event *event, struct device_stream *s
 {
     struct cpu_event *self = (struct cpu_event *)event;
     struct cpu_stream *recorded = (struct cpu_stream *)stream;
-    struct mark mark = { .stream = recorded, .n_operations = count_given(recorded) };
+    struct mark mark = {.stream = recorded, .n_operations = count_given(recorded)};
 
     lock_take(&self->lock);
     self->mark = mark;
@@ -329,7 +317,7 @@ static void cpu_event_record(struct device_event *event, struct device_stream *s
 static void cpu_stream_wait_event(struct device_stream *stream, struct device_event *event)
 {
     struct cpu_event *self = (struct cpu_event *)event;
-    struct operation op = { .kind = OP_WAIT };
+    struct operation op = {.kind = OP_WAIT};
 
     lock_take(&self->lock);
     op.wait = self->mark;
@@ -344,21 +332,21 @@ static void cpu_stream_wait_event(struct device_stream *stream, struct device_ev
 static void cpu_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                         size_t row_bytes, size_t n_rows)
 {
-    struct operation op = { .kind = OP_COPY_2D, .copy = { dst, src, dst_pitch, src_pitch, row_bytes, n_rows } };
+    struct operation op = {.kind = OP_COPY_2D, .copy = {dst, src, dst_pitch, src_pitch, row_bytes, n_rows}};
 
     enqueue(stream, &op);
 }
 
 static void cpu_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes)
 {
-    struct operation op = { .kind = OP_FILL, .fill = { dst, bytes, value } };
+    struct operation op = {.kind = OP_FILL, .fill = {dst, bytes, value}};
 
     enqueue(stream, &op);
 }
 
 static void cpu_launch(struct device_stream *stream, const struct kernel *kernel, const void *args)
 {
-    struct operation op = { .kind = OP_LAUNCH, .launch = { .kernel = kernel } };
+    struct operation op = {.kind = OP_LAUNCH, .launch = {.kernel = kernel}};
 
     memcpy(op.launch.args, args, kernel->args_bytes);
     enqueue(stream, &op);
@@ -366,7 +354,7 @@ static void cpu_launch(struct device_stream *stream, const struct kernel *kernel
 
 static void cpu_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 {
-    struct operation op = { .kind = OP_THEN, .then = { fn, arg } };
+    struct operation op = {.kind = OP_THEN, .then = {fn, arg}};
 
     enqueue(stream, &op);
 }
@@ -380,7 +368,7 @@ static int cpu_fft_create(struct device *device, size_t n, size_t batch, struct 
     new = calloc(1, sizeof(*new));
     if (!new)
         return -ENOMEM;
-    *new = (struct cpu_fft){ .base.device = device, .n = n, .batch = batch };
+    *new = (struct cpu_fft){.base.device = device, .n = n, .batch = batch};
     if (n > 1) {
         new->kiss = kiss_fft_alloc((int)n, 0, NULL, NULL);
         if (!new->kiss)
@@ -404,7 +392,7 @@ static void cpu_fft_destroy(struct device_fft *fft)
 static void cpu_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out)
 {
     const struct cpu_fft *self = (const struct cpu_fft *)fft;
-    struct operation op = { .kind = OP_FFT, .fft = { self, in, out } };
+    struct operation op = {.kind = OP_FFT, .fft = {self, in, out}};
     size_t bytes = self->n * self->batch * sizeof(kiss_fft_cpx);
 
     /* In place, KissFFT would allocate a buffer for each transform. */
@@ -460,7 +448,7 @@ int device_cpu_open(const struct device_config *config, struct device **device)
     if (!new)
         return -ENOMEM;
     assert(config->n_threads >= 0);
-    new->base = (struct device){ .ops = &cpu_ops, .name = "cpu" };
+    new->base = (struct device){.ops = &cpu_ops, .name = "cpu"};
     new->n_threads = config->n_threads > 0 ? config->n_threads : n_cpus > 0 ? (int)n_cpus : 1;
     *device = &new->base;
     return 0;

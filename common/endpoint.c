@@ -22,7 +22,7 @@ struct range {
 /* Reads a decimal number of at most 'max' that fills the whole of 'text'.  Returns false if it is none. */
 static bool parse_number(const char *text, unsigned long max, unsigned long *number)
 {
-    if (!isdigit((unsigned char) text[0]))
+    if (!isdigit((unsigned char)text[0]))
         return false;
     char *end;
     errno = 0;
@@ -61,7 +61,7 @@ static int parse_item(char *text, struct range *range, char *why, size_t why_byt
     }
     range->first = ntohl(address.s_addr);
     range->n = n_more + 1;
-    range->port = (uint16_t) port;
+    range->port = (uint16_t)port;
     if (range->first > UINT32_MAX - n_more) {
         snprintf(why, why_bytes, "\"%s\" goes beyond 255.255.255.255", whole);
         return -EINVAL;
@@ -76,7 +76,7 @@ static int append(struct endpoint_list *list, const struct range *range)
         return -ENOMEM;
     list->items = items;
     for (size_t i = 0; i < range->n; i++)
-        items[list->n + i] = (struct endpoint){ { htonl(range->first + (uint32_t) i) }, range->port };
+        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port};
     list->n += range->n;
     return 0;
 }
@@ -108,7 +108,7 @@ static int add_item(const char *text, size_t n_chars, struct endpoint_list *list
 int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes)
 {
     static const char separators[] = ", \t\r\n";
-    struct endpoint_list parsed = { 0, NULL };
+    struct endpoint_list parsed = {0, NULL};
     int err = 0;
     const char *at = text + strspn(text, separators);
     while (*at && !err) {
@@ -132,14 +132,14 @@ int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why,
 void endpoint_list_fini(struct endpoint_list *list)
 {
     free(list->items);
-    *list = (struct endpoint_list){ 0, NULL };
+    *list = (struct endpoint_list){0, NULL};
 }
 
 char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_bytes)
 {
     char address[INET_ADDRSTRLEN];
     inet_ntop(AF_INET, &endpoint->address, address, sizeof(address));
-    snprintf(text, text_bytes, "%s:%u", address, (unsigned) endpoint->port);
+    snprintf(text, text_bytes, "%s:%u", address, (unsigned)endpoint->port);
     return text;
 }
 
@@ -170,7 +170,7 @@ int interface_address(const char *interface, struct in_addr *address, char *why,
         exists = true;
         if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
             continue;
-        struct in_addr own = ((const struct sockaddr_in *) (const void *) i->ifa_addr)->sin_addr;
+        struct in_addr own = ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr;
         if (by_address && own.s_addr != wanted.s_addr)
             continue;
         *address = own;

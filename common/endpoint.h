@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SPEAD_DEFAULT_PORT 7148
-#define ENDPOINT_LIST_MAX 4096
+#define ENDPOINT_LIST_MAX  4096
 
 struct endpoint {
     struct in_addr address;

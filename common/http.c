@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* Enough for several scrapers and browsers; more would only be a mistake or an attack. */
-#define MAX_CONNECTIONS 64
+#define MAX_CONNECTIONS      64
 #define CONNECTION_TIMEOUT_S 10
 
 struct http {
@@ -77,8 +77,8 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     return reply_text(connection, MHD_HTTP_NOT_FOUND, "not found; there are /metrics and /healthz\n");
 }
 
-/* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that the
- * kernel chose where 'listen_at' has none.  Returns the socket or negative errno. */
+/* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that
+ * the kernel chose where 'listen_at' has none.  Returns the socket or negative errno. */
 static int open_listener(const struct endpoint *listen_at, unsigned *port)
 {
     struct sockaddr_in address = {

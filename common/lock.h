@@ -17,7 +17,7 @@
 #define LOCK_ANNOTATION(a)
 #endif
 
-#define GUARDED LOCK_ANNOTATION(guarded_var)
+#define GUARDED        LOCK_ANNOTATION(guarded_var)
 #define REQUIRES(lock) LOCK_ANNOTATION(requires_capability(lock))
 
 struct LOCK_ANNOTATION(capability("mutex")) lock {

@@ -15,10 +15,10 @@ void log_init(const char *program, enum log_level max_level);
 
 void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-#define log_error(...) log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
+#define log_error(...)   log_message(LOG_LEVEL_ERROR, __VA_ARGS__)
 #define log_warning(...) log_message(LOG_LEVEL_WARNING, __VA_ARGS__)
-#define log_info(...) log_message(LOG_LEVEL_INFO, __VA_ARGS__)
-#define log_debug(...) log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
+#define log_info(...)    log_message(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_debug(...)   log_message(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
 /* The state of one rate-limited message. */
 struct log_limit {

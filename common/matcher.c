@@ -1,8 +1,8 @@
 /* matcher.c - sets of chunks of the same time, between the worker's inbox and its pipeline.
  *
- * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest of each; the
- * horizon keeps out of that what lies far ahead and is not (yet) believed.  Sets wait in a ring of their own, so that what is
- * held says who waits for whom and nothing of how busy the worker is. */
+ * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest of
+ * each; the horizon keeps out of that what lies far ahead and is not (yet) believed.  Sets wait in a ring of their own,
+ * so that what is held says who waits for whom and nothing of how busy the worker is. */
 #include "common/matcher.h"
 
 #include <assert.h>
@@ -11,8 +11,8 @@
 #include <string.h>
 
 struct member {
-    struct chunk **held;  /* [depth] in order of time */
-    unsigned n_held;      /* 0 <= n_held <= depth */
+    struct chunk **held; /* [depth] in order of time */
+    unsigned n_held;     /* 0 <= n_held <= depth */
     bool ended;
     int64_t said_samples; /* timestamp of the chunk that it brought last, whatever became of it */
     uint64_t said_at;     /* n_added by then; 0: none yet */
@@ -33,7 +33,7 @@ struct matcher {
     struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
     int64_t *set_samples;         /* [max_chunks] their timestamps */
     size_t first_set, n_sets;
-    struct member members[];      /* [n_members] */
+    struct member members[]; /* [n_members] */
 };
 
 unsigned matcher_depth(const struct matcher_config *config)

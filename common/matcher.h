@@ -1,6 +1,7 @@
 /* matcher.h - the worker puts the chunks of several members together by timestamp.
  *
- * Flow:      worker: full chunk --matcher_add--> held per member --> sets [n_members], in order of time --matcher_next-->
+ * Flow:      worker: full chunk --matcher_add--> held per member --> sets [n_members], in order of time
+ *            --matcher_next-->
  * Ownership: add gives the chunk to the matcher; next gives the set to the caller.
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.
  * Sets that are ready wait for matcher_next() as long as need be: a slow worker makes nobody late.
@@ -18,8 +19,8 @@
  * agree.)
  *
  * Depth: a member that is not far has at most 'window_chunks' chunks held after an add, because
- * with one more it is that many ahead of its own oldest; one that is far has at most one more.  Sets that are ready come
- * on top.  So where a receiver waits for free chunks, it gets one if each member has 'window_chunks' (open) +
+ * with one more it is that many ahead of its own oldest; one that is far has at most one more.  Sets that are ready
+ * come on top.  So where a receiver waits for free chunks, it gets one if each member has 'window_chunks' (open) +
  * matcher_depth() + 1.
  *
  * Which sets come depends on the order of the adds only: a file read by one thread gives the same sets every time. */
@@ -40,7 +41,7 @@ struct matcher_config {
     unsigned window_chunks; /* >= 1 */
     unsigned jump_members;  /* 2; more than there are means all that there are */
     int64_t chunk_samples;
-    size_t max_chunks;      /* that can be in it at once: those of all members' pools */
+    size_t max_chunks;           /* that can be in it at once: those of all members' pools */
     struct counter *late_chunks; /* chunks given back unused; may be NULL */
 };
 

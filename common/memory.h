@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Bytes that can be taken without swapping (MemAvailable of /proc/meminfo) and within the control group's limit; 0 if that
- * cannot be read. */
+/* Bytes that can be taken without swapping (MemAvailable of /proc/meminfo) and within the control group's limit; 0 if
+ * that cannot be read. */
 uint64_t memory_available_bytes(void);
 
 #endif

@@ -21,13 +21,13 @@ struct pace {
 static inline struct pace pace_make(double rate_bytes_per_s)
 {
     assert(rate_bytes_per_s >= 0);
-    return (struct pace){ .ns_per_byte = rate_bytes_per_s > 0 ? (double) NS_PER_S / rate_bytes_per_s : 0 };
+    return (struct pace){.ns_per_byte = rate_bytes_per_s > 0 ? (double)NS_PER_S / rate_bytes_per_s : 0};
 }
 
 /* When the next packet departs. */
 static inline int64_t pace_departure_ns(const struct pace *pace)
 {
-    return pace->start_ns + (int64_t) (pace->ns_per_byte * (double) pace->n_bytes);
+    return pace->start_ns + (int64_t)(pace->ns_per_byte * (double)pace->n_bytes);
 }
 
 /* The departures of a stream that has something to send go on from here, not from before: neither the time in which it
@@ -40,17 +40,17 @@ static inline void pace_forget(struct pace *pace, int64_t now_ns, int64_t late_m
     }
 }
 
-/* The 'n_bytes' that are left, with the time that they take, are to be gone within 'max_ns' from now: if they are not at
- * the present rate, all that is still to come moves together evenly, the next departure included. */
+/* The 'n_bytes' that are left, with the time that they take, are to be gone within 'max_ns' from now: if they are not
+ * at the present rate, all that is still to come moves together evenly, the next departure included. */
 static inline void pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
 {
-    double wait_ns = (double) (pace_departure_ns(pace) - now_ns);
-    double left_ns = wait_ns + pace->ns_per_byte * (double) n_bytes;
-    if (left_ns <= (double) max_ns)
+    double wait_ns = (double)(pace_departure_ns(pace) - now_ns);
+    double left_ns = wait_ns + pace->ns_per_byte * (double)n_bytes;
+    if (left_ns <= (double)max_ns)
         return;
-    double factor = (double) max_ns / left_ns;
+    double factor = (double)max_ns / left_ns;
     pace->ns_per_byte *= factor;
-    pace->start_ns = now_ns + (int64_t) (wait_ns * factor);
+    pace->start_ns = now_ns + (int64_t)(wait_ns * factor);
     pace->n_bytes = 0;
 }
 

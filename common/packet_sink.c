@@ -21,7 +21,7 @@ struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n)
 {
     assert(n > 0 && n <= PACKET_SINK_BATCH_MAX);
     for (size_t i = 0; i < n; i++)
-        sink->packets[i] = (struct packet_out){ .header = sink->headers[i] };
+        sink->packets[i] = (struct packet_out){.header = sink->headers[i]};
     return sink->packets;
 }
 

@@ -1,8 +1,8 @@
 /* packet_sink.h - send packets: a header each, and a payload that is gathered from where it lies.
  *
  * Flow:      sender: alloc -> fill headers, point at payloads -> send -> (last packet of a buffer gone) loan_put
- * Ownership: header memory belongs to the sink (a verbs sink registers it); payload memory to the buffer whose 'loan' the
- *            last packet that refers to it carries.  The sink puts that loan once the packet has left.
+ * Ownership: header memory belongs to the sink (a verbs sink registers it); payload memory to the buffer whose 'loan'
+ *            the last packet that refers to it carries.  The sink puts that loan once the packet has left.
  * Threads:   one thread per sink.   Blocking: send may wait for socket buffer, like any paced sender.
  * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost. */
 #ifndef COMMON_PACKET_SINK_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PACKET_SINK_BATCH_MAX 64
+#define PACKET_SINK_BATCH_MAX  64
 #define PACKET_SINK_HEADER_MAX 256
 
 struct packet_out {
@@ -46,8 +46,8 @@ void packet_sink_close(struct packet_sink *sink);
 /* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
 
-/* Sends the first 'n' packets of the last alloc, in order.  Returns how many left (the others failed); never gives up on one
- * because the socket buffer is full. */
+/* Sends the first 'n' packets of the last alloc, in order.  Returns how many left (the others failed); never gives up
+ * on one because the socket buffer is full. */
 size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, size_t n);
 
 /* Packets that the kernel refused, or a capture did not take, since open, and the errno of the last. */

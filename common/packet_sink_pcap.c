@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ETHERNET_BYTES 14
-#define IP_BYTES 20
-#define UDP_BYTES 8
+#define ETHERNET_BYTES     14
+#define IP_BYTES           20
+#define UDP_BYTES          8
 #define FRAME_HEADER_BYTES (ETHERNET_BYTES + IP_BYTES + UDP_BYTES)
-#define UDP_PAYLOAD_MAX (UINT16_MAX - IP_BYTES - UDP_BYTES)
-#define ETHERTYPE_IPV4 0x0800
-#define IP_DONT_FRAGMENT 0x4000
-#define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX)
-#define UNICAST_TTL 64
+#define UDP_PAYLOAD_MAX    (UINT16_MAX - IP_BYTES - UDP_BYTES)
+#define ETHERTYPE_IPV4     0x0800
+#define IP_DONT_FRAGMENT   0x4000
+#define FRAME_BYTES_MAX    (FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX)
+#define UNICAST_TTL        64
 
 /* A file being written, by one sink or more. */
 struct capture {
@@ -50,8 +50,8 @@ struct pcap_sink {
 
 static void put_u16(uint8_t *out, unsigned value)
 {
-    out[0] = (uint8_t) (value >> 8);
-    out[1] = (uint8_t) value;
+    out[0] = (uint8_t)(value >> 8);
+    out[1] = (uint8_t)value;
 }
 
 /* RFC 1071: the complement of the ones' complement sum of 16-bit words. */
@@ -59,7 +59,7 @@ static unsigned ip_checksum(const uint8_t *header)
 {
     uint32_t sum = 0;
     for (size_t i = 0; i < IP_BYTES; i += 2)
-        sum += (uint32_t) header[i] << 8 | header[i + 1];
+        sum += (uint32_t)header[i] << 8 | header[i + 1];
     while (sum >> 16)
         sum = (sum & 0xffff) + (sum >> 16);
     return ~sum & 0xffff;
@@ -69,9 +69,9 @@ static void put_ethernet(uint8_t *out, const struct endpoint *to)
 {
     /* A group has a fixed address (RFC 1112, 6.4); for a host, a locally administered one must do. */
     uint32_t group = ntohl(to->address.s_addr);
-    const uint8_t group_mac[6] = { 0x01, 0x00, 0x5e, group >> 16 & 0x7f, group >> 8 & 0xff, group & 0xff };
-    const uint8_t host_mac[6] = { 0x02, 0, 0, 0, 0, 2 };
-    const uint8_t own_mac[6] = { 0x02, 0, 0, 0, 0, 1 };
+    const uint8_t group_mac[6] = {0x01, 0x00, 0x5e, group >> 16 & 0x7f, group >> 8 & 0xff, group & 0xff};
+    const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
+    const uint8_t own_mac[6] = {0x02, 0, 0, 0, 0, 1};
     memcpy(out, endpoint_is_multicast(to) ? group_mac : host_mac, 6);
     memcpy(out + 6, own_mac, 6);
     put_u16(out + 12, ETHERTYPE_IPV4);
@@ -81,9 +81,9 @@ static void put_ip(uint8_t *out, const struct pcap_sink *sink, const struct endp
 {
     memset(out, 0, IP_BYTES);
     out[0] = 0x45; /* version 4, five words of header */
-    put_u16(out + 2, (unsigned) (IP_BYTES + udp_bytes));
+    put_u16(out + 2, (unsigned)(IP_BYTES + udp_bytes));
     put_u16(out + 6, IP_DONT_FRAGMENT);
-    out[8] = (uint8_t) (endpoint_is_multicast(to) ? sink->multicast_ttl : UNICAST_TTL);
+    out[8] = (uint8_t)(endpoint_is_multicast(to) ? sink->multicast_ttl : UNICAST_TTL);
     out[9] = IPPROTO_UDP;
     memcpy(out + 12, &sink->from, 4);
     memcpy(out + 16, &to->address, 4);
@@ -94,7 +94,7 @@ static void put_udp(uint8_t *out, const struct endpoint *to, size_t udp_bytes)
 {
     put_u16(out, SPEAD_DEFAULT_PORT);
     put_u16(out + 2, to->port);
-    put_u16(out + 4, (unsigned) udp_bytes);
+    put_u16(out + 4, (unsigned)udp_bytes);
     put_u16(out + 6, 0); /* no checksum */
 }
 
@@ -123,12 +123,12 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
 
     const struct pcap_pkthdr header = {
         /* The capture is of nanosecond precision: libpcap then keeps nanoseconds in tv_usec. */
-        .ts = { .tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S },
-        .caplen = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
-        .len = (bpf_u_int32) (FRAME_HEADER_BYTES + payload_bytes),
+        .ts = {.tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S},
+        .caplen = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
+        .len = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
     };
     errno = 0;
-    pcap_dump((u_char *) capture->file, &header, sink->frame);
+    pcap_dump((u_char *)capture->file, &header, sink->frame);
     if (ferror(pcap_dump_file(capture->file)))
         capture->err = errno ? errno : EIO;
     return capture->err;
@@ -200,7 +200,7 @@ static void pcap_sink_close(struct packet_sink *base)
     free(sink);
 }
 
-static const struct packet_sink_ops pcap_sink_ops = { .send = pcap_sink_send, .close = pcap_sink_close };
+static const struct packet_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
 /* With the lock: starts a new file. */
 static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
@@ -208,8 +208,7 @@ static int create_capture(const char *path, struct capture **out, char *why, siz
     struct capture *capture = calloc(1, sizeof(*capture));
     if (capture) {
         capture->path = strdup(path);
-        capture->format =
-            pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
+        capture->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
     }
     if (!capture || !capture->path || !capture->format) {
         snprintf(why, why_bytes, "out of memory");

@@ -16,7 +16,7 @@
 #define IOVECS_PER_PACKET 2
 /* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
-#define POLL_TIMEOUT_MS 100
+#define POLL_TIMEOUT_MS     100
 
 struct udp_sink {
     struct packet_sink base;
@@ -31,8 +31,8 @@ struct udp_sink {
 static void point_at_packet(struct udp_sink *sink, size_t i, const struct packet_out *packet)
 {
     struct iovec *iovecs = sink->iovecs[i];
-    iovecs[0] = (struct iovec){ packet->header, packet->header_bytes };
-    iovecs[1] = (struct iovec){ (void *) packet->payload, packet->payload_bytes };
+    iovecs[0] = (struct iovec){packet->header, packet->header_bytes};
+    iovecs[1] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
     sink->messages[i].msg_hdr = (struct msghdr){
         .msg_name = &sink->destinations[packet->destination],
         .msg_namelen = sizeof(sink->destinations[0]),
@@ -44,7 +44,7 @@ static void point_at_packet(struct udp_sink *sink, size_t i, const struct packet
 /* Sends from packet 'first' on.  Returns how many left, or -errno of the first, which did not. */
 static int try_send(struct udp_sink *sink, size_t first, size_t n)
 {
-    int n_sent = sendmmsg(sink->fd, sink->messages + first, (unsigned) (n - first), MSG_DONTWAIT);
+    int n_sent = sendmmsg(sink->fd, sink->messages + first, (unsigned)(n - first), MSG_DONTWAIT);
     return n_sent < 0 ? -errno : n_sent;
 }
 
@@ -52,23 +52,19 @@ static int try_send(struct udp_sink *sink, size_t first, size_t n)
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     switch (err) {
-    case -EINTR:
-        return true;
+    case -EINTR: return true;
     case -EAGAIN: {
-        struct pollfd writable = { .fd = sink->fd, .events = POLLOUT };
+        struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
         poll(&writable, 1, POLL_TIMEOUT_MS);
         return true;
     }
-    case -ENOBUFS:
-        clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS);
-        return true;
+    case -ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
     case -ECONNREFUSED: { /* an ICMP answer to an earlier packet, not this one's fault */
         bool first_time = !*refused;
         *refused = true;
         return first_time;
     }
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -105,7 +101,7 @@ static void udp_close(struct packet_sink *base)
     free(sink);
 }
 
-static const struct packet_sink_ops udp_ops = { .send = udp_send, .close = udp_close };
+static const struct packet_sink_ops udp_ops = {.send = udp_send, .close = udp_close};
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
@@ -113,7 +109,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
 {
     if (buffer_bytes == 0)
         return;
-    int asked = buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int) buffer_bytes;
+    int asked = buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)buffer_bytes;
     /* The first needs CAP_NET_ADMIN and is not bound by wmem_max. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &asked, sizeof(asked));
@@ -129,7 +125,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
 
 static int set_multicast(int fd, const struct packet_sink_config *config, const struct in_addr *interface)
 {
-    const struct ip_mreqn outgoing = { .imr_address = *interface };
+    const struct ip_mreqn outgoing = {.imr_address = *interface};
     if (config->interface && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &outgoing, sizeof(outgoing)))
         return -errno;
     const int ttl = config->ttl;
@@ -142,8 +138,8 @@ static int set_multicast(int fd, const struct packet_sink_config *config, const 
     return 0;
 }
 
-static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config,
-                       const struct in_addr *interface, char *why, size_t why_bytes)
+static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config, const struct in_addr *interface,
+                       char *why, size_t why_bytes)
 {
     sink->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (sink->fd < 0) {
@@ -159,11 +155,10 @@ static int open_socket(struct udp_sink *sink, const struct packet_sink_config *c
     return err;
 }
 
-int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
-                         size_t why_bytes)
+int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **out, char *why, size_t why_bytes)
 {
     const struct endpoint_list *endpoints = config->destinations;
-    struct in_addr interface = { htonl(INADDR_ANY) };
+    struct in_addr interface = {htonl(INADDR_ANY)};
     int err = config->interface ? interface_address(config->interface, &interface, why, why_bytes) : 0;
     if (err)
         return err;

@@ -41,9 +41,9 @@ void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, 
         const uint8_t *start;
         size_t n_bytes;
     } parts[] = {
-        { slot->header, slot->header_bytes },
-        { slot->payload, slot->payload_bytes },
-        { slot->spill, slot->spill_bytes },
+        {slot->header, slot->header_bytes},
+        {slot->payload, slot->payload_bytes},
+        {slot->spill, slot->spill_bytes},
     };
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && n_bytes > 0; i++) {
         if (offset >= parts[i].n_bytes) {

@@ -14,19 +14,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_VLAN 0x8100
-#define ETHERTYPE_VLAN_OUTER 0x88a8
+#define ETHERTYPE_IPV4           0x0800
+#define ETHERTYPE_VLAN           0x8100
+#define ETHERTYPE_VLAN_OUTER     0x88a8
 #define ETHERTYPE_VLAN_OUTER_OLD 0x9100
-#define IP_FRAGMENT_MASK 0x3fff /* more fragments, or an offset */
-#define FAMILY_IPV4 2           /* AF_INET in the loopback header, the same on every system */
+#define IP_FRAGMENT_MASK         0x3fff /* more fragments, or an offset */
+#define FAMILY_IPV4              2      /* AF_INET in the loopback header, the same on every system */
 
 struct pcap_source {
     struct packet_source base;
     char *path;
     pcap_t *capture;
     int link_type;
-    int end; /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
+    int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
     uint64_t n_cut; /* captured shorter than they were */
     size_t n_keys;
     uint64_t keys[]; /* endpoints in order: address, port, index */
@@ -41,12 +41,12 @@ struct cursor {
 
 static unsigned get_u16(const uint8_t *at)
 {
-    return (unsigned) at[0] << 8 | at[1];
+    return (unsigned)at[0] << 8 | at[1];
 }
 
 static uint32_t get_u32(const uint8_t *at)
 {
-    return (uint32_t) get_u16(at) << 16 | get_u16(at + 2);
+    return (uint32_t)get_u16(at) << 16 | get_u16(at + 2);
 }
 
 static void skip(struct cursor *frame, size_t n_bytes)
@@ -61,13 +61,13 @@ static void skip(struct cursor *frame, size_t n_bytes)
 
 static uint64_t make_key(uint32_t address, uint16_t port, size_t index)
 {
-    return (uint64_t) address << 32 | (uint64_t) port << 16 | index;
+    return (uint64_t)address << 32 | (uint64_t)port << 16 | index;
 }
 
 static int compare_keys(const void *a, const void *b)
 {
-    const uint64_t x = *(const uint64_t *) a;
-    const uint64_t y = *(const uint64_t *) b;
+    const uint64_t x = *(const uint64_t *)a;
+    const uint64_t y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }
 
@@ -86,7 +86,7 @@ static int find_endpoint(const struct pcap_source *source, uint32_t address, uin
     }
     if (low == source->n_keys || source->keys[low] >> 16 != wanted >> 16)
         return -1;
-    return (int) (source->keys[low] & UINT16_MAX);
+    return (int)(source->keys[low] & UINT16_MAX);
 }
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
@@ -114,23 +114,18 @@ static bool peel_loopback(struct cursor *frame)
     uint32_t family = get_u32(frame->at);
     skip(frame, 4);
     /* In the byte order of whoever captured it. */
-    return family == FAMILY_IPV4 || family == (uint32_t) FAMILY_IPV4 << 24;
+    return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24;
 }
 
 static bool peel_link(const struct pcap_source *source, struct cursor *frame)
 {
     switch (source->link_type) {
-    case DLT_EN10MB:
-        return peel_ethertype(frame, 14, 12);
-    case DLT_LINUX_SLL:
-        return peel_ethertype(frame, 16, 14);
-    case DLT_LINUX_SLL2:
-        return peel_ethertype(frame, 20, 0);
+    case DLT_EN10MB: return peel_ethertype(frame, 14, 12);
+    case DLT_LINUX_SLL: return peel_ethertype(frame, 16, 14);
+    case DLT_LINUX_SLL2: return peel_ethertype(frame, 20, 0);
     case DLT_NULL:
-    case DLT_LOOP:
-        return peel_loopback(frame);
-    default: /* raw IP */
-        return true;
+    case DLT_LOOP: return peel_loopback(frame);
+    default: /* raw IP */ return true;
     }
 }
 
@@ -145,13 +140,13 @@ static int peel_datagram(const struct pcap_source *source, struct cursor *frame)
 {
     if (frame->n_captured < 20 || frame->at[0] >> 4 != 4)
         return -1;
-    size_t ip_header_bytes = 4 * (size_t) (frame->at[0] & 0xf);
+    size_t ip_header_bytes = 4 * (size_t)(frame->at[0] & 0xf);
     size_t ip_bytes = get_u16(frame->at + 2);
     bool is_fragment = get_u16(frame->at + 6) & IP_FRAGMENT_MASK;
     bool is_udp = frame->at[9] == IPPROTO_UDP;
     uint32_t address = get_u32(frame->at + 16);
-    if (!is_udp || is_fragment || ip_header_bytes < 20 || ip_bytes < ip_header_bytes + 8 ||
-        ip_bytes > frame->n_bytes || frame->n_captured < ip_header_bytes + 8)
+    if (!is_udp || is_fragment || ip_header_bytes < 20 || ip_bytes < ip_header_bytes + 8 || ip_bytes > frame->n_bytes ||
+        frame->n_captured < ip_header_bytes + 8)
         return -1;
     skip(frame, ip_header_bytes);
     unsigned port = get_u16(frame->at + 2);
@@ -162,7 +157,7 @@ static int peel_datagram(const struct pcap_source *source, struct cursor *frame)
     frame->n_bytes = udp_bytes - 8; /* the rest is padding of a short frame, or its checksum */
     if (frame->n_captured > frame->n_bytes)
         frame->n_captured = frame->n_bytes;
-    return find_endpoint(source, address, (uint16_t) port);
+    return find_endpoint(source, address, (uint16_t)port);
 }
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
@@ -195,7 +190,7 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
     while ((status = pcap_next_ex(source->capture, &header, &bytes)) == 1) {
         if (header->len < header->caplen)
             continue;
-        struct cursor frame = { bytes, header->caplen, header->len };
+        struct cursor frame = {bytes, header->caplen, header->len};
         if (!peel_link(source, &frame))
             continue;
         int endpoint = peel_datagram(source, &frame);
@@ -206,14 +201,14 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
                 log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
             continue;
         }
-        fill_slot(slot, &frame, (unsigned) endpoint);
+        fill_slot(slot, &frame, (unsigned)endpoint);
         return 1;
     }
     source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
-        log_warning("%s had %llu packets cut short", source->path, (unsigned long long) source->n_cut);
+        log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
     return 0;
 }
 
@@ -222,8 +217,8 @@ static int pcap_source_recv(struct packet_source *base, struct packet_slot *slot
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     size_t n_filled = 0;
     while (n_filled < n_slots && !source->end)
-        n_filled += (size_t) next_packet(source, &slots[n_filled]);
-    return n_filled == 0 ? source->end : (int) n_filled;
+        n_filled += (size_t)next_packet(source, &slots[n_filled]);
+    return n_filled == 0 ? source->end : (int)n_filled;
 }
 
 static void pcap_source_close(struct packet_source *base)
@@ -260,8 +255,10 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
     }
     int link_type = pcap_datalink(capture);
     if (!link_type_known(link_type)) {
-        snprintf(why, why_bytes, "the capture \"%s\" is of link type %d; Ethernet, Linux cooked, loopback and raw IP "
-                 "can be read", config->pcap_file, link_type);
+        snprintf(why, why_bytes,
+                 "the capture \"%s\" is of link type %d; Ethernet, Linux cooked, loopback and raw IP "
+                 "can be read",
+                 config->pcap_file, link_type);
         pcap_close(capture);
         return -EINVAL;
     }

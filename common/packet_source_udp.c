@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #define IOVECS_PER_SLOT 3
-#define READY_MAX 64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
+#define READY_MAX       64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
 
 struct udp_socket {
     int fd;
@@ -55,7 +55,7 @@ static void note_kernel_drops(struct udp_source *source, struct udp_socket *udp_
             continue;
         uint32_t n_dropped;
         memcpy(&n_dropped, CMSG_DATA(c), sizeof(n_dropped));
-        source->n_dropped += (uint32_t) (n_dropped - udp_socket->n_dropped);
+        source->n_dropped += (uint32_t)(n_dropped - udp_socket->n_dropped);
         udp_socket->n_dropped = n_dropped;
     }
 }
@@ -63,9 +63,9 @@ static void note_kernel_drops(struct udp_source *source, struct udp_socket *udp_
 static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
 {
     struct iovec *iovecs = source->iovecs[i];
-    iovecs[0] = (struct iovec){ slot->header, slot->header_bytes };
-    iovecs[1] = (struct iovec){ slot->payload, slot->payload_bytes };
-    iovecs[2] = (struct iovec){ slot->spill, slot->spill_bytes };
+    iovecs[0] = (struct iovec){slot->header, slot->header_bytes};
+    iovecs[1] = (struct iovec){slot->payload, slot->payload_bytes};
+    iovecs[2] = (struct iovec){slot->spill, slot->spill_bytes};
     source->messages[i].msg_hdr = (struct msghdr){
         .msg_iov = iovecs,
         .msg_iovlen = IOVECS_PER_SLOT,
@@ -81,7 +81,7 @@ static int recv_from(struct udp_source *source, unsigned endpoint, struct packet
     for (size_t i = 0; i < n_slots; i++)
         point_at_slot(source, i, &slots[i]);
     /* MSG_TRUNC: msg_len is what was sent, not what fitted. */
-    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned) n_slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED ? 0 : -errno;
     for (int i = 0; i < n; i++) {
@@ -100,8 +100,8 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
     source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
     if (source->n_ready == 0 && timeout_ns > 0) {
         /* ppoll, because epoll_wait counts in milliseconds. */
-        struct pollfd readable = { .fd = source->epoll_fd, .events = POLLIN };
-        struct timespec timeout = { .tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S };
+        struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
+        struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
         if (ppoll(&readable, 1, &timeout, NULL) > 0)
             source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
     }
@@ -125,10 +125,10 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
         unsigned endpoint = source->ready[source->next_ready++].data.u32;
         int n = recv_from(source, endpoint, slots + n_filled, n_slots - n_filled);
         if (n < 0)
-            return n_filled > 0 ? (int) n_filled : n; /* a dead socket says so again */
-        n_filled += (size_t) n;
+            return n_filled > 0 ? (int)n_filled : n; /* a dead socket says so again */
+        n_filled += (size_t)n;
     }
-    return (int) n_filled;
+    return (int)n_filled;
 }
 
 static uint64_t udp_kernel_drops(const struct packet_source *base)
@@ -172,7 +172,7 @@ static void set_buffer(struct opening *opening, int fd)
 {
     if (opening->buffer_bytes == 0)
         return;
-    int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int) opening->buffer_bytes;
+    int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
     /* The first needs CAP_NET_ADMIN and is not bound by rmem_max. */
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked));
@@ -183,7 +183,8 @@ static void set_buffer(struct opening *opening, int fd)
     granted /= 2; /* the kernel doubles it, for its own book-keeping */
     if (granted < asked && !opening->buffer_warned) {
         log_warning("the kernel grants %d of %d bytes of receive buffer per socket; "
-                    "\"sysctl net.core.rmem_max=%d\" allows more", granted, asked, asked);
+                    "\"sysctl net.core.rmem_max=%d\" allows more",
+                    granted, asked, asked);
         opening->buffer_warned = true;
     }
 }
@@ -194,7 +195,7 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "refuse other groups than", "");
-    struct ip_mreqn membership = { .imr_multiaddr = endpoint->address, .imr_address = opening->interface };
+    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address, .imr_address = opening->interface};
     if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) == 0)
         return 0;
     const char *hint = "";
@@ -217,7 +218,7 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
         .sin_port = htons(endpoint->port),
         .sin_addr = endpoint->address,
     };
-    if (bind(fd, (const struct sockaddr *) &address, sizeof(address)) == 0)
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
         return 0;
     const char *hint = "";
     if (errno == EADDRINUSE)
@@ -259,7 +260,7 @@ static int open_all(struct udp_source *source, struct opening *opening)
         if (fd < 0)
             return fd;
         source->sockets[source->n_sockets++].fd = fd;
-        struct epoll_event event = { .events = EPOLLIN, .data.u32 = (uint32_t) i };
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         if (epoll_ctl(source->epoll_fd, EPOLL_CTL_ADD, fd, &event))
             return fail(opening, &endpoints->items[i], errno, "wait for packets to", "");
     }

@@ -21,13 +21,13 @@
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* how long a stop may take to be noticed */
 
 /* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
-#define HEADER_BYTES 256
+#define HEADER_BYTES          256
 #define GATHERED_HEADER_BYTES 1024
-#define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
+#define SLOT_BYTES            (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
 
 /* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
 #define JUDGED_LANDINGS 64
-#define RETRY_BATCHES 64
+#define RETRY_BATCHES   64
 
 /* A place in the sequence of one source's packets. */
 struct position {
@@ -37,12 +37,12 @@ struct position {
 
 /* What is known of the packets of one source of one member. */
 struct flow {
-    unsigned member;          /* [const] */
-    unsigned source;          /* [const] */
-    struct position next;     /* after the last packet admitted */
-    uint64_t payload_bytes;   /* of its packets, but for the last of a heap */
+    unsigned member;           /* [const] */
+    unsigned source;           /* [const] */
+    struct position next;      /* after the last packet admitted */
+    uint64_t payload_bytes;    /* of its packets, but for the last of a heap */
     struct flow *successor[2]; /* whose packet came after one of this: [0] in mid-heap, [1] at a heap's end */
-    struct position cursor;   /* where the predictions for batch 'cursor_batch' have got to */
+    struct position cursor;    /* where the predictions for batch 'cursor_batch' have got to */
     uint64_t cursor_batch;
 };
 
@@ -65,26 +65,26 @@ struct landing {
 };
 
 struct receiver {
-    struct receiver_config config;      /* [const] */
-    char name[32];                      /* [const] the thread's; config.thread_name points here */
-    struct assembler_config *members;   /* [const] [n_assemblers] */
-    struct assembler **assemblers;      /* [const] [n_assemblers] */
-    struct flow *flows;                 /* [n_flows] member by member */
-    struct flow **member_flows;         /* [const] [n_assemblers] the flow of source 0 of each member */
+    struct receiver_config config;    /* [const] */
+    char name[32];                    /* [const] the thread's; config.thread_name points here */
+    struct assembler_config *members; /* [const] [n_assemblers] */
+    struct assembler **assemblers;    /* [const] [n_assemblers] */
+    struct flow *flows;               /* [n_flows] member by member */
+    struct flow **member_flows;       /* [const] [n_assemblers] the flow of source 0 of each member */
     struct packet_source *source;
     struct thread thread;
-    bool running;       /* there is a thread to join */
+    bool running; /* there is a thread to join */
     atomic_bool stop;
-    _Atomic int error;  /* why the source died; written by the thread before it tells of its end */
+    _Atomic int error; /* why the source died; written by the thread before it tells of its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct landing landings[PACKET_BATCH_MAX];
 
-    size_t header_bytes;      /* of the last good packet: what is offered to the next */
-    struct flow *last_flow;   /* of the last packet admitted; NULL before */
+    size_t header_bytes;    /* of the last good packet: what is offered to the next */
+    struct flow *last_flow; /* of the last packet admitted; NULL before */
     bool last_ended_heap;
     uint64_t n_batches;
-    unsigned n_unpredicted;   /* batches still to be received without prediction */
+    unsigned n_unpredicted;               /* batches still to be received without prediction */
     unsigned n_landings, n_good_landings; /* since prediction was last judged */
 
     struct receiver_stats stats;

@@ -36,7 +36,7 @@ typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint,
 
 struct receiver_config {
     const char *thread_name; /* copied */
-    int cpu; /* < 0: not pinned */
+    int cpu;                 /* < 0: not pinned */
     struct packet_source_config source;
     const uint16_t *wanted_ids; /* [const, static] */
     size_t n_wanted;

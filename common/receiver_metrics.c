@@ -24,10 +24,10 @@ static const char *own_name(const char *prefix, enum reject reject)
     if (strcmp(prefix, "fgpu_input") != 0)
         return NULL;
     switch (reject) {
-    case REJECT_NO_ITEMS:      return "metadata_heaps";
-    case REJECT_TOO_OLD:       return "too_old_heaps";
+    case REJECT_NO_ITEMS: return "metadata_heaps";
+    case REJECT_TOO_OLD: return "too_old_heaps";
     case REJECT_BAD_TIMESTAMP: return "bad_timestamp_heaps";
-    default:                   return NULL;
+    default: return NULL;
     }
 }
 

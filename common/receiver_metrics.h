@@ -1,8 +1,8 @@
 /* receiver_metrics.h - the counters of the receive side under the names that both daemons publish.
  *
  * 'prefix' is "fgpu_input" or "xbgpu_input"; the names after it are those of the reference correlator where it has them
- * (heaps, bytes, chunks, missing_heaps, ...).  What was refused is rejected_packets with a reason label, but for fgpu, of
- * which a heap is one packet, the reference's too_old_heaps, bad_timestamp_heaps and metadata_heaps. */
+ * (heaps, bytes, chunks, missing_heaps, ...).  What was refused is rejected_packets with a reason label, but for fgpu,
+ * of which a heap is one packet, the reference's too_old_heaps, bad_timestamp_heaps and metadata_heaps. */
 #ifndef COMMON_RECEIVER_METRICS_H
 #define COMMON_RECEIVER_METRICS_H
 

@@ -9,11 +9,9 @@ static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 #define AT(member) offsetof(struct config_time, member)
 const struct config_key config_time_keys[] = {
     {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
-     "UNIX time of ADC sample 0, as the digitisers were synchronised.",
-     .example = "1700000000"},
+     "UNIX time of ADC sample 0, as the digitisers were synchronised.", .example = "1700000000"},
     {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each digitiser.",
-     .example = "1712000000"},
+     "Samples per second of each digitiser.", .example = "1712000000"},
     {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
      "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
 };

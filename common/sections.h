@@ -40,10 +40,10 @@ struct config_http {
     struct endpoint_list listen; /* none, or one */
 };
 
-#define CONFIG_N_TIME_KEYS 3
+#define CONFIG_N_TIME_KEYS   3
 #define CONFIG_N_DEVICE_KEYS 2
-#define CONFIG_N_SEND_KEYS 8 /* without the last, array_size */
-#define CONFIG_N_HTTP_KEYS 1
+#define CONFIG_N_SEND_KEYS   8 /* without the last, array_size */
+#define CONFIG_N_HTTP_KEYS   1
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
@@ -52,16 +52,25 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 
 /* Rows of a table of sections; 'type' is the struct of the whole file. */
 #define CONFIG_TIME_SECTION(type)                                                                                      \
-    {.name = "time", .help = "Time: what a timestamp means.", .keys = config_time_keys, .n_keys = CONFIG_N_TIME_KEYS,  \
-     .struct_bytes = sizeof(struct config_time), .offset = offsetof(type, time)}
+    {                                                                                                                  \
+        .name = "time", .help = "Time: what a timestamp means.", .keys = config_time_keys,                             \
+        .n_keys = CONFIG_N_TIME_KEYS, .struct_bytes = sizeof(struct config_time), .offset = offsetof(type, time)       \
+    }
 #define CONFIG_DEVICE_SECTION(type)                                                                                    \
-    {.name = "device", .help = "Where the kernels run.", .keys = config_device_keys, .n_keys = CONFIG_N_DEVICE_KEYS,   \
-     .struct_bytes = sizeof(struct config_device), .offset = offsetof(type, device), .optional = true}
+    {                                                                                                                  \
+        .name = "device", .help = "Where the kernels run.", .keys = config_device_keys,                                \
+        .n_keys = CONFIG_N_DEVICE_KEYS, .struct_bytes = sizeof(struct config_device),                                  \
+        .offset = offsetof(type, device), .optional = true                                                             \
+    }
 #define CONFIG_SEND_SECTION(type, what, n)                                                                             \
-    {.name = "send", .help = what, .keys = config_send_keys, .n_keys = (n),                                            \
-     .struct_bytes = sizeof(struct config_send), .offset = offsetof(type, send), .optional = true}
+    {                                                                                                                  \
+        .name = "send", .help = what, .keys = config_send_keys, .n_keys = (n),                                         \
+        .struct_bytes = sizeof(struct config_send), .offset = offsetof(type, send), .optional = true                   \
+    }
 #define CONFIG_HTTP_SECTION(type)                                                                                      \
-    {.name = "http", .help = "Monitoring.", .keys = config_http_keys, .n_keys = CONFIG_N_HTTP_KEYS,                    \
-     .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true}
+    {                                                                                                                  \
+        .name = "http", .help = "Monitoring.", .keys = config_http_keys, .n_keys = CONFIG_N_HTTP_KEYS,                 \
+        .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
+    }
 
 #endif

@@ -1,6 +1,7 @@
 /* sender.c - the thread between the worker's full output buffers and a packet_sink.  See sender.h.
  *
- * The loop: take the jobs that came, find the stream that is due first, send a batch of its packets or sleep until then.
+ * The loop: take the jobs that came, find the stream that is due first, send a batch of its packets or sleep until
+ *           then.
  * A stream's position is (job, group, round, heap): in each round every heap of the group sends its next packet. */
 #include "common/sender.h"
 
@@ -19,7 +20,7 @@
 
 /* The largest UDP payload over IPv4. */
 #define DATAGRAM_BYTES_MAX 65507
-#define NEVER_NS INT64_MAX
+#define NEVER_NS           INT64_MAX
 
 /* Everything is [const] once the sender has started, or [sender thread]. */
 struct send_stream {
@@ -54,8 +55,8 @@ struct send_stream {
     size_t group; /* the one in progress, or the first that may be next */
     size_t round;
     size_t heap;
-    size_t n_packets_left; /* of the group in progress; 0: between groups */
-    uint64_t group_heap_cnt; /* of the group's first heap */
+    size_t n_packets_left;    /* of the group in progress; 0: between groups */
+    uint64_t group_heap_cnt;  /* of the group's first heap */
     int64_t started_ready_ns; /* ready_ns of the last group that began in this batch, or 0 */
 };
 
@@ -89,8 +90,8 @@ static size_t fill_packet(const struct send_stream *stream, const struct send_he
     if (n_bytes > stream->packet_payload_bytes)
         n_bytes = stream->packet_payload_bytes;
     assert(heap->destination < stream->n_destinations);
-    packet->header_bytes = spead_build_header(packet->header, heap_cnt, heap->payload_bytes, offset, n_bytes,
-                                              heap->items, heap->n_items);
+    packet->header_bytes =
+        spead_build_header(packet->header, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items, heap->n_items);
     packet->payload = heap->payload + offset;
     packet->payload_bytes = n_bytes;
     packet->destination = heap->destination;
@@ -168,7 +169,7 @@ static void send_stops(struct send_stream *stream)
         struct packet_out *packets = packet_sink_alloc(stream->sink, n);
         for (size_t i = 0; i < n; i++) {
             packets[i].header_bytes = spead_build_stop(packets[i].header, take_heap_cnts(stream, 1));
-            packets[i].destination = (unsigned) (first + i);
+            packets[i].destination = (unsigned)(first + i);
         }
         send_packets(stream, packets, n);
     }
@@ -486,9 +487,8 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     if (!stream->descriptor_payload)
         return -ENOMEM;
     stream->n_descriptors = config->n_descriptors;
-    stream->descriptor_bytes = spead_build_descriptors(config->descriptors, config->n_descriptors,
-                                                       stream->descriptor_payload, room_bytes,
-                                                       stream->descriptor_items);
+    stream->descriptor_bytes = spead_build_descriptors(
+        config->descriptors, config->n_descriptors, stream->descriptor_payload, room_bytes, stream->descriptor_items);
     assert(stream->descriptor_bytes > 0);
     stream->descriptor_first_ns = config->descriptor_first_ns;
     stream->descriptor_interval_ns = config->descriptor_interval_ns;
@@ -550,7 +550,7 @@ int sender_start(struct sender *sender)
 
 void sender_push(struct send_stream *stream, struct send_job *job)
 {
-    const struct inbox_item item = { .value = (int64_t) stream->index, .object = job };
+    const struct inbox_item item = {.value = (int64_t)stream->index, .object = job};
     inbox_push(stream->sender->inbox, &item);
 }
 

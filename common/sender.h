@@ -9,8 +9,8 @@
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
- * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_stop() gets the rate at which
- * it takes just that, evenly: a long dump neither keeps the service manager waiting nor leaves in a burst.
+ * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_stop() gets the rate at
+ * which it takes just that, evenly: a long dump neither keeps the service manager waiting nor leaves in a burst.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.
  *
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
@@ -30,10 +30,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SENDER_QUANTUM_NS (200 * NS_PER_US)
-#define SENDER_LATE_MAX_NS (10 * NS_PER_MS)
+#define SENDER_QUANTUM_NS   (200 * NS_PER_US)
+#define SENDER_LATE_MAX_NS  (10 * NS_PER_MS)
 #define SENDER_DRAIN_MAX_NS (10 * NS_PER_S)
-#define SEND_ITEMS_MAX 8
+#define SEND_ITEMS_MAX      8
 
 /* One heap to send. */
 struct send_heap {
@@ -48,8 +48,8 @@ struct send_heap {
 struct send_group {
     struct send_heap *heaps;
     size_t n_heaps;
-    bool send;               /* false: skipped without a packet or a heap count */
-    int64_t ready_ns;        /* monotonic arrival of the last packet that went into it; 0: unknown (latency gauge) */
+    bool send;                  /* false: skipped without a packet or a heap count */
+    int64_t ready_ns;           /* monotonic arrival of the last packet that went into it; 0: unknown (latency gauge) */
     uint64_t n_clipped[N_POLS]; /* saturated samples in it, counted when it is sent */
 };
 
@@ -73,7 +73,7 @@ struct send_stream_stats {
 };
 
 struct send_stream_config {
-    const char *name; /* copied */
+    const char *name;               /* copied */
     struct packet_sink_config sink; /* destinations included */
     size_t packet_payload_bytes;    /* a multiple of 8 */
     double rate_bytes_per_s;        /* 0: unpaced */

@@ -143,9 +143,7 @@ int service_exit_code(int err)
     case EEXIST:
     case EISDIR:
     case ENOTDIR:
-    case EROFS:
-        return EXIT_CONFIG;
-    default:
-        return 1;
+    case EROFS: return EXIT_CONFIG;
+    default: return 1;
     }
 }

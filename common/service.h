@@ -15,7 +15,8 @@ struct ev_loop;
 struct service;
 
 /* The exit code for a start that failed with negative errno 'err': EXIT_CONFIG for what the operator must change (an
- * interface, file or address that does not exist or may not be used), else 1: a restart may do (a port still taken, memory). */
+ * interface, file or address that does not exist or may not be used), else 1: a restart may do (a port still taken,
+ * memory). */
 int service_exit_code(int err);
 
 /* Installs SIGTERM and SIGINT: the first one ends service_run(), a second one ends the process at once (exit 1).

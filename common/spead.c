@@ -8,13 +8,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAGIC 0x53
-#define VERSION 4
-#define ITEM_ID_BYTES 2 /* width of the immediate flag and the id */
-#define ADDRESS_BYTES 6
+#define MAGIC          0x53
+#define VERSION        4
+#define ITEM_ID_BYTES  2 /* width of the immediate flag and the id */
+#define ADDRESS_BYTES  6
 #define IMMEDIATE_FLAG (UINT64_C(1) << 63)
-#define ADDRESS_BITS 48
-#define ID_MASK 0x7fff
+#define ADDRESS_BITS   48
+#define ID_MASK        0x7fff
 
 const char *spead_error_name(enum spead_error error)
 {
@@ -27,7 +27,7 @@ const char *spead_error_name(enum spead_error error)
         [SPEAD_BAD_LENGTH] = "bad_length",
         [SPEAD_HEADER_TOO_LONG] = "header_too_long",
     };
-    assert((unsigned) error < SPEAD_N_ERRORS);
+    assert((unsigned)error < SPEAD_N_ERRORS);
     return names[error];
 }
 
@@ -42,7 +42,7 @@ static uint64_t get_word(const uint8_t *in)
 static void put_big_endian(uint8_t *out, uint64_t value, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++)
-        out[i] = (uint8_t) (value >> (8 * (n_bytes - 1 - i)));
+        out[i] = (uint8_t)(value >> (8 * (n_bytes - 1 - i)));
 }
 
 /* ---- Parsing ----------------------------------------------------------------------------------------------------- */
@@ -60,23 +60,18 @@ size_t spead_header_bytes(const uint8_t *header)
 {
     if (check_first_word(header) != SPEAD_OK)
         return 0;
-    return SPEAD_WORD_BYTES * (1 + (size_t) (header[6] << 8 | header[7]));
+    return SPEAD_WORD_BYTES * (1 + (size_t)(header[6] << 8 | header[7]));
 }
 
 /* Where a standard item's value belongs, or NULL for any other item. */
 static uint64_t *standard_field(struct spead_packet *packet, unsigned id)
 {
     switch (id) {
-    case SPEAD_HEAP_CNT:
-        return &packet->heap_cnt;
-    case SPEAD_HEAP_LENGTH:
-        return &packet->heap_length;
-    case SPEAD_PAYLOAD_OFFSET:
-        return &packet->payload_offset;
-    case SPEAD_PAYLOAD_LENGTH:
-        return &packet->payload_length;
-    default:
-        return NULL;
+    case SPEAD_HEAP_CNT: return &packet->heap_cnt;
+    case SPEAD_HEAP_LENGTH: return &packet->heap_length;
+    case SPEAD_PAYLOAD_OFFSET: return &packet->payload_offset;
+    case SPEAD_PAYLOAD_LENGTH: return &packet->payload_length;
+    default: return NULL;
     }
 }
 
@@ -97,7 +92,7 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
     if (total_bytes > header_bytes)
         return SPEAD_HEADER_TOO_LONG;
 
-    *packet = (struct spead_packet){ .header_bytes = total_bytes };
+    *packet = (struct spead_packet){.header_bytes = total_bytes};
     unsigned standard_found = 0;
     for (const uint8_t *at = header + SPEAD_WORD_BYTES; at < header + total_bytes; at += SPEAD_WORD_BYTES) {
         uint64_t word = get_word(at);
@@ -122,7 +117,7 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
                 continue;
             packet->wanted[i] = value;
             packet->found |= 1u << i;
-            packet->immediate = (packet->immediate & ~(1u << i)) | (unsigned) immediate << i;
+            packet->immediate = (packet->immediate & ~(1u << i)) | (unsigned)immediate << i;
         }
     }
 
@@ -144,7 +139,7 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
 
 static uint8_t *put_item(uint8_t *out, bool immediate, unsigned id, uint64_t value)
 {
-    uint64_t word = (uint64_t) id << ADDRESS_BITS | (value & SPEAD_VALUE_MASK);
+    uint64_t word = (uint64_t)id << ADDRESS_BITS | (value & SPEAD_VALUE_MASK);
     put_big_endian(out, immediate ? word | IMMEDIATE_FLAG : word, SPEAD_WORD_BYTES);
     return out + SPEAD_WORD_BYTES;
 }
@@ -153,7 +148,7 @@ size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length,
                           uint64_t payload_length, const struct spead_item *items, size_t n_items)
 {
     assert(n_items + SPEAD_N_STANDARD_ITEMS <= UINT16_MAX);
-    const uint8_t first_word[6] = { MAGIC, VERSION, ITEM_ID_BYTES, ADDRESS_BYTES, 0, 0 };
+    const uint8_t first_word[6] = {MAGIC, VERSION, ITEM_ID_BYTES, ADDRESS_BYTES, 0, 0};
     memcpy(out, first_word, sizeof(first_word));
     put_big_endian(out + 6, SPEAD_N_STANDARD_ITEMS + n_items, 2);
     uint8_t *at = out + SPEAD_WORD_BYTES;
@@ -163,15 +158,15 @@ size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length,
     at = put_item(at, true, SPEAD_PAYLOAD_LENGTH, payload_length);
     for (size_t i = 0; i < n_items; i++)
         at = put_item(at, items[i].immediate, items[i].id, items[i].value);
-    return (size_t) (at - out);
+    return (size_t)(at - out);
 }
 
 size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 {
     /* The heap is one byte long, with a null item pointing at it, because some receivers mind an empty heap. */
     const struct spead_item items[] = {
-        { .id = SPEAD_STREAM_CTRL, .immediate = true, .value = SPEAD_CTRL_STOP },
-        { .id = SPEAD_NULL, .immediate = false, .value = 0 },
+        {.id = SPEAD_STREAM_CTRL, .immediate = true, .value = SPEAD_CTRL_STOP},
+        {.id = SPEAD_NULL, .immediate = false, .value = 0},
     };
     size_t header_bytes = spead_build_header(out, heap_cnt, 1, 0, 1, items, ARRAY_LEN(items));
     out[header_bytes] = 0;
@@ -180,21 +175,21 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
-#define FORMAT_BYTES 3    /* of one field: a letter and a 16-bit number of bits */
+#define FORMAT_BYTES    3 /* of one field: a letter and a 16-bit number of bits */
 #define DIMENSION_BYTES 7 /* a flag byte (1: variable) and a 48-bit length */
-#define DTYPE_TEXT_MAX 512
+#define DTYPE_TEXT_MAX  512
 
 /* The header of a numpy file, as numpy's repr() spells the dictionary.  Returns its length. */
 static size_t format_dtype(const struct spead_descriptor *descriptor, char *text)
 {
-    size_t n = (size_t) snprintf(text, DTYPE_TEXT_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                                 descriptor->dtype);
+    size_t n =
+        (size_t)snprintf(text, DTYPE_TEXT_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (", descriptor->dtype);
     assert(n < DTYPE_TEXT_MAX);
     for (size_t i = 0; i < descriptor->n_dims; i++) {
-        n += (size_t) snprintf(text + n, DTYPE_TEXT_MAX - n, i ? ", %" PRId64 : "%" PRId64, descriptor->shape[i]);
+        n += (size_t)snprintf(text + n, DTYPE_TEXT_MAX - n, i ? ", %" PRId64 : "%" PRId64, descriptor->shape[i]);
         assert(n < DTYPE_TEXT_MAX);
     }
-    n += (size_t) snprintf(text + n, DTYPE_TEXT_MAX - n, descriptor->n_dims == 1 ? ",)}" : ")}");
+    n += (size_t)snprintf(text + n, DTYPE_TEXT_MAX - n, descriptor->n_dims == 1 ? ",)}" : ")}");
     assert(n < DTYPE_TEXT_MAX);
     return n;
 }
@@ -217,12 +212,12 @@ static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_
     size_t dtype_at = shape_at + shape_bytes;
     size_t payload_bytes = dtype_at + dtype_bytes;
     const struct spead_item items[] = {
-        { .id = SPEAD_DESCRIPTOR_ID, .immediate = true, .value = descriptor->id },
-        { .id = SPEAD_DESCRIPTOR_NAME, .value = 0 },
-        { .id = SPEAD_DESCRIPTOR_DESCRIPTION, .value = description_at },
-        { .id = SPEAD_DESCRIPTOR_FORMAT, .value = format_at },
-        { .id = SPEAD_DESCRIPTOR_SHAPE, .value = shape_at },
-        { .id = SPEAD_DESCRIPTOR_DTYPE, .value = dtype_at },
+        {.id = SPEAD_DESCRIPTOR_ID, .immediate = true, .value = descriptor->id},
+        {.id = SPEAD_DESCRIPTOR_NAME, .value = 0},
+        {.id = SPEAD_DESCRIPTOR_DESCRIPTION, .value = description_at},
+        {.id = SPEAD_DESCRIPTOR_FORMAT, .value = format_at},
+        {.id = SPEAD_DESCRIPTOR_SHAPE, .value = shape_at},
+        {.id = SPEAD_DESCRIPTOR_DTYPE, .value = dtype_at},
     };
     size_t n_items = descriptor->dtype ? ARRAY_LEN(items) : ARRAY_LEN(items) - 1;
     size_t total_bytes = spead_built_header_bytes(n_items) + payload_bytes;
@@ -233,12 +228,12 @@ static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_
     memcpy(payload, descriptor->name, name_bytes);
     memcpy(payload + description_at, descriptor->description, description_bytes);
     if (!descriptor->dtype) {
-        payload[format_at] = (uint8_t) descriptor->format_type;
-        put_big_endian(payload + format_at + 1, (uint64_t) descriptor->format_bits, 2);
+        payload[format_at] = (uint8_t)descriptor->format_type;
+        put_big_endian(payload + format_at + 1, (uint64_t)descriptor->format_bits, 2);
     }
     for (size_t i = 0; i < descriptor->n_dims; i++) {
         payload[shape_at + DIMENSION_BYTES * i] = 0;
-        put_big_endian(payload + shape_at + DIMENSION_BYTES * i + 1, (uint64_t) descriptor->shape[i], ADDRESS_BYTES);
+        put_big_endian(payload + shape_at + DIMENSION_BYTES * i + 1, (uint64_t)descriptor->shape[i], ADDRESS_BYTES);
     }
     if (descriptor->dtype)
         memcpy(payload + dtype_at, dtype, dtype_bytes);
@@ -253,7 +248,7 @@ size_t spead_build_descriptors(const struct spead_descriptor *descriptors, size_
         size_t n_bytes = build_descriptor(&descriptors[i], out + used_bytes, out_bytes - used_bytes);
         if (n_bytes == 0)
             return 0;
-        items[i] = (struct spead_item){ .id = SPEAD_DESCRIPTOR, .immediate = false, .value = used_bytes };
+        items[i] = (struct spead_item){.id = SPEAD_DESCRIPTOR, .immediate = false, .value = used_bytes};
         used_bytes += n_bytes;
     }
     return used_bytes;

@@ -37,10 +37,10 @@ enum spead_item_id {
     SPEAD_FENG_RAW = 0x4300,
 };
 
-#define SPEAD_CTRL_STOP 2
-#define SPEAD_VALUE_MASK ((UINT64_C(1) << 48) - 1)
-#define SPEAD_WORD_BYTES 8
-#define SPEAD_MAX_WANTED 8
+#define SPEAD_CTRL_STOP        2
+#define SPEAD_VALUE_MASK       ((UINT64_C(1) << 48) - 1)
+#define SPEAD_WORD_BYTES       8
+#define SPEAD_MAX_WANTED       8
 #define SPEAD_N_STANDARD_ITEMS 4
 
 /* Why a packet is not SPEAD; each is a counter of the receiver (names: spead_error_name). */
@@ -62,12 +62,12 @@ struct spead_packet {
     uint64_t heap_length;
     uint64_t payload_offset;
     uint64_t payload_length;
-    size_t header_bytes;                /* word 0 and the pointers: where the payload starts */
-    uint64_t wanted[SPEAD_MAX_WANTED];  /* value (immediate) or heap address of each wanted item found */
-    uint32_t found;                     /* bit i: wanted[i] was in the packet */
-    uint32_t immediate;                 /* bit i: and was immediate */
-    bool is_stop;                       /* carries stream control = stop */
-    bool is_descriptor;                 /* carries a descriptor item */
+    size_t header_bytes;               /* word 0 and the pointers: where the payload starts */
+    uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item found */
+    uint32_t found;                    /* bit i: wanted[i] was in the packet */
+    uint32_t immediate;                /* bit i: and was immediate */
+    bool is_stop;                      /* carries stream control = stop */
+    bool is_descriptor;                /* carries a descriptor item */
 };
 
 /* Parses the header of a packet of 'packet_bytes' of which the first 'header_bytes' are at 'header'; only those are
@@ -103,7 +103,7 @@ struct spead_descriptor {
     const char *dtype; /* numpy type of an array item ("<i4"), or NULL: then type and bits */
     char format_type;  /* 'u' or 'i', where dtype is NULL */
     int format_bits;
-    size_t n_dims;   /* <= 8; 0 for a scalar */
+    size_t n_dims; /* <= 8; 0 for a scalar */
     int64_t shape[8];
 };
 

@@ -133,8 +133,7 @@ void stats_gauge(const char *name, const char *help, const char *labels, const s
     add(name, help, labels, NULL, gauge, 1.0);
 }
 
-void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge,
-                        double scale)
+void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge, double scale)
 {
     add(name, help, labels, NULL, gauge, scale);
 }

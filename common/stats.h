@@ -38,7 +38,8 @@ static inline int64_t gauge_get(const struct gauge *gauge)
 }
 
 /* Makes a counter public as 'name'_total{labels}.  'labels' is Prometheus text without braces ("pol=\"0\""; values
- * escaped by stats_label) or NULL.  'help' of the first registration of a name is the one shown.  Strings are copied. */
+ * escaped by stats_label) or NULL.  'help' of the first registration of a name is the one shown.  Strings are copied.
+ * */
 void stats_counter(const char *name, const char *help, const char *labels, const struct counter *counter);
 void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge);
 

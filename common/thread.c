@@ -48,7 +48,7 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
 
     if (!start)
         return -ENOMEM;
-    *start = (struct start){ .cpu = cpu, .run = run, .arg = arg };
+    *start = (struct start){.cpu = cpu, .run = run, .arg = arg};
     snprintf(start->name, sizeof(start->name), "%s", name);
 
     /* A new thread inherits the mask, so there is no moment at which a signal could reach it. */

@@ -14,8 +14,8 @@
 
 #define SYNC_DECIMALS_MAX 9 /* whole nanoseconds */
 #define RATE_DECIMALS_MAX 6
-#define WIRE_PERIOD (INT64_C(1) << TIMESTAMP_WIRE_BITS)
-#define WIRE_MASK ((uint64_t)WIRE_PERIOD - 1)
+#define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
+#define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
 /* ---- Decimal numbers --------------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define NS_PER_S INT64_C(1000000000)
+#define NS_PER_S  INT64_C(1000000000)
 #define NS_PER_MS INT64_C(1000000)
 #define NS_PER_US INT64_C(1000)
 
@@ -17,8 +17,8 @@
 /* The axes of a visibility: 2 x 2 polarisation products of a baseline. */
 #define N_POL_PRODUCTS 4
 
-#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
+#define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* Largest multiple of 'step' (> 0) that is <= value; also for negative values. */
 static inline int64_t round_down(int64_t value, int64_t step)

@@ -14,28 +14,28 @@
 #include <string.h>
 
 struct fgpu_device_input {
-    struct loan loan;             /* home: the worker's inbox */
-    struct fgpu_antenna *antenna; /* [const] */
-    uint8_t *samples[N_POLS];     /* [const] device: [history | chunk], packed */
-    uint8_t *present[N_POLS];     /* [const] [history_heaps + heaps_per_chunk] flags */
-    uint32_t *sums[N_POLS];       /* [const] their prefix sums */
+    struct loan loan;              /* home: the worker's inbox */
+    struct fgpu_antenna *antenna;  /* [const] */
+    uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
+    uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
+    uint32_t *sums[N_POLS];        /* [const] their prefix sums */
     struct device_event *uploaded; /* [const] */
-    int64_t timestamp_samples;    /* of the first sample of the history */
-    int64_t end_samples;          /* timestamp behind the last sample that there is */
+    int64_t timestamp_samples;     /* of the first sample of the history */
+    int64_t end_samples;           /* timestamp behind the last sample that there is */
     bool has_history;
     int64_t last_arrival_ns;
 };
 
 /* How far one output has come. */
 struct output_walk {
-    struct fgpu_stream *stream;                   /* [const] */
-    struct channelise *channelise;                /* [const] */
-    float *gain;                                  /* [const] device: complex [chan][pol] */
-    struct channelise_spectrum *spectra[N_POLS];  /* [const] scratch for one append */
+    struct fgpu_stream *stream;                             /* [const] */
+    struct channelise *channelise;                          /* [const] */
+    float *gain;                                            /* [const] device: complex [chan][pol] */
+    struct channelise_spectrum *spectra[N_POLS];            /* [const] scratch for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
-    size_t n_buffer_spectra, spectra_per_heap;    /* [const] */
+    size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_buffer *filling;
-    size_t n_filled;     /* spectra in 'filling' */
+    size_t n_filled; /* spectra in 'filling' */
     bool started;
     int64_t next_samples; /* timestamp of the next spectrum */
 };
@@ -178,7 +178,8 @@ static bool next_input(struct fgpu_antenna *a)
     return false;
 }
 
-/* ---- Device inputs to output buffers ------------------------------------------------------------------------------ */
+/* ---- Device inputs to output buffers ------------------------------------------------------------------------------
+ * */
 
 /* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
  * sent. */
@@ -336,7 +337,8 @@ size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna)
     return antenna->n_finished;
 }
 
-/* ---- Making and unmaking ------------------------------------------------------------------------------------------ */
+/* ---- Making and unmaking ------------------------------------------------------------------------------------------
+ * */
 
 static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config *c, struct fgpu_device_input *in)
 {

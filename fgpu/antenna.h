@@ -3,14 +3,15 @@
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
  *            for each output: spectra whose windows lie in the device input --append--> output buffer --finish-->
  *            download --> worker's inbox
- * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device, presence
- *            likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
+ * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
+ *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
- * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  After a gap each output starts again at the
- *            first such multiple that the input allows; a batch cut by the gap is skipped.
- * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history has been
- *            copied out of it; an output buffer when sent.
- * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is back. */
+ * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  After a gap each output starts again
+ *            at the first such multiple that the input allows; a batch cut by the gap is skipped.
+ * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history
+ *            has been copied out of it; an output buffer when sent.
+ * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is
+ *            back. */
 #ifndef FGPU_ANTENNA_H
 #define FGPU_ANTENNA_H
 
@@ -32,7 +33,7 @@ struct fgpu_antenna_config {
     struct fgpu_send *send;
     size_t ant;
     struct inbox *worker;
-    int input_free_kind;  /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
+    int input_free_kind;          /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
     const uint64_t *dither_seeds; /* [output] */
 };
 
@@ -47,8 +48,8 @@ struct fgpu_antenna *fgpu_antenna_give_input(struct fgpu_device_input *input);
 /* No more chunks will come.  What is there is processed without dropping for want of buffers. */
 void fgpu_antenna_end(struct fgpu_antenna *antenna);
 
-/* Goes on as far as possible.  'may_wait': rather stop and be called again than drop a batch for want of an output buffer
- * (file sources, draining).  Returns true when nothing is left to do. */
+/* Goes on as far as possible.  'may_wait': rather stop and be called again than drop a batch for want of an output
+ * buffer (file sources, draining).  Returns true when nothing is left to do. */
 bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 
 /* Sends the whole batches of buffers begun.  After fgpu_antenna_end() and an advance that returned true. */

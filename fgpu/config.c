@@ -41,8 +41,7 @@ static const struct config_key antenna_keys[] = {
      "Index of the antenna in the array, from 0."},
     {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
      "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."},
-    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL,
-     "Where polarisation 1 is sent to."},
+    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
 };
 #undef AT
 
@@ -62,8 +61,7 @@ static const struct config_key output_keys[] = {
      "Width of the filter's pass band, in channels."},
     {"window_function", CFG_ENUM, UNIT_NONE, 0, 0, "hann", false, AT(window), window_choices,
      "Window of the filter's prototype."},
-    {"gain", CFG_DOUBLE, UNIT_NONE, 0, 1e9, "1.0", false, AT(gain), NULL,
-     "Gain of every channel before quantisation."},
+    {"gain", CFG_DOUBLE, UNIT_NONE, 0, 1e9, "1.0", false, AT(gain), NULL, "Gain of every channel before quantisation."},
     {"sample_bits", CFG_INT, UNIT_BITS, 4, 8, "8", false, AT(sample_bits), NULL,
      "Width of each component that is sent: 4 or 8."},
     {"dither", CFG_ENUM, UNIT_NONE, 0, 0, "uniform", false, AT(dither), dither_choices,
@@ -99,5 +97,5 @@ static const struct config_section sections[] = {
     CONFIG_HTTP_SECTION(struct fgpu_config),
 };
 
-const struct config_table fgpu_config_table = {
-    "fgpu", "F-engine: digitiser samples in, channelised voltages out.", sections, ARRAY_LEN(sections)};
+const struct config_table fgpu_config_table = {"fgpu", "F-engine: digitiser samples in, channelised voltages out.",
+                                               sections, ARRAY_LEN(sections)};

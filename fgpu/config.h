@@ -24,7 +24,7 @@ struct fgpu_config_recv {
     int64_t chunk_samples;  /* of an input's chunk */
     int64_t max_delay_diff_samples;
     int64_t window_chunks;
-    int64_t n_chunks; /* buffers per input */
+    int64_t n_chunks;  /* buffers per input */
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
 };
@@ -47,8 +47,8 @@ struct fgpu_config_output {
     int window; /* enum pfb_window */
     double gain;
     int64_t sample_bits;
-    int dither; /* enum fgpu_dither */
-    int64_t dither_seed; /* -1: chosen at random and published */
+    int dither;                        /* enum fgpu_dither */
+    int64_t dither_seed;               /* -1: chosen at random and published */
     struct endpoint_list destinations; /* one per substream */
 };
 

@@ -104,8 +104,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
     l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
     l.history_bytes = l.history_heaps * l.packet_bytes;
-    l.host_bytes +=
-        l.n_inputs * chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
+    l.host_bytes += l.n_inputs * chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
     l.device_bytes += l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes);
     l.host_bytes += l.n_recv_threads * receiver_bytes();
     *layout = l;

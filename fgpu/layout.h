@@ -19,14 +19,14 @@ struct fgpu_layout {
     size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */
     size_t n_outputs; /* per antenna */
     size_t n_recv_threads;
-    size_t packet_bytes;       /* of a digitiser heap */
-    size_t heaps_per_chunk;    /* of one input */
+    size_t packet_bytes;    /* of a digitiser heap */
+    size_t heaps_per_chunk; /* of one input */
     size_t chunk_bytes;
-    int64_t history_samples;   /* kept of the chunk before: longest window + max_delay_diff, in whole heaps */
+    int64_t history_samples; /* kept of the chunk before: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    uint64_t host_bytes;       /* pinned: chunks and output buffers */
-    uint64_t device_bytes;     /* inputs, output buffers, scratch */
+    uint64_t host_bytes;   /* pinned: chunks and output buffers */
+    uint64_t device_bytes; /* inputs, output buffers, scratch */
 };
 
 /* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
@@ -40,8 +40,8 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
-/* Output buffers of an output, per antenna: as given, or enough for what one chunk makes to leave, at its pace, while the
- * next chunk's is made. */
+/* Output buffers of an output, per antenna: as given, or enough for what one chunk makes to leave, at its pace, while
+ * the next chunk's is made. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
 /* Bytes per second, headers included, at which one antenna's stream leaves; 0: unpaced. */

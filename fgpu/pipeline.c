@@ -74,8 +74,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         chunk = item->object;
         fgpu_antenna_add_chunk(p->antennas[chunk->member / N_POLS], chunk->member % N_POLS, chunk);
         return p->antennas[chunk->member / N_POLS];
-    case ITEM_INPUT_FREE:
-        return fgpu_antenna_give_input(item->object);
+    case ITEM_INPUT_FREE: return fgpu_antenna_give_input(item->object);
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
         fgpu_send_push(item->object);
@@ -90,9 +89,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
-    case ITEM_DRAIN:
-        begin_drain(p);
-        return NULL;
+    case ITEM_DRAIN: begin_drain(p); return NULL;
     }
     return NULL;
 }
@@ -129,7 +126,8 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* ---- Making and unmaking ------------------------------------------------------------------------------------------ */
+/* ---- Making and unmaking ------------------------------------------------------------------------------------------
+ * */
 
 /* All that can ever wait in the inbox at once. */
 static size_t inbox_slots(const struct fgpu_pipeline *p)
@@ -166,8 +164,8 @@ static int create_antennas(struct fgpu_pipeline *p)
     if (!p->antennas)
         return -ENOMEM;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
-        struct fgpu_antenna_config config = {p->config, p->layout, p->device,       p->upload,       p->download,
-                                             p->send,   a,         p->inbox, ITEM_INPUT_FREE, p->dither_seeds};
+        struct fgpu_antenna_config config = {p->config, p->layout, p->device, p->upload,       p->download,
+                                             p->send,   a,         p->inbox,  ITEM_INPUT_FREE, p->dither_seeds};
         int err = fgpu_antenna_create(&config, &p->antennas[a]);
         if (err)
             return err;

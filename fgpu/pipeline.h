@@ -19,7 +19,8 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
 /* Starts senders, worker and receivers, in that order. */
 int fgpu_pipeline_start(void *pipeline);
 
-/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns false if a
+/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns
+ *         false if a
  * capture could not be written. */
 bool fgpu_pipeline_stop(void *pipeline);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define STATUS_SATURATED_SHIFT 32
-#define STATUS_SATURATED_MASK 0xffff
+#define STATUS_SATURATED_MASK  0xffff
 
 enum { WANT_TIMESTAMP, WANT_ID, WANT_STATUS };
 const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS};
@@ -137,7 +137,7 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
     const struct fgpu_config_recv *config = &recv->config->recv;
     struct recv_thread *thread = &recv->threads[t];
     size_t n_members = 0;
-    char (*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
+    char(*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
     struct assembler_config *assemblers = calloc(recv->layout->n_inputs, sizeof(*assemblers));
 
     int err = names && assemblers ? list_endpoints(recv, t) : -ENOMEM;

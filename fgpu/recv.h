@@ -1,7 +1,8 @@
 /* recv.h - fgpu's receive side: inputs dealt to receive threads.
  *
  * Flow:      digitiser packets --receiver threads--> chunks of one input each --> worker's inbox
- * An input is one polarisation of one antenna; its endpoints say whose a packet is, and bit 0 of the digitiser id must agree.
+ * An input is one polarisation of one antenna; its endpoints say whose a packet is, and bit 0 of the digitiser id must
+ * agree.
  * Threads:   created and destroyed by main; counters readable from any thread. */
 #ifndef FGPU_RECV_H
 #define FGPU_RECV_H
@@ -47,8 +48,8 @@ void fgpu_recv_destroy(struct fgpu_recv *recv);
 
 /* Whose packet it is; public for its test. */
 struct fgpu_recv_context {
-    const unsigned *input_of_endpoint;  /* [endpoint] member index in the receiver */
-    const unsigned *pol_of_member;      /* [member] */
+    const unsigned *input_of_endpoint; /* [endpoint] member index in the receiver */
+    const unsigned *pol_of_member;     /* [member] */
 };
 #define FGPU_RECV_N_WANTED 3
 extern const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED];

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_ITEMS 4
-#define ITEM_TIMESTAMP 0 /* index in a heap's items: the only one that changes */
+#define N_ITEMS              4
+#define ITEM_TIMESTAMP       0 /* index in a heap's items: the only one that changes */
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
 struct fgpu_send {
@@ -162,12 +162,30 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, char 
     int64_t n_chan = output->n_chan / (int64_t)output->destinations.n;
     int64_t feng_id = fgpu_config_antenna(send->config, stream->ant)->feng_id;
     const struct spead_descriptor descriptors[] = {
-        {SPEAD_TIMESTAMP, "timestamp", "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
-         NULL, 'u', 48, 0, {0}},
+        {SPEAD_TIMESTAMP,
+         "timestamp",
+         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
+         NULL,
+         'u',
+         48,
+         0,
+         {0}},
         {SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_FREQUENCY, "frequency", "Identifies the first channel in the band of frequencies in the SPEAD heap.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_FENG_RAW, "feng_raw", "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
-         output->sample_bits == 8 ? "|i1" : NULL, 'i', (int)output->sample_bits, 4,
+        {SPEAD_FREQUENCY,
+         "frequency",
+         "Identifies the first channel in the band of frequencies in the SPEAD heap.",
+         NULL,
+         'u',
+         48,
+         0,
+         {0}},
+        {SPEAD_FENG_RAW,
+         "feng_raw",
+         "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
+         output->sample_bits == 8 ? "|i1" : NULL,
+         'i',
+         (int)output->sample_bits,
+         4,
          {n_chan, output->spectra_per_heap, N_POLS, 2}},
     };
     struct send_stream_config config = {

@@ -2,8 +2,8 @@
  *
  * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
- * Ownership: a buffer belongs to the worker from take until push, and again once its item has been popped; in between to
- *            the device (download) and to the sender.
+ * Ownership: a buffer belongs to the worker from take until push, and again once its item has been popped; in between
+ *            to the device (download) and to the sender.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef FGPU_SEND_H
 #define FGPU_SEND_H
@@ -18,15 +18,15 @@ struct fgpu_stream;
 
 /* An output buffer: 'n_batches' batches of one antenna's one output, on the device and in pinned host memory. */
 struct fgpu_buffer {
-    struct fgpu_stream *stream;      /* [const] */
-    struct channelise_buffer parts;  /* [const] */
-    uint8_t *voltages;               /* [const] pinned host copy of parts.voltages */
-    uint32_t *saturated;             /* [const] pinned host copy of parts.saturated: [batch][pol] */
-    struct device_event *finished;   /* [const] */
-    struct loan download;            /* the device's: back as {downloaded_kind, 0, buffer} */
-    struct loan loan;                /* the sender's: back as {free_kind, 0, buffer} */
-    int64_t timestamp_samples;       /* of spectrum 0 */
-    struct send_job job;             /* its groups are the batches; group->send says which are valid */
+    struct fgpu_stream *stream;     /* [const] */
+    struct channelise_buffer parts; /* [const] */
+    uint8_t *voltages;              /* [const] pinned host copy of parts.voltages */
+    uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
+    struct device_event *finished;  /* [const] */
+    struct loan download;           /* the device's: back as {downloaded_kind, 0, buffer} */
+    struct loan loan;               /* the sender's: back as {free_kind, 0, buffer} */
+    int64_t timestamp_samples;      /* of spectrum 0 */
+    struct send_job job;            /* its groups are the batches; group->send says which are valid */
 };
 
 /* One antenna's one output. */
@@ -39,8 +39,8 @@ struct fgpu_stream {
     size_t n_free;
     struct send_stream *send;
     struct send_stream_stats stats;
-    struct counter skipped_heaps;            /* not sent because input was missing */
-    struct counter dropped_heaps;            /* not made because no output buffer was free */
+    struct counter skipped_heaps; /* not sent because input was missing */
+    struct counter dropped_heaps; /* not made because no output buffer was free */
 };
 
 struct fgpu_send;
@@ -72,7 +72,8 @@ void fgpu_send_push(struct fgpu_buffer *buffer);
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);
 
-/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was lost.) */
+/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
+ *             lost.) */
 bool fgpu_send_failed(const struct fgpu_send *send);
 
 /* NULL is accepted. */

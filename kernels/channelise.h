@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 struct channelise_config {
-    unsigned n_chan;           /* power of two, 64..65536 */
-    unsigned n_taps;           /* 1..32 */
+    unsigned n_chan; /* power of two, 64..65536 */
+    unsigned n_taps; /* 1..32 */
     double w_cutoff;
     enum pfb_window window;
     unsigned sample_bits;      /* 2..10, 12, 16 */
@@ -49,16 +49,16 @@ struct channelise;
 /* Samples of input that a spectrum looks at: n_taps * 2 n_chan; and samples from spectrum to spectrum: 2 n_chan. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
-size_t channelise_voltage_bytes(const struct channelise_config *config);  /* of a buffer's voltages */
-size_t channelise_scratch_bytes(const struct channelise_config *config);  /* device memory of the object */
+size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
+size_t channelise_scratch_bytes(const struct channelise_config *config); /* device memory of the object */
 
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
 
-/* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed samples).
- * spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance by exactly the
- * spacing.  Reads 'spectra' before it returns. */
+/* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed
+ * samples). spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance
+ * by exactly the spacing.  Reads 'spectra' before it returns. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS]);

@@ -13,7 +13,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define BLOCK_ANTS 8
+#define BLOCK_ANTS    8
 #define BLOCK_SPECTRA 128
 
 /* A block of spectra of one antenna: 2 KiB. */

@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-#define MAX_TAPS 32
+#define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* 16 KiB of ring and as much of weights with 32 taps, half of that with 16 */
 #define BLOCK_SPECTRA 256 /* what a thread takes at a time: 32 taps' extra rows are an eighth of it */
 
@@ -48,7 +48,7 @@ static inline void unpack_any(const uint8_t *in, size_t first, size_t n, unsigne
 static void unpack(const uint8_t *in, size_t first, size_t n, unsigned sample_bits, float *out)
 {
     switch (sample_bits) {
-    case 8:  unpack_any(in, first, n, 8, out); break;
+    case 8: unpack_any(in, first, n, 8, out); break;
     case 10: unpack_any(in, first, n, 10, out); break;
     case 12: unpack_any(in, first, n, 12, out); break;
     case 16: unpack_any(in, first, n, 16, out); break;

@@ -5,8 +5,9 @@
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *
- * where x[j] is sample j of 'in'.  As complex pairs z_i = (out[2i], out[2i+1]), i < n_chan, a spectrum is stored unzipped
- * by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q, so each r is a contiguous FFT of n_chan / n.
+ * where x[j] is sample j of 'in'.  As complex pairs z_i = (out[2i], out[2i+1]), i < n_chan, a spectrum is stored
+ * unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q, so each r is a contiguous FFT of
+ * n_chan / n.
  *
  * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
  * Exactness: float32 accumulation in order of taps, weights times samples rounded each (no FMA assumed).
@@ -19,8 +20,8 @@
 struct pfb_fir_args {
     const uint8_t *in;
     const float *weights;
-    float *out;       /* of the first spectrum to write */
-    int64_t offset;   /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
+    float *out;     /* of the first spectrum to write */
+    int64_t offset; /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
     uint32_t n_spectra;
     uint32_t n_chan;
     uint32_t n_taps;

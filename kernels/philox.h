@@ -1,6 +1,6 @@
 /* philox - counter-based random numbers: Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
- * easy as 1, 2, 3" (SC'11).  The same counter and key give the same bits on every device and in any order, so a dither can
- * be computed anywhere, again, and in parallel. */
+ * easy as 1, 2, 3" (SC'11).  The same counter and key give the same bits on every device and in any order, so a dither
+ * can be computed anywhere, again, and in parallel. */
 #ifndef KERNELS_PHILOX_H
 #define KERNELS_PHILOX_H
 

@@ -13,9 +13,9 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS 64
+#define BLOCK_CHANS   64
 #define BLOCK_SPECTRA 32
-#define MAX_UNZIP 4
+#define MAX_UNZIP     4
 
 struct complex_block {
     float re[BLOCK_CHANS];
@@ -138,11 +138,11 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
 static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
                        struct complex_block *restrict pol0, struct complex_block *restrict pol1)
 {
-    const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
+    const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
 
     for (size_t i = 0; i < t->n; i++) {
-        const uint32_t counter[4] = { (uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
-                                      a->stream_id };
+        const uint32_t counter[4] = {(uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
+                                     a->stream_id};
         uint32_t bits[4];
         philox4x32(counter, key, bits);
         pol0->re[i] += philox_dither(bits[0]);
@@ -221,7 +221,7 @@ static void process_tile(const struct postproc_args *a, const struct channel_tab
 static void process_block(const struct postproc_args *a, size_t batch, size_t chan)
 {
     size_t n_chans = a->n_chan < BLOCK_CHANS ? a->n_chan : BLOCK_CHANS;
-    uint32_t saturated[N_POLS] = { 0 };
+    uint32_t saturated[N_POLS] = {0};
     struct channel_tables tables;
 
     make_tables(a, chan, n_chans, &tables);

@@ -10,8 +10,10 @@
  *    U = (Z_k + conj Z_-k) / 2, V = (Z_k - conj Z_-k) / 2j:  X_k = U_k + e^{-pi j k / n_chan} V_k, k = 0 .. n_chan - 1:
  *    the 2 n_chan point real transform e^{-2 pi j ...}, unnormalised, without Nyquist.
  * 2. Y_k = X_k * e^{j theta} * gain_k, theta = phase - pi * fine * (k - n_chan / 2) / n_chan.
- * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if clamped != v
- *    in either component; q = round half to even.  A value is counted once.  NaN quantises to 0 and counts as saturated.
+ * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if clamped !=
+ * v
+ *    in either component; q = round half to even.  A value is counted once.  NaN quantises to 0 and counts as
+ *    saturated.
  *    Dither: philox4x32(counter = {k, spectrum lo, spectrum hi, stream_id}, key = seed lo, hi), words 0..3 for
  *    (pol 0 re, pol 0 im, pol 1 re, pol 1 im); spectrum is first_spectrum + s, 64 bits.
  *

@@ -3,17 +3,15 @@
 
 #include "tools/dsim_parse.h"
 
-#define MAX_PAYLOAD_BYTES 65000.0          /* of a UDP datagram, with room for the header */
-#define MAX_DIGITISER_ID 281474976710654.0 /* 2^48 - 2 */
+#define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
+#define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
 
 #define AT(member) offsetof(struct dsim_config_time, member)
 static const struct config_key time_keys[] = {
-    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL,
-     "UNIX time of ADC sample 0.",
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL, "UNIX time of ADC sample 0.",
      .example = "1700000000"},
     {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each polarisation.",
-     .example = "1712000000"},
+     "Samples per second of each polarisation.", .example = "1712000000"},
 };
 #undef AT
 
@@ -56,8 +54,7 @@ static const struct config_key antenna_keys[] = {
      "Id of polarisation 0, even; polarisation 1 has the next one."},
     {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
      "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."},
-    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL,
-     "Where polarisation 1 is sent to."},
+    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
 };
 #undef AT
 
@@ -84,11 +81,17 @@ static const char antenna_example[] = "  - name: m000\n"
 
 static const struct config_section sections[] = {
     {.name = "time", .help = "What a timestamp means.", SECTION(time_keys, dsim_config_time, time)},
-    {.name = "digitiser", .help = "What all digitisers have in common.",
-     SECTION(digitiser_keys, dsim_config_digitiser, digitiser), .optional = true},
+    {.name = "digitiser",
+     .help = "What all digitisers have in common.",
+     SECTION(digitiser_keys, dsim_config_digitiser, digitiser),
+     .optional = true},
     {.name = "signals", .help = "What the antennas see.", SECTION(signals_keys, dsim_config_signals, signals)},
-    {.name = "antennas", .help = "The antennas and where their samples go.",
-     SECTION(antenna_keys, dsim_config_antenna, antennas), .repeats = true, .min_n = 1, .max_n = 1024,
+    {.name = "antennas",
+     .help = "The antennas and where their samples go.",
+     SECTION(antenna_keys, dsim_config_antenna, antennas),
+     .repeats = true,
+     .min_n = 1,
+     .max_n = 1024,
      .example = antenna_example},
     {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
     CONFIG_HTTP_SECTION(struct dsim_config),
@@ -110,8 +113,10 @@ static void check_digitiser(const struct dsim_config *values, struct config *con
     if (digitiser->packet_samples % 8 != 0)
         config_error(config, &digitiser->packet_samples, "packet_samples must be a multiple of 8.");
     else if ((double)(digitiser->packet_samples * digitiser->sample_bits) / 8 > MAX_PAYLOAD_BYTES)
-        config_error(config, &digitiser->packet_samples, "packet_samples x sample_bits / 8 must be at most %.0f bytes, "
-                     "for a heap is one packet.", MAX_PAYLOAD_BYTES);
+        config_error(config, &digitiser->packet_samples,
+                     "packet_samples x sample_bits / 8 must be at most %.0f bytes, "
+                     "for a heap is one packet.",
+                     MAX_PAYLOAD_BYTES);
     if (digitiser->packet_samples <= 0)
         return;
     if (digitiser->period_samples % digitiser->packet_samples != 0)

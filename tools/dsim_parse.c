@@ -543,7 +543,7 @@ static bool parse_program(struct parser *p)
 int dsim_parse(const char *text, struct dsim_program **program, char *why, size_t why_bytes)
 {
     size_t capacity = strlen(text) + 1;
-    struct parser p = { .why = why, .why_bytes = why_bytes };
+    struct parser p = {.why = why, .why_bytes = why_bytes};
     int err = -ENOMEM;
 
     struct dsim_program *made = calloc(1, sizeof(*made));

@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 /* What may be asked of the evaluation of one sample, so that a slip of the pen does not look like a hang. */
-#define DSIM_MAX_COST 10000.0
+#define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
 enum dsim_op {
@@ -41,19 +41,19 @@ enum dsim_op {
 /* What the fields mean to each op; the others are zero. */
 struct dsim_node {
     enum dsim_op op;
-    size_t offset;                   /* of its first character in the text */
-    const struct dsim_node *left;    /* DELAY, NODITHER and the operators */
-    const struct dsim_node *right;   /* the operators */
-    double amplitude;                /* CONSTANT: value; TONES, COMB; WGN: standard deviation */
-    double amplitude_step;           /* TONES */
-    double frequency_hz;             /* TONES, COMB */
-    double frequency_step_hz;        /* TONES */
-    int64_t n_tones;                 /* TONES */
-    int64_t delay_samples;           /* DELAY */
-    uint64_t seed;                   /* WGN */
-    bool has_seed;                   /* WGN: false until one was given or chosen */
-    double cost;                     /* terms to evaluate for a sample, those below included */
-    size_t n_scratch;                /* buffers that its evaluation needs beside the result */
+    size_t offset;                 /* of its first character in the text */
+    const struct dsim_node *left;  /* DELAY, NODITHER and the operators */
+    const struct dsim_node *right; /* the operators */
+    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN: standard deviation */
+    double amplitude_step;         /* TONES */
+    double frequency_hz;           /* TONES, COMB */
+    double frequency_step_hz;      /* TONES */
+    int64_t n_tones;               /* TONES */
+    int64_t delay_samples;         /* DELAY */
+    uint64_t seed;                 /* WGN */
+    bool has_seed;                 /* WGN: false until one was given or chosen */
+    double cost;                   /* terms to evaluate for a sample, those below included */
+    size_t n_scratch;              /* buffers that its evaluation needs beside the result */
 };
 
 /* An output: 'signal' has no DSIM_NODITHER in it any more. */

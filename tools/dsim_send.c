@@ -17,16 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WAKE_INTERVAL_NS NS_PER_MS
-#define STOP_POLL_NS (100 * NS_PER_MS) /* the longest sleep, so that a stop is noticed */
-#define LATE_WARNING_NS NS_PER_S
+#define WAKE_INTERVAL_NS       NS_PER_MS
+#define STOP_POLL_NS           (100 * NS_PER_MS) /* the longest sleep, so that a stop is noticed */
+#define LATE_WARNING_NS        NS_PER_S
 #define DESCRIPTOR_INTERVAL_NS (5 * NS_PER_S)
 
-#define N_ITEMS 4
+#define N_ITEMS               4
 #define DESCRIPTORS_MAX_BYTES 1024
-#define STATUS_SATURATED (UINT64_C(1) << 1)
-#define STATUS_COUNT_SHIFT 32
-#define STATUS_COUNT_MAX 0xFFFF
+#define STATUS_SATURATED      (UINT64_C(1) << 1)
+#define STATUS_COUNT_SHIFT    32
+#define STATUS_COUNT_MAX      0xFFFF
 
 /* Where a polarisation of an antenna goes: a run of the sink's destinations. */
 struct input {
@@ -36,30 +36,30 @@ struct input {
 };
 
 struct dsim_send {
-    const struct dsim_heaps *heaps; /* [const] */
-    struct service *service;        /* [const] */
-    struct timebase timebase;       /* [const] */
-    int64_t packet_samples;         /* [const] */
-    bool paced;                     /* [const] */
-    bool follows_clock;             /* [const] timestamps are those of the clock, not counted from a given one */
-    int64_t n_heaps_wanted;         /* [const] of each input; INT64_MAX: until stopped */
-    int64_t descriptor_samples;     /* [const] between descriptors */
+    const struct dsim_heaps *heaps;    /* [const] */
+    struct service *service;           /* [const] */
+    struct timebase timebase;          /* [const] */
+    int64_t packet_samples;            /* [const] */
+    bool paced;                        /* [const] */
+    bool follows_clock;                /* [const] timestamps are those of the clock, not counted from a given one */
+    int64_t n_heaps_wanted;            /* [const] of each input; INT64_MAX: until stopped */
+    int64_t descriptor_samples;        /* [const] between descriptors */
     struct endpoint_list destinations; /* [const] of all inputs, one after the other */
 
     uint8_t descriptors[DESCRIPTORS_MAX_BYTES];  /* [const] the payload of a descriptor heap */
     size_t descriptors_bytes;                    /* [const] */
     struct spead_item descriptor_items[N_ITEMS]; /* [const] */
 
-    struct packet_sink *sink;  /* [sender thread] */
-    struct packet_out *batch;  /* [sender thread] of PACKET_SINK_BATCH_MAX, being filled; NULL: none */
-    size_t n_batch;            /* [sender thread] */
-    int64_t first_timestamp;   /* [sender thread] */
-    int64_t origin_ns;         /* [sender thread] monotonic time of 'first_timestamp' */
-    int64_t timestamp;         /* [sender thread] of the next heaps */
-    int64_t next_descriptors;  /* [sender thread] timestamp at which they are due again */
-    uint64_t n_descriptors;    /* [sender thread] sent to each input */
-    int64_t n_heaps;           /* [sender thread] sent to each input */
-    int64_t latest_ns;         /* [sender thread] */
+    struct packet_sink *sink; /* [sender thread] */
+    struct packet_out *batch; /* [sender thread] of PACKET_SINK_BATCH_MAX, being filled; NULL: none */
+    size_t n_batch;           /* [sender thread] */
+    int64_t first_timestamp;  /* [sender thread] */
+    int64_t origin_ns;        /* [sender thread] monotonic time of 'first_timestamp' */
+    int64_t timestamp;        /* [sender thread] of the next heaps */
+    int64_t next_descriptors; /* [sender thread] timestamp at which they are due again */
+    uint64_t n_descriptors;   /* [sender thread] sent to each input */
+    int64_t n_heaps;          /* [sender thread] sent to each input */
+    int64_t latest_ns;        /* [sender thread] */
 
     struct counter n_packets_sent;
     struct counter n_packets_failed;
@@ -253,15 +253,27 @@ static void *run(void *arg)
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[N_ITEMS] = {
-        {.id = SPEAD_TIMESTAMP, .name = "timestamp", .description = "ADC samples since the sync time",
-         .format_type = 'u', .format_bits = 48},
-        {.id = SPEAD_DIGITISER_ID, .name = "digitiser_id", .description = "Digitiser; bit 0 is the polarisation",
-         .format_type = 'u', .format_bits = 48},
-        {.id = SPEAD_DIGITISER_STATUS, .name = "digitiser_status",
-         .description = "Bit 1: some samples are saturated; bits 32 to 47: how many", .format_type = 'u',
+        {.id = SPEAD_TIMESTAMP,
+         .name = "timestamp",
+         .description = "ADC samples since the sync time",
+         .format_type = 'u',
          .format_bits = 48},
-        {.id = SPEAD_ADC_SAMPLES, .name = "adc_samples", .description = "Samples, packed most significant bit first",
-         .format_type = 'i', .format_bits = (int)digitiser->sample_bits, .n_dims = 1,
+        {.id = SPEAD_DIGITISER_ID,
+         .name = "digitiser_id",
+         .description = "Digitiser; bit 0 is the polarisation",
+         .format_type = 'u',
+         .format_bits = 48},
+        {.id = SPEAD_DIGITISER_STATUS,
+         .name = "digitiser_status",
+         .description = "Bit 1: some samples are saturated; bits 32 to 47: how many",
+         .format_type = 'u',
+         .format_bits = 48},
+        {.id = SPEAD_ADC_SAMPLES,
+         .name = "adc_samples",
+         .description = "Samples, packed most significant bit first",
+         .format_type = 'i',
+         .format_bits = (int)digitiser->sample_bits,
+         .n_dims = 1,
          .shape = {digitiser->packet_samples}},
     };
 

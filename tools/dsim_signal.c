@@ -15,9 +15,9 @@
 #include <sys/random.h>
 
 /* The last word of the Philox counter keeps the uses of one seed apart. */
-#define COUNTER_WGN 1
+#define COUNTER_WGN    1
 #define COUNTER_DITHER 2
-#define PHILOX_WORDS 4
+#define PHILOX_WORDS   4
 
 /* ---- Seeds ----------------------------------------------------------------------------------------------------- */
 
@@ -77,8 +77,8 @@ static void add_tone(const struct dsim_axis *axis, double amplitude, double freq
     }
 }
 
-static void evaluate_tones(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first,
-                           size_t n_samples, double *values)
+static void evaluate_tones(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
+                           double *values)
 {
     for (size_t i = 0; i < n_samples; i++)
         values[i] = 0.0;
@@ -154,8 +154,8 @@ static void evaluate_wgn(const struct dsim_node *node, int64_t first, size_t n_s
 }
 
 /* The samples asked for were, before the delay, in one run of the period or, where they straddle its end, in two. */
-static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first,
-                           size_t n_samples, double *values, double *scratch)
+static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
+                           double *values, double *scratch)
 {
     int64_t period = axis->period_samples;
     int64_t source = (first - node->delay_samples % period + period) % period;
@@ -186,8 +186,8 @@ static void evaluate_operator(const struct dsim_node *node, const struct dsim_ax
     }
 }
 
-void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first,
-                          size_t n_samples, double *values, double *scratch)
+void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
+                          double *values, double *scratch)
 {
     assert(first >= 0 && first + (int64_t)n_samples <= axis->period_samples);
     switch (signal->op) {
@@ -195,26 +195,14 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
         for (size_t i = 0; i < n_samples; i++)
             values[i] = signal->amplitude;
         break;
-    case DSIM_TONES:
-        evaluate_tones(signal, axis, first, n_samples, values);
-        break;
-    case DSIM_COMB:
-        evaluate_comb(signal, axis, first, n_samples, values);
-        break;
-    case DSIM_WGN:
-        evaluate_wgn(signal, first, n_samples, values);
-        break;
-    case DSIM_DELAY:
-        evaluate_delay(signal, axis, first, n_samples, values, scratch);
-        break;
-    case DSIM_NODITHER:
-        assert(!"only the parser sees nodither");
-        break;
+    case DSIM_TONES: evaluate_tones(signal, axis, first, n_samples, values); break;
+    case DSIM_COMB: evaluate_comb(signal, axis, first, n_samples, values); break;
+    case DSIM_WGN: evaluate_wgn(signal, first, n_samples, values); break;
+    case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
+    case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
-    case DSIM_MULTIPLY:
-        evaluate_operator(signal, axis, first, n_samples, values, scratch);
-        break;
+    case DSIM_MULTIPLY: evaluate_operator(signal, axis, first, n_samples, values, scratch); break;
     }
 }
 
@@ -327,8 +315,7 @@ static void compute_heap(const struct dsim_output *output, const struct dsim_for
 }
 
 /* Returns 0 or -ENOMEM. */
-static int compute_heaps(const struct dsim_program *program, const struct dsim_format *format,
-                         struct dsim_heaps *heaps)
+static int compute_heaps(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps *heaps)
 {
     size_t n_all = heaps->n_inputs * heaps->n_heaps;
     size_t n_scratch = 0;
@@ -344,8 +331,8 @@ static int compute_heaps(const struct dsim_program *program, const struct dsim_f
         for (size_t i = 0; i < n_all; i++) {
             size_t input = i / heaps->n_heaps;
             if (space)
-                compute_heap(&program->outputs[program->n_outputs == 1 ? 0 : input], format, input,
-                             i % heaps->n_heaps, space, heaps);
+                compute_heap(&program->outputs[program->n_outputs == 1 ? 0 : input], format, input, i % heaps->n_heaps,
+                             space, heaps);
         }
         if (!space) {
 #pragma omp atomic write
@@ -381,8 +368,10 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
         *heaps = made;
         return 0;
     }
-    snprintf(why, why_bytes, "a period of %zu polarisations takes %.1f MiB, of which %.1f MiB are available; make the "
-             "period shorter", made->n_inputs, (double)bytes / 1048576, (double)available / 1048576);
+    snprintf(why, why_bytes,
+             "a period of %zu polarisations takes %.1f MiB, of which %.1f MiB are available; make the "
+             "period shorter",
+             made->n_inputs, (double)bytes / 1048576, (double)available / 1048576);
     dsim_heaps_destroy(made);
     return -ENOMEM;
 }

@@ -34,8 +34,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
  *   wgn        Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations */
-void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first,
-                          size_t n_samples, double *values, double *scratch);
+void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
+                          double *values, double *scratch);
 
 /* q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).  'dither' is in
  * (-1/2, 1/2), or NULL for none. */

@@ -276,7 +276,7 @@ static int run(const struct visrec_config *config, struct service *service)
     }
     if (err) {
         log_error("%s", why);
-        visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
+        visrec_uvh5_close(v->file, close_why, sizeof(close_why));          /* which is empty, and so removed */
         exit_code = err == -EEXIST ? EXIT_CONFIG : service_exit_code(err); /* the file */
     } else {
         log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,

@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define RAD_PER_DEG (M_PI / 180)
-#define NS_PER_DAY (86400 * NS_PER_S)
-#define JD_OF_UNIX_EPOCH 2440587.5
+#define RAD_PER_DEG       (M_PI / 180)
+#define NS_PER_DAY        (86400 * NS_PER_S)
+#define JD_OF_UNIX_EPOCH  2440587.5
 #define UNIX_DAY_OF_J2000 10957.5 /* 2000 January 1, 12 h */
 
 void visrec_enu_to_ecef(double latitude_rad, double longitude_rad, const double enu[3], double ecef[3])
@@ -95,8 +95,8 @@ double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad)
     double turns_of_day = (double)(unix_ns - day * NS_PER_DAY) / (double)NS_PER_DAY;
     double days = (double)day - UNIX_DAY_OF_J2000 + turns_of_day; /* since J2000 */
     double centuries = days / 36525;
-    double node_rad = (125.04452 - 0.0529537648 * days) * RAD_PER_DEG;   /* of the Moon's orbit */
-    double sun_rad = (280.4665 + 0.98564736 * days) * RAD_PER_DEG;       /* its mean longitude */
+    double node_rad = (125.04452 - 0.0529537648 * days) * RAD_PER_DEG; /* of the Moon's orbit */
+    double sun_rad = (280.4665 + 0.98564736 * days) * RAD_PER_DEG;     /* its mean longitude */
     double obliquity_rad = (23.4392911 - 0.0130042 * centuries) * RAD_PER_DEG;
     double nutation_deg = (-17.20 * sin(node_rad) - 1.32 * sin(2 * sun_rad)) / 3600;
     double mean_deg;

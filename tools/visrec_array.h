@@ -11,9 +11,9 @@
 #include <stdint.h>
 
 struct visrec_antenna {
-    const char *name;   /* the configuration's */
-    double enu_m[3];    /* east, north, up of the reference position */
-    double ecef_m[3];   /* the same vector along the axes of ECEF: UVH5's antenna_positions */
+    const char *name; /* the configuration's */
+    double enu_m[3];  /* east, north, up of the reference position */
+    double ecef_m[3]; /* the same vector along the axes of ECEF: UVH5's antenna_positions */
 };
 
 struct visrec_baseline {

@@ -97,8 +97,8 @@ static const struct config_section sections[] = {
     CONFIG_HTTP_SECTION(struct visrec_config),
 };
 
-const struct config_table visrec_config_table = {
-    "visrec", "Recorder: visibilities in, UVH5 file out.", sections, ARRAY_LEN(sections)};
+const struct config_table visrec_config_table = {"visrec", "Recorder: visibilities in, UVH5 file out.", sections,
+                                                 ARRAY_LEN(sections)};
 
 int64_t visrec_config_integration_batches(const struct visrec_config *config)
 {

@@ -23,7 +23,7 @@ struct visrec_dump_shape {
     size_t n_chan_substream; /* divides it */
     size_t n_baselines;      /* autocorrelations included */
     bool weights;
-    uint32_t full_weight;    /* spectra in a whole accumulation */
+    uint32_t full_weight; /* spectra in a whole accumulation */
 };
 
 struct visrec_vis {
@@ -37,7 +37,7 @@ struct visrec_dump {
     uint8_t *flags;            /* [baseline][chan][pol] 1 where absent */
     float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation that went into it */
     size_t n_missing_heaps;
-    size_t n_flagged;          /* sum of flags */
+    size_t n_flagged; /* sum of flags */
 };
 
 static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *shape)

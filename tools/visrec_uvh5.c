@@ -38,22 +38,11 @@ struct column {
     union {
         int64_t *ints;
         double *doubles;
-    } dump;        /* [n_baselines][width], the rows of one dump */
+    } dump; /* [n_baselines][width], the rows of one dump */
     hid_t dataset;
 };
 
-enum column_index {
-    ANT_1,
-    ANT_2,
-    TIME,
-    INTEGRATION,
-    UVW,
-    APP_RA,
-    APP_DEC,
-    FRAME_PA,
-    PHASE_CENTER,
-    N_COLUMNS
-};
+enum column_index { ANT_1, ANT_2, TIME, INTEGRATION, UVW, APP_RA, APP_DEC, FRAME_PA, PHASE_CENTER, N_COLUMNS };
 
 static const struct column column_kinds[N_COLUMNS] = {
     [ANT_1] = {"ant_1_array", true, 1},
@@ -80,7 +69,7 @@ struct visrec_uvh5 {
     hid_t cubes[N_CUBES]; /* [row][chan][pol] */
     hsize_t n_dumps;
     int os_errno; /* of the first call of HDF5 that failed; 0 while none has */
-    bool failed; /* a write went wrong: nothing more is tried, least of all at close */
+    bool failed;  /* a write went wrong: nothing more is tried, least of all at close */
 };
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
@@ -257,8 +246,7 @@ static bool write_header(const struct visrec_uvh5 *file, hid_t header, const cha
            write_int(header, "Nbls", (int64_t)array->n_baselines) &&
            write_int(header, "Nfreqs", (int64_t)array->n_chan) && write_int(header, "Npols", N_POL_PRODUCTS) &&
            write_int(header, "Nphase", 1) && write_int(header, "Nspws", 1) && write_int(header, "Ntimes", 0) &&
-           write_int(header, "Nblts", 0) &&
-           write_ints(header, "polarization_array", 1, N_POL_PRODUCTS, pol_numbers) &&
+           write_int(header, "Nblts", 0) && write_ints(header, "polarization_array", 1, N_POL_PRODUCTS, pol_numbers) &&
            write_bool(file, header, "blts_are_rectangular", true) &&
            write_bool(file, header, "time_axis_faster_than_bls", false) &&
            write_string(header, "blt_order", "time, baseline") && write_antennas(array, header) &&

@@ -18,15 +18,15 @@
 
 /* Without a terminal a line of progress comes after so many dumps or so much time, whichever is first. */
 #define PROGRESS_DUMPS 10
-#define PROGRESS_NS (5 * NS_PER_S)
+#define PROGRESS_NS    (5 * NS_PER_S)
 
 struct visrec_writer {
     struct visrec_writer_config config;
     struct visrec_writer_stats *stats;
     struct visrec_dump dump;
     struct thread thread;
-    bool ended;         /* enough is written, or writing failed */
-    int err;            /* of the write that failed */
+    bool ended;           /* enough is written, or writing failed */
+    int err;              /* of the write that failed */
     int64_t last_samples; /* timestamp of the last dump written, if any */
     uint64_t shown_dumps; /* as of the last line of progress */
     int64_t shown_ns;
@@ -80,8 +80,8 @@ static void show_progress(struct visrec_writer *writer)
         return;
     writer->shown_dumps = n_dumps;
     writer->shown_ns = now_ns;
-    snprintf(line, sizeof(line), "%llu dumps, %llu of %llu heaps missing, %.2f %% flagged",
-             (unsigned long long)n_dumps, (unsigned long long)counter_get(&stats->missing_heaps),
+    snprintf(line, sizeof(line), "%llu dumps, %llu of %llu heaps missing, %.2f %% flagged", (unsigned long long)n_dumps,
+             (unsigned long long)counter_get(&stats->missing_heaps),
              (unsigned long long)counter_get(&stats->expected_heaps),
              100.0 * (double)counter_get(&stats->flagged) / (double)counter_get(&stats->values));
     if (writer->config.on_terminal)
@@ -148,8 +148,10 @@ static void take_chunk(struct visrec_writer *writer, struct chunk *chunk)
     if (backward) {
         /* UVH5 counts distinct times, and pyuvdata expects them in order. */
         counter_add(&writer->stats->backward_dumps, 1);
-        log_limited(&limit, LOG_LEVEL_WARNING, "time went back to sample %lld: not recorded; start a new file after a "
-                    "new synchronisation", (long long)timestamp_samples);
+        log_limited(&limit, LOG_LEVEL_WARNING,
+                    "time went back to sample %lld: not recorded; start a new file after a "
+                    "new synchronisation",
+                    (long long)timestamp_samples);
         return;
     }
     append_dump(writer);

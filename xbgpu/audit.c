@@ -12,8 +12,7 @@
 
 int audit_init(struct audit *audit, size_t n_samples, size_t n_ants, size_t n_chan, size_t n_spectra)
 {
-    *audit = (struct audit){
-        .n_ants = n_ants, .n_chan = n_chan, .n_spectra = n_spectra, .n_samples = n_samples};
+    *audit = (struct audit){.n_ants = n_ants, .n_chan = n_chan, .n_spectra = n_spectra, .n_samples = n_samples};
     audit->samples = calloc(n_samples ? n_samples : 1, sizeof(*audit->samples));
     if (!audit->samples)
         return -ENOMEM;

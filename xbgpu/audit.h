@@ -2,9 +2,9 @@
  *
  * The correlator's sums are exact integers, so they can be checked bit for bit while it runs.  For each accumulation a
  * number of (baseline, channel) pairs is drawn; their four products are summed here from the chunks as received, and
- * compared with the dump when it has been downloaded.  What lies between (upload, device memory, kernels, download) thus
- * has nowhere to corrupt data silently: an error that touches a fraction f of the products stays unseen for n dumps with
- * probability (1 - f)^(n * samples).
+ * compared with the dump when it has been downloaded.  What lies between (upload, device memory, kernels, download)
+ * thus has nowhere to corrupt data silently: an error that touches a fraction f of the products stays unseen for n
+ * dumps with probability (1 - f)^(n * samples).
  * Threads: the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
@@ -39,8 +39,8 @@ void audit_draw(struct audit *audit);
 /* Adds a batch: heaps[ant] is the antenna's heap [chan][spectrum][pol][re, im] in host memory, or NULL where absent. */
 void audit_add(struct audit *audit, const int8_t *const *heaps);
 
-/* Compares a drawn sample with a dump's visibilities int32 [chan][baseline][product][re, im]; 'flagged': the baseline must
- * say that it is missing.  Returns whether they agree. */
+/* Compares a drawn sample with a dump's visibilities int32 [chan][baseline][product][re, im]; 'flagged': the baseline
+ * must say that it is missing.  Returns whether they agree. */
 bool audit_agrees(const struct audit_sample *sample, size_t n_baselines, const int32_t *visibilities, bool flagged);
 
 #endif

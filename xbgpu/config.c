@@ -18,23 +18,18 @@ static const struct config_key recv_keys[] = {
      "Replay this capture instead of listening to the network; nothing is lost, however slow."},
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
      "Socket buffer of each receive thread, shared by its endpoints; 0 leaves the kernel's default."},
-    {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL, "Antennas in the array.",
-     .example = "4"},
+    {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL, "Antennas in the array.", .example = "4"},
     {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
-     "Channels of the whole stream, over all engines.",
-     .example = "4096"},
+     "Channels of the whole stream, over all engines.", .example = "4096"},
     {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
-     "Channels that this engine receives.",
-     .example = "256"},
+     "Channels that this engine receives.", .example = "256"},
     {"channel_offset", CFG_INT, UNIT_CHANNELS, 0, 65535, "0", false, AT(chan_offset), NULL,
      "First channel that this engine receives; a multiple of channels_per_substream."},
     {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
      "Spectra in a heap of an F-engine; a multiple of 16."},
     {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
-     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.",
-     .example = "8192"},
-    {"sample_bits", CFG_INT, UNIT_BITS, 8, 8, "8", false, AT(sample_bits), NULL,
-     "Width of each received component."},
+     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
+    {"sample_bits", CFG_INT, UNIT_BITS, 8, 8, "8", false, AT(sample_bits), NULL, "Width of each received component."},
     {"batches_per_chunk", CFG_INT, UNIT_BATCHES, 1, 65536, "8", false, AT(batches_per_chunk), NULL,
      "Heaps of each F-engine that are processed at once."},
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
@@ -59,13 +54,13 @@ static const struct config_key output_keys[] = {
     {"destination", CFG_ENDPOINTS, UNIT_NONE, 1, 1, NULL, false, AT(destination), NULL,
      "Where the visibilities are sent to."},
     {"missing", CFG_ENUM, UNIT_NONE, 0, 0, "flag", false, AT(missing), missing_choices,
-     "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that went into each baseline are sent along."},
+     "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that went into "
+     "each baseline are sent along."},
     {"missing_dump", CFG_ENUM, UNIT_NONE, 0, 0, "send", false, AT(missing_dump), missing_dump_choices,
      "A dump in which no antenna was complete is sent, all flagged, or skipped."},
     {"audit_samples", CFG_INT, UNIT_NONE, 0, 65536, "1", false, AT(audit_samples), NULL,
      "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
-    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL,
-     "Send data from the start."},
+    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL, "Send data from the start."},
     {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,
      "Dump buffers; 0 is enough for the dumps of two chunks."},
 };
@@ -89,5 +84,5 @@ static const struct config_section sections[] = {
     CONFIG_HTTP_SECTION(struct xbgpu_config),
 };
 
-const struct config_table xbgpu_config_table = {
-    "xbgpu", "X-engine: channelised voltages in, visibilities out.", sections, ARRAY_LEN(sections)};
+const struct config_table xbgpu_config_table = {"xbgpu", "X-engine: channelised voltages in, visibilities out.",
+                                                sections, ARRAY_LEN(sections)};

@@ -38,12 +38,12 @@ struct xbgpu_config_recv {
 struct xbgpu_config_output {
     int kind; /* enum xbgpu_output_kind */
     char *name;
-    int64_t integration_batches; /* 0: from integration_time */
-    double integration_time_s;   /* 0: from integration_batches */
+    int64_t integration_batches;      /* 0: from integration_time */
+    double integration_time_s;        /* 0: from integration_batches */
     struct endpoint_list destination; /* one */
-    int missing;      /* enum xbgpu_missing */
-    int missing_dump; /* enum xbgpu_missing_dump */
-    int64_t audit_samples; /* (baseline, channel) pairs summed again per dump */
+    int missing;                      /* enum xbgpu_missing */
+    int missing_dump;                 /* enum xbgpu_missing_dump */
+    int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
     bool send_enabled;
     int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
 };

@@ -1,7 +1,7 @@
 /* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      correlation_walk(device input, host chunks) --> correlate launches; at each window's end reduce --> download
- *            worker, when the dump is in host memory: correlation_check --> xsend_push
+ * Flow:      correlation_walk(device input, host chunks) --> correlate launches; at each window's end reduce -->
+ *            download worker, when the dump is in host memory: correlation_check --> xsend_push
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
@@ -17,11 +17,11 @@ struct device_stream;
 
 /* What is known of the chunk being correlated. */
 struct correlation_input {
-    int64_t first_batch;          /* number of batch 0: its timestamp / samples of a batch */
-    size_t n_batches;             /* that there are: fewer than a chunk's at the end of a stream */
-    const int8_t *voltages;       /* device: [batch][ant][chan][spectrum][pol][re, im] */
-    const uint8_t *present;       /* host: [batch][ant] 0 or 1 */
-    const int8_t *const *heaps;   /* host: [batch][ant] heaps as received, NULL where absent */
+    int64_t first_batch;        /* number of batch 0: its timestamp / samples of a batch */
+    size_t n_batches;           /* that there are: fewer than a chunk's at the end of a stream */
+    const int8_t *voltages;     /* device: [batch][ant][chan][spectrum][pol][re, im] */
+    const uint8_t *present;     /* host: [batch][ant] 0 or 1 */
+    const int8_t *const *heaps; /* host: [batch][ant] heaps as received, NULL where absent */
     int64_t last_arrival_ns;
 };
 
@@ -32,10 +32,10 @@ struct correlation {
     struct xstream *stream;
     struct window window;
     struct audit audit;
-    int64_t *sums;         /* device: [chan][baseline][product][re, im] */
-    size_t next;           /* batch of the current input to take next */
+    int64_t *sums; /* device: [chan][baseline][product][re, im] */
+    size_t next;   /* batch of the current input to take next */
     int64_t last_arrival_ns;
-    size_t n_finished;     /* dumps handed to the device */
+    size_t n_finished; /* dumps handed to the device */
 };
 
 int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
@@ -46,8 +46,8 @@ void correlation_fini(struct correlation *correlation);
 /* A new input: the walk starts at its batch 0. */
 void correlation_begin(struct correlation *correlation);
 
-/* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait'; else
- * that dump is dropped and counted). */
+/* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait';
+ * else that dump is dropped and counted). */
 bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait);
 
 /* Compares the audit's sums with a dump that has been downloaded.  Returns whether all agree. */

@@ -116,15 +116,17 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
         config_error(errors, &recv->n_chan_substream, "%lld channels cannot be divided into substreams of %lld",
                      (long long)recv->n_chan, (long long)recv->n_chan_substream);
     else if (recv->chan_offset % recv->n_chan_substream != 0 || recv->chan_offset >= recv->n_chan)
-        config_error(errors, &recv->chan_offset,
-                     "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
-                     (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
+        config_error(
+            errors, &recv->chan_offset,
+            "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
+            (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
     if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 > UINT32_MAX)
         config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra is larger than 4 GiB",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
     for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
         if (!endpoint_is_multicast(&recv->sources.items[i])) {
-            config_error(errors, &recv->n_threads, "threads must be 1 with a unicast source: only one socket gets its packets");
+            config_error(errors, &recv->n_threads,
+                         "threads must be 1 with a unicast source: only one socket gets its packets");
             break;
         }
     if (recv->spectra_per_heap % 16 != 0)

@@ -18,13 +18,13 @@ struct xbgpu_layout {
     size_t n_chan;      /* of this engine */
     size_t n_spectra;   /* of a heap */
     size_t heap_bytes;
-    size_t n_batches;   /* of a chunk */
+    size_t n_batches; /* of a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members;   /* groups of F-engines, each assembled apart: one per receive thread */
+    size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    size_t vis_bytes;   /* of a dump's visibilities */
+    size_t vis_bytes; /* of a dump's visibilities */
     uint64_t host_bytes;
     uint64_t device_bytes;
 };
@@ -38,7 +38,8 @@ size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 /* Length of an output's accumulation in batches: as given, or the time rounded to the nearest, at least 1. */
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Dump buffers of an output: as given, or enough for the dumps of one chunk to leave, at their pace, while the next chunk's
+/* Dump buffers of an output: as given, or enough for the dumps of one chunk to leave, at their pace, while the next
+ *                            chunk's
  * are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 

@@ -145,9 +145,8 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
     r->first_ant = calloc(n_members + 1, sizeof(*r->first_ant));
     r->members = calloc(n_members, sizeof(*r->members));
 
-    int err = r->contexts && r->first_ant && r->members
-                  ? receiver_set_init(&r->receivers, r->layout->n_recv_threads)
-                  : -ENOMEM;
+    int err = r->contexts && r->first_ant && r->members ? receiver_set_init(&r->receivers, r->layout->n_recv_threads)
+                                                        : -ENOMEM;
     for (size_t m = 0; !err && m <= n_members; m++)
         r->first_ant[m] = xbgpu_member_first(r->layout, m);
     for (size_t m = 0; !err && m < n_members; m++)

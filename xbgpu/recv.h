@@ -1,8 +1,8 @@
 /* recv.h - xbgpu's receive side: F-engines dealt to receive threads.
  *
  * Flow:      channelised voltages --receiver threads--> chunks of a member's F-engines --> worker's inbox
- * A member is a range of F-engines that is assembled by itself; each network thread has one, a file's thread all of them.
- * All F-engines send to the same groups, so a thread's sockets see the others' packets too and leave them alone.
+ * A member is a range of F-engines that is assembled by itself; each network thread has one, a file's thread all of
+ * them. All F-engines send to the same groups, so a thread's sockets see the others' packets too and leave them alone.
  * Threads:   created and destroyed by main; counters readable from any thread. */
 #ifndef XBGPU_RECV_H
 #define XBGPU_RECV_H
@@ -50,8 +50,8 @@ void xbgpu_recv_destroy(struct xbgpu_recv *recv);
 struct xbgpu_recv_context {
     uint64_t n_ants;
     uint64_t chan_offset;
-    size_t n_members; /* of this thread */
-    const size_t *first_ant;        /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
+    size_t n_members;        /* of this thread */
+    const size_t *first_ant; /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
 };
 #define XBGPU_RECV_N_WANTED 3
 extern const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED];

@@ -1,7 +1,8 @@
-/* window.h - the accumulation window of one output: which batches belong to it, who was there, what its baselines weigh.
+/* window.h - the accumulation window of one output: which batches belong to it, who was there, what its baselines
+ * weigh.
  *
- * Windows lie on a 64-bit grid: window w is batches [w * length, (w + 1) * length), a batch's number being its timestamp
- * divided by the samples of a batch.  A window was observed if any heap of it arrived.
+ * Windows lie on a 64-bit grid: window w is batches [w * length, (w + 1) * length), a batch's number being its
+ * timestamp divided by the samples of a batch.  A window was observed if any heap of it arrived.
  * Threads: the worker only.   Pure but for its own state. */
 #ifndef XBGPU_WINDOW_H
 #define XBGPU_WINDOW_H
@@ -11,15 +12,15 @@
 #include <stdint.h>
 
 struct window {
-    int64_t n_length;        /* [const] batches of a window */
-    size_t n_ants;           /* [const] */
-    bool count_baselines;    /* [const] weights by baseline, not all or nothing */
+    int64_t n_length;     /* [const] batches of a window */
+    size_t n_ants;        /* [const] */
+    bool count_baselines; /* [const] weights by baseline, not all or nothing */
     bool open;
-    int64_t index;           /* of the open window */
-    uint64_t n_heaps;        /* that arrived in it */
-    int64_t n_full;          /* batches in which every antenna was there */
-    int64_t *n_ant_batches;  /* [n_ants] batches in which the antenna was there */
-    uint32_t *n_extra;       /* [n_baselines] batches, not full ones, in which both antennas were there */
+    int64_t index;          /* of the open window */
+    uint64_t n_heaps;       /* that arrived in it */
+    int64_t n_full;         /* batches in which every antenna was there */
+    int64_t *n_ant_batches; /* [n_ants] batches in which the antenna was there */
+    uint32_t *n_extra;      /* [n_baselines] batches, not full ones, in which both antennas were there */
 };
 
 /* Returns 0 or -ENOMEM. */

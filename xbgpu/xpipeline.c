@@ -142,7 +142,8 @@ static bool advance(struct xpipeline *p)
     }
 }
 
-/* ---- The loop ------------------------------------------------------------------------------------------------------ */
+/* ---- The loop ------------------------------------------------------------------------------------------------------
+ * */
 
 static void begin_drain(struct xpipeline *p)
 {
@@ -162,9 +163,7 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         chunk = item->object;
         matcher_add(p->matcher, chunk->member, chunk);
         break;
-    case ITEM_INPUT_FREE:
-        p->free_inputs[p->n_free_inputs++] = item->object;
-        break;
+    case ITEM_INPUT_FREE: p->free_inputs[p->n_free_inputs++] = item->object; break;
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
         if (!correlation_check(item->object) && gauge_get(p->c.healthy)) {
@@ -173,18 +172,14 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         }
         xsend_push(item->object);
         break;
-    case ITEM_SENT:
-        xstream_give(item->object);
-        break;
+    case ITEM_SENT: xstream_give(item->object); break;
     case ITEM_RECV_END:
         if (xbgpu_recv_failed(p->recv))
             service_stop(p->c.service, 1);
         if (++p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
             begin_drain(p);
         break;
-    case ITEM_DRAIN:
-        begin_drain(p);
-        break;
+    case ITEM_DRAIN: begin_drain(p); break;
     }
 }
 
@@ -213,7 +208,8 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* ---- Making and unmaking ------------------------------------------------------------------------------------------ */
+/* ---- Making and unmaking ------------------------------------------------------------------------------------------
+ * */
 
 /* All that can ever wait in the inbox at once. */
 static size_t inbox_slots(const struct xpipeline *p)
@@ -321,9 +317,10 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    log_info("%zu antennas, %zu channels, %zu outputs, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
-             p->layout->n_ants, p->layout->n_chan, p->layout->n_outputs, p->layout->n_recv_threads,
-             (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
+    log_info(
+        "%zu antennas, %zu channels, %zu outputs, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
+        p->layout->n_ants, p->layout->n_chan, p->layout->n_outputs, p->layout->n_recv_threads,
+        (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
     stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
                   &p->late_chunks);
     stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, p->c.healthy);

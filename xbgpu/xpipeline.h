@@ -1,11 +1,11 @@
 /* xpipeline.h - xbgpu's worker for correlation: one thread that feeds the device.
  *
  * Flow:      chunks of all members --matcher--> set --upload--> device input [batch][ant][chan][spectrum][pol]
- *            each output: its windows' share of the batches --correlate--> sums --reduce--> dump --download--> audit -->
- *            sender
+ *            each output: its windows' share of the batches --correlate--> sums --reduce--> dump --download--> audit
+ *            --> sender
  * Missing:   absent heaps are zeroed on the device, so they add nothing; who was there is kept per window (window.h).
- * Ownership: a chunk goes back to its receiver when its upload is done; a device input when its correlation is; a dump when
- *            sent.
+ * Ownership: a chunk goes back to its receiver when its upload is done; a device input when its correlation is; a dump
+ *            when sent.
  * Threads:   the worker itself; the functions below are for main.
  * Blocking:  the worker sleeps only on its inbox, and waits for the device only when it ends. */
 #ifndef XBGPU_XPIPELINE_H
@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the pipeline
+/* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the
+ *                                       pipeline
  * made is a struct xpipeline).  Signature and errors: daemon.h. */
 int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                      size_t why_bytes);

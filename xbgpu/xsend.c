@@ -11,10 +11,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define ITEM_FREQUENCY 0 /* indices in the heap's items */
-#define ITEM_TIMESTAMP 1
-#define ITEM_VISIBILITIES 2
-#define ITEM_WEIGHTS 3
+#define ITEM_FREQUENCY       0 /* indices in the heap's items */
+#define ITEM_TIMESTAMP       1
+#define ITEM_VISIBILITIES    2
+#define ITEM_WEIGHTS         3
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
 struct xsend {
@@ -141,12 +141,29 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
     bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS;
     const struct spead_descriptor descriptors[] = {
         {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_TIMESTAMP, "timestamp",
-         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.", NULL, 'u', 48, 0,
+        {SPEAD_TIMESTAMP,
+         "timestamp",
+         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
+         NULL,
+         'u',
+         48,
+         0,
          {0}},
-        {SPEAD_XENG_RAW, "xeng_raw", "Integrated baseline correlation products.", "<i4", 'i', 32, 3,
+        {SPEAD_XENG_RAW,
+         "xeng_raw",
+         "Integrated baseline correlation products.",
+         "<i4",
+         'i',
+         32,
+         3,
          {(int64_t)l->n_chan, (int64_t)(l->n_baselines * N_POL_PRODUCTS), 2}},
-        {SPEAD_XENG_WEIGHTS, "xeng_weights", "Spectra that went into each baseline of antennas.", "<u4", 'u', 32, 1,
+        {SPEAD_XENG_WEIGHTS,
+         "xeng_weights",
+         "Spectra that went into each baseline of antennas.",
+         "<u4",
+         'u',
+         32,
+         1,
          {(int64_t)l->n_baselines}},
     };
     struct send_stream_config config = {

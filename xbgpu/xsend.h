@@ -18,20 +18,20 @@ struct xstream;
 
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights]. */
 struct xdump {
-    struct xstream *stream;             /* [const] */
-    int32_t *device_visibilities;       /* [const] */
-    uint32_t *device_weights;           /* [const] [baseline] */
-    uint64_t *device_n_saturated;       /* [const] [1] */
-    int32_t *visibilities;              /* [const] pinned */
-    uint32_t *weights;                  /* [const] pinned, behind the visibilities; written by the host */
-    uint64_t *n_saturated;              /* [const] pinned */
-    struct device_event *finished;      /* [const] */
-    struct loan download;               /* the device's: back as {downloaded_kind, 0, dump} */
-    struct loan loan;                   /* the sender's: back as {free_kind, 0, dump} */
-    int64_t timestamp_samples;          /* first sample of the accumulation */
-    uint32_t min_weight;                /* baselines below it are flagged */
-    size_t n_weighted;                  /* baselines that are not */
-    struct audit_sample *audit;         /* [audit_samples] the host's sums */
+    struct xstream *stream;        /* [const] */
+    int32_t *device_visibilities;  /* [const] */
+    uint32_t *device_weights;      /* [const] [baseline] */
+    uint64_t *device_n_saturated;  /* [const] [1] */
+    int32_t *visibilities;         /* [const] pinned */
+    uint32_t *weights;             /* [const] pinned, behind the visibilities; written by the host */
+    uint64_t *n_saturated;         /* [const] pinned */
+    struct device_event *finished; /* [const] */
+    struct loan download;          /* the device's: back as {downloaded_kind, 0, dump} */
+    struct loan loan;              /* the sender's: back as {free_kind, 0, dump} */
+    int64_t timestamp_samples;     /* first sample of the accumulation */
+    uint32_t min_weight;           /* baselines below it are flagged */
+    size_t n_weighted;             /* baselines that are not */
+    struct audit_sample *audit;    /* [audit_samples] the host's sums */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
@@ -41,9 +41,9 @@ struct xstream {
     const struct xbgpu_config_output *output; /* [const] */
     const struct xbgpu_layout *layout;        /* [const] */
     bool send_enabled;
-    struct xdump *dumps;  /* [const] [n_dumps] */
-    size_t n_dumps;       /* [const] */
-    struct xdump **free;  /* [worker] stack of [n_free] */
+    struct xdump *dumps; /* [const] [n_dumps] */
+    size_t n_dumps;      /* [const] */
+    struct xdump **free; /* [worker] stack of [n_free] */
     size_t n_free;
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -84,7 +84,8 @@ void xsend_push(struct xdump *dump);
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void xsend_stop(struct xsend *send);
 
-/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was lost.) */
+/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
+ *             lost.) */
 bool xsend_failed(const struct xsend *send);
 
 /* NULL is accepted. */

@@ -50,8 +50,8 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
     ledger.n = 0;
     ledger.n_expected = 0;
     if (!device)
-        ck_assert_int_eq(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why,
-                                     sizeof(why)), 0);
+        ck_assert_int_eq(
+            device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &home), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &worker), 0);
     ck_assert_int_eq(chunk_pool_create(device, n_chunks, n_heaps, layout.heap_bytes, 0, home, FREE_CHUNK, &pool), 0);
@@ -266,7 +266,7 @@ static struct {
             uint32_t extra;
         } heaps[MODEL_HEAPS_MAX];
     } chunks[MODEL_CHUNKS];
-    int64_t base; /* chunk index of chunks[0] */
+    int64_t base;                  /* chunk index of chunks[0] */
     int64_t first, oldest, newest; /* indices in chunks; first < 0: no packet yet */
     uint64_t n_heaps_on, n_chunks_on, n_incomplete;
 } model;
@@ -375,19 +375,19 @@ static size_t make_heap(struct test_packet *packets, unsigned source, int64_t ti
         unsigned copies = fate < loss_percent ? 0 : fate >= 95 ? 2 : 1;
 
         for (unsigned i = 0; i < copies; i++)
-            packets[n++] = (struct test_packet){
-                .packet = {source, timestamp, heap_bytes, offset,
-                           offset + piece < heap_bytes ? piece : heap_bytes - offset, (uint32_t)rand_r(seed)},
-                .sort = sort + below(seed, 40)};
+            packets[n++] = (struct test_packet){.packet = {source, timestamp, heap_bytes, offset,
+                                                           offset + piece < heap_bytes ? piece : heap_bytes - offset,
+                                                           (uint32_t)rand_r(seed)},
+                                                .sort = sort + below(seed, 40)};
     }
     if (below(seed, 10) == 0) {
         uint64_t offset = 8 * below(seed, (unsigned)(heap_bytes + 7) / 8);
         uint64_t n_bytes = 8 + 8 * below(seed, 20);
 
-        packets[n++] = (struct test_packet){
-            .packet = {source, timestamp, heap_bytes, offset,
-                       offset + n_bytes < heap_bytes ? n_bytes : heap_bytes - offset, (uint32_t)rand_r(seed)},
-            .sort = sort + below(seed, 40)};
+        packets[n++] = (struct test_packet){.packet = {source, timestamp, heap_bytes, offset,
+                                                       offset + n_bytes < heap_bytes ? n_bytes : heap_bytes - offset,
+                                                       (uint32_t)rand_r(seed)},
+                                            .sort = sort + below(seed, 40)};
     }
     for (size_t i = 0; i < n; i++)
         packets[i].salt = (uint8_t)rand_r(seed);
@@ -626,8 +626,8 @@ static const struct jump_scenario {
     {"heaps must be near each other", 1, 1, "A100 A200 A205 A209 A215 A219", ".jjjjj", 0},
     {"anything near ends the claim", 1, 1, "A100 A200x2 A101 A200x2 A99 A200x3", ".jj.jjojjJ", 103 - 3},
     {"fewer sources than must agree", 1, 2, "A100 A200x3", ".jjJ", 103 - 2},
-    {"one mad source among two", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105",
-     "..j.j.j.j.j.", 2 * 6 - 7},
+    {"one mad source among two", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.",
+     2 * 6 - 7},
     {"one mad source among two, though one would be enough", 2, 1,
      "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.", 2 * 6 - 7},
     {"both sources jump", 2, 2, "A100 B100 A200 B200 A201 B201 A202 B202 A203 B203", "..jjjjJ...", 2 * 104 - 6},

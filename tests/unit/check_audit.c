@@ -1,7 +1,7 @@
 /* check_audit - the audit finds a bit that flips in the device's accumulators, and never cries wolf.
  *
- * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one bit
- * of the sums between two kernels. */
+ * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
+ * bit of the sums between two kernels. */
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
@@ -14,13 +14,13 @@
 #include <check.h>
 #include <string.h>
 
-#define N_ANTS 3
-#define N_CHAN 4
-#define N_SPECTRA 16
-#define N_BATCHES 5 /* of a chunk: 3 batches per dump, so dumps straddle chunks */
-#define N_LENGTH 3
+#define N_ANTS      3
+#define N_CHAN      4
+#define N_SPECTRA   16
+#define N_BATCHES   5 /* of a chunk: 3 batches per dump, so dumps straddle chunks */
+#define N_LENGTH    3
 #define N_BASELINES (N_ANTS * (N_ANTS + 1) / 2)
-#define HEAP_BYTES (N_CHAN * N_SPECTRA * N_POLS * 2)
+#define HEAP_BYTES  (N_CHAN * N_SPECTRA * N_POLS * 2)
 
 enum { ITEM_DOWNLOADED, ITEM_SENT };
 
@@ -148,7 +148,8 @@ static void feed_chunk(struct rig *r, bool lossy)
                 memset(r->voltages[b][a], 0, HEAP_BYTES);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {r->next_batch, N_BATCHES, r->device_voltages, &r->present[0][0], &r->heaps[0][0], 0};
+    struct correlation_input input = {r->next_batch,     N_BATCHES,       r->device_voltages,
+                                      &r->present[0][0], &r->heaps[0][0], 0};
     correlation_begin(&r->correlation);
     while (!correlation_walk(&r->correlation, &input, true))
         check_dumps(r);

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#define TOLERANCE 2e-3 /* of a quantisation step, before rounding */
-#define N_SAMPLES 60000
+#define TOLERANCE  2e-3 /* of a quantisation step, before rounding */
+#define N_SAMPLES  60000
 #define SIGMA_8BIT 45 /* of the output's parts: some saturate */
 #define SIGMA_4BIT 3
 
@@ -29,11 +29,11 @@ struct fixture {
 
 static void fixture_init(struct fixture *f, const struct channelise_config *config)
 {
-    struct device_config device_config = { .kind = DEVICE_CPU, .n_threads = 2 };
+    struct device_config device_config = {.kind = DEVICE_CPU, .n_threads = 2};
     size_t rotation_bytes, input_bytes = N_SAMPLES * config->sample_bits / 8;
     char why[200];
 
-    *f = (struct fixture){ .config = *config, .n_chan = config->n_chan };
+    *f = (struct fixture){.config = *config, .n_chan = config->n_chan};
     f->n_spectra = config->n_batches * config->spectra_per_heap;
     rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
     ck_assert_int_eq(device_open(&device_config, &f->device, why, sizeof(why)), 0);
@@ -146,8 +146,8 @@ static double complex model_channel(const struct fixture *f, size_t pol, size_t 
     sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
     if (f->config.dither) {
         uint64_t index = first_spectrum + s;
-        const uint32_t counter[4] = { (uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id };
-        const uint32_t key[2] = { (uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32) };
+        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id};
+        const uint32_t key[2] = {(uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32)};
         uint32_t bits[4];
         philox4x32(counter, key, bits);
         sum += philox_dither(bits[2 * pol]) + I * philox_dither(bits[2 * pol + 1]);
@@ -183,7 +183,7 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
         model_filter(f, pol, s, filtered);
         for (size_t k = 0; k < f->n_chan; k++) {
             double complex expected = model_channel(f, pol, s, k, first_spectrum, filtered, turn);
-            double part[2] = { creal(expected), cimag(expected) };
+            double part[2] = {creal(expected), cimag(expected)};
             double beyond = fmax(fabs(part[0]), fabs(part[1])) - limit;
             int value[2];
 
@@ -209,10 +209,10 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
 static void append_in_pieces(struct fixture *f, size_t n)
 {
-    const uint8_t *input[N_POLS] = { f->input[0], f->input[1] };
+    const uint8_t *input[N_POLS] = {f->input[0], f->input[1]};
 
     for (size_t first = 0, piece; first < n; first += piece) {
-        const struct channelise_spectrum *spectra[N_POLS] = { f->spectra[0] + first, f->spectra[1] + first };
+        const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
         piece = 1 + random_below(n - first);
         channelise_append(f->channelise, f->stream, input, &f->buffer, first, piece, spectra);
     }

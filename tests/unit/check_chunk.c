@@ -16,8 +16,8 @@ static void make_pool(size_t heap_bytes)
 {
     char why[200];
 
-    ck_assert_int_eq(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why,
-                                 sizeof(why)), 0);
+    ck_assert_int_eq(
+        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
     ck_assert_int_eq(chunk_pool_create(device, N_CHUNKS, N_HEAPS, heap_bytes, MEMBER, home, KIND, &pool), 0);
 }

@@ -36,14 +36,14 @@ START_TEST(timespec_splits_at_the_second)
         time_t sec;
         long nsec;
     } table[] = {
-        { INT64_MIN, 0, 0 },
-        { -1, 0, 0 },
-        { 0, 0, 0 },
-        { 1, 0, 1 },
-        { NS_PER_S - 1, 0, 999999999 },
-        { NS_PER_S, 1, 0 },
-        { 7 * NS_PER_S + 5, 7, 5 },
-        { INT64_MAX, 9223372036, 854775807 },
+        {INT64_MIN, 0, 0},
+        {-1, 0, 0},
+        {0, 0, 0},
+        {1, 0, 1},
+        {NS_PER_S - 1, 0, 999999999},
+        {NS_PER_S, 1, 0},
+        {7 * NS_PER_S + 5, 7, 5},
+        {INT64_MAX, 9223372036, 854775807},
     };
 
     for (size_t k = 0; k < ARRAY_LEN(table); k++) {

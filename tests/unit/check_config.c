@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- A table with every type and every form of section --------------------------------------------------------------- */
+/* ---- A table with every type and every form of section
+ * --------------------------------------------------------------- */
 
 struct test_basic {
     int64_t count;
@@ -84,7 +85,8 @@ static const struct config_section sections[] = {
 
 static const struct config_table table = {"test", "A program under test.", sections, ARRAY_LEN(sections)};
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------- */
+/* ---- Files
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static char directory[] = "/tmp/check_config.XXXXXX";
 static char path[64];
@@ -141,7 +143,8 @@ static void check_errors(const char *text, size_t n, const char *expected)
     config_free(&table, &values, config);
 }
 
-/* ---- What is right --------------------------------------------------------------------------------------------------- */
+/* ---- What is right
+ * --------------------------------------------------------------------------------------------------- */
 
 static const char good_file[] = "# every key\n"
                                 "basic:\n"
@@ -303,7 +306,8 @@ START_TEST(example_loads)
 }
 END_TEST
 
-/* ---- What is wrong --------------------------------------------------------------------------------------------------- */
+/* ---- What is wrong
+ * --------------------------------------------------------------------------------------------------- */
 
 /* A file that is good but for the lines that follow. */
 #define COUNT "basic:\n  count: 2\n"
@@ -317,8 +321,9 @@ static const struct {
     {COUNT "monitoring: {}\n", "3:1: unknown section 'monitoring'; the sections are basic, items, http\n"},
     {COUNT "  facotr: 1\n", "3:3: unknown key 'facotr' in basic; did you mean 'factor'?\n"},
     {COUNT "  color: red\n", "3:3: unknown key 'color' in basic; did you mean 'colour'?\n"},
-    {COUNT "  temperature: 1\n", "3:3: unknown key 'temperature' in basic; its keys are count, size, factor, rate, flag, "
-                                "name, colour, to, cpus, position\n"},
+    {COUNT "  temperature: 1\n",
+     "3:3: unknown key 'temperature' in basic; its keys are count, size, factor, rate, flag, "
+     "name, colour, to, cpus, position\n"},
     {COUNT "  <<: {size: 4}\n", "3:3: unknown key '<<' in basic; its keys are count, size, factor, rate, flag, name, "
                                 "colour, to, cpus, position\n"},
     {COUNT "items:\n  - naem: a\n    width: 1\n",
@@ -344,8 +349,9 @@ static const struct {
     {"basic: 5\n", "1:8: basic must be a group of keys (lines \"key: value\"), but '5' is given\n"},
     {COUNT "items: {name: a}\n",
      "3:8: items must be a list (each item beginning with \"- \"), but a group of keys is given\n"},
-    {COUNT "items:\n  - 5\n  -\n", "4:5: items[0] must be a group of keys (lines \"key: value\"), but '5' is given\n"
-                                   "5:4: items[1] must be a group of keys (lines \"key: value\"), but nothing is given\n"},
+    {COUNT "items:\n  - 5\n  -\n",
+     "4:5: items[0] must be a group of keys (lines \"key: value\"), but '5' is given\n"
+     "5:4: items[1] must be a group of keys (lines \"key: value\"), but nothing is given\n"},
     {COUNT "  size: {a: 1}\n",
      "3:9: basic.size must be a power of two from 4 to 64 bytes, but a group of keys is given\n"},
     {COUNT "  size: [8]\n", "3:9: basic.size must be a power of two from 4 to 64 bytes, but a list is given\n"},
@@ -387,8 +393,7 @@ static const struct {
     /* Words. */
     {COUNT "  flag: maybe\n", "3:9: basic.flag must be true or false, but 'maybe' is given\n"},
     {COUNT "  colour: Red\n", "3:11: basic.colour must be red, green or blue, but 'Red' is given\n"},
-    {COUNT "  name: 123456789\n",
-     "3:9: basic.name must be a text of at most 8 characters, but '123456789' is given\n"},
+    {COUNT "  name: 123456789\n", "3:9: basic.name must be a text of at most 8 characters, but '123456789' is given\n"},
     {COUNT "  name: \xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\xc3\xa4\n", ""},
     {COUNT "  name: \"a\\0b\"\n", "3:9: basic.name must not contain control characters\n"},
     {COUNT "  name: \"12345\\n6789\"\n",
@@ -424,16 +429,17 @@ static const struct {
      "6:3: unknown key 'tow' in basic; did you mean 'to'?\n"},
     /* Not YAML, or not one file. */
     {COUNT "\tsize: 4\n", "3:1: the line is indented with a tab; YAML wants spaces\n"},
-    {COUNT "  size: 4\n bad: 5\n", "4:2: this is not valid YAML: did not find expected key while parsing a block mapping "
-                                   "that begins in line 1\n"},
+    {COUNT "  size: 4\n bad: 5\n",
+     "4:2: this is not valid YAML: did not find expected key while parsing a block mapping "
+     "that begins in line 1\n"},
     {COUNT "  size: *none\n", "3:9: this is not valid YAML: found undefined alias\n"},
     {COUNT "  name: \"abc\n", "4:1: this is not valid YAML: found unexpected end of stream while scanning a quoted "
                               "scalar that begins in line 3\n"},
     {COUNT "---\n" COUNT, "3:1: a second YAML document begins here; a configuration is a single one\n"},
-    {COUNT "---\n'\n", "5:1: this is not valid YAML: found unexpected end of stream while scanning a quoted scalar that "
-                       "begins in line 4\n"},
-    {COUNT "  name: \xc3\xa4\xff\n",
-     "3:10: the file is not plain UTF-8 text here (invalid leading UTF-8 octet)\n"},
+    {COUNT "---\n'\n",
+     "5:1: this is not valid YAML: found unexpected end of stream while scanning a quoted scalar that "
+     "begins in line 4\n"},
+    {COUNT "  name: \xc3\xa4\xff\n", "3:10: the file is not plain UTF-8 text here (invalid leading UTF-8 octet)\n"},
 };
 
 START_TEST(mistake)
@@ -481,7 +487,8 @@ START_TEST(unreadable)
 }
 END_TEST
 
-/* ---- Checks across keys ---------------------------------------------------------------------------------------------- */
+/* ---- Checks across keys
+ * ---------------------------------------------------------------------------------------------- */
 
 START_TEST(errors_of_checks)
 {
@@ -517,7 +524,8 @@ START_TEST(errors_of_checks)
 }
 END_TEST
 
-/* ---- Files that nobody wrote ----------------------------------------------------------------------------------------- */
+/* ---- Files that nobody wrote
+ * ----------------------------------------------------------------------------------------- */
 
 /* Changes a few bytes of 'text', favouring those that mean something to YAML; returns the new length. */
 static size_t mutate(char *text, size_t n)
@@ -530,9 +538,7 @@ static size_t mutate(char *text, size_t n)
         size_t cut = 1 + random_below(8);
 
         switch (random_below(4)) {
-        case 0: /* another byte */
-            text[at] = c;
-            break;
+        case 0: /* another byte */ text[at] = c; break;
         case 1: /* one more */
             memmove(text + at + 1, text + at, n - at);
             text[at] = c;

@@ -69,10 +69,10 @@ static void run_random(struct correlate_args *a, size_t n_batches, int n_threads
 
 START_TEST(array_sizes)
 {
-    static const uint32_t n_ants[] = { 1, 2, 3, 4, 7, 8, 9, 16, 33 };
+    static const uint32_t n_ants[] = {1, 2, 3, 4, 7, 8, 9, 16, 33};
 
     for (size_t i = 0; i < ARRAY_LEN(n_ants); i++) {
-        struct correlate_args args = { .n_ants = n_ants[i], .n_chan = 3, .n_spectra = 48, .n_batches = 1 };
+        struct correlate_args args = {.n_ants = n_ants[i], .n_chan = 3, .n_spectra = 48, .n_batches = 1};
         run_random(&args, 1, 1 + (int)(i % 3));
     }
 }
@@ -98,12 +98,12 @@ END_TEST
 START_TEST(full_scale)
 {
     static const int8_t values[][4] = {
-        { -128, -128, -128, -128 }, /* autocorrelations 2^15 a spectrum */
-        { -128, -128, -128, 127 },  /* imaginary part near 2^15 */
-        { 127, 127, -128, -128 },   /* real part near -2^15 */
-        { 127, -128, 127, 127 },
+        {-128, -128, -128, -128}, /* autocorrelations 2^15 a spectrum */
+        {-128, -128, -128, 127},  /* imaginary part near 2^15 */
+        {127, 127, -128, -128},   /* real part near -2^15 */
+        {127, -128, 127, 127},
     };
-    struct correlate_args args = { .n_ants = 2, .n_chan = 1, .n_spectra = 65535, .n_batches = 2 };
+    struct correlate_args args = {.n_ants = 2, .n_chan = 1, .n_spectra = 65535, .n_batches = 2};
     int8_t *voltages = malloc(n_voltages(&args, 2));
 
     ck_assert_ptr_nonnull(voltages);
@@ -117,7 +117,7 @@ END_TEST
 
 START_TEST(minus_128_is_exact)
 {
-    struct correlate_args args = { .n_ants = 9, .n_chan = 2, .n_spectra = 200, .n_batches = 1 };
+    struct correlate_args args = {.n_ants = 9, .n_chan = 2, .n_spectra = 200, .n_batches = 1};
     int8_t *voltages = malloc(n_voltages(&args, 1));
 
     ck_assert_ptr_nonnull(voltages);
@@ -131,7 +131,7 @@ END_TEST
 
 START_TEST(baseline_order)
 {
-    static const size_t pairs[][2] = { { 0, 0 }, { 0, 1 }, { 1, 1 }, { 0, 2 }, { 1, 2 }, { 2, 2 } };
+    static const size_t pairs[][2] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}, {2, 2}};
 
     for (size_t i = 0; i < ARRAY_LEN(pairs); i++)
         ck_assert_uint_eq(correlate_baseline(pairs[i][0], pairs[i][1]), i);

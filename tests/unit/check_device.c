@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define GRACE_NS (20 * NS_PER_MS) /* given to what must not happen */
+#define GRACE_NS  (20 * NS_PER_MS) /* given to what must not happen */
 #define N_STREAMS 4
 
 static struct device *device;
@@ -27,7 +27,7 @@ static struct inbox *inbox;
 
 static struct device *open_device(int n_threads)
 {
-    struct device_config config = { .kind = DEVICE_AUTO, .n_threads = n_threads };
+    struct device_config config = {.kind = DEVICE_AUTO, .n_threads = n_threads};
     struct device *opened;
     char why[200] = "";
 
@@ -83,9 +83,12 @@ static void gate_run(const void *args, int n_threads)
     pthread_mutex_unlock(&gate->mutex);
 }
 
-static const struct kernel gate_kernel = { .name = "gate", .args_bytes = sizeof(struct gate *), .cpu = gate_run };
+static const struct kernel gate_kernel = {.name = "gate", .args_bytes = sizeof(struct gate *), .cpu = gate_run};
 
-#define GATE(n) { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .n_needed = (n) }
+#define GATE(n)                                                                                                        \
+    {                                                                                                                  \
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .n_needed = (n)                       \
+    }
 
 static void close_gate(struct device_stream *stream, struct gate *gate)
 {
@@ -123,12 +126,11 @@ static void append_run(const void *args, int n_threads)
 }
 
 static const struct kernel append_kernel = {
-    .name = "append", .args_bytes = sizeof(struct append_args), .cpu = append_run
-};
+    .name = "append", .args_bytes = sizeof(struct append_args), .cpu = append_run};
 
 static void append(struct device_stream *stream, struct list *list, int value)
 {
-    struct append_args args = { .list = list, .value = value };
+    struct append_args args = {.list = list, .value = value};
 
     memset(args.padding, value, sizeof(args.padding));
     device_launch(stream, &append_kernel, &args);
@@ -146,7 +148,7 @@ static void assert_list(const struct list *list, int n)
 
 static void push_arg(void *arg)
 {
-    inbox_push(inbox, &(struct inbox_item){ .object = arg });
+    inbox_push(inbox, &(struct inbox_item){.object = arg});
 }
 
 static void assert_next(void *arg)
@@ -168,7 +170,7 @@ static void assert_none_yet(void)
 
 START_TEST(auto_and_cpu_open_cpu_and_cuda_says_why_not)
 {
-    struct device_config config = { .kind = DEVICE_CPU };
+    struct device_config config = {.kind = DEVICE_CPU};
     struct device *opened = NULL;
     char why[100] = "";
 
@@ -197,7 +199,7 @@ END_TEST
 
 START_TEST(memory_is_aligned_and_poisoned)
 {
-    static const size_t sizes[] = { 0, 1, 63, 64, 65, 4095, 4097, 100001 };
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4097, 100001};
 
     for (size_t k = 0; k < ARRAY_LEN(sizes); k++) {
         uint8_t *memory = device_alloc(device, sizes[k]);
@@ -226,7 +228,7 @@ static void note_threads(const void *args, int n_threads)
 
 START_TEST(kernels_get_the_configured_threads)
 {
-    static const struct kernel kernel = { .name = "note", .args_bytes = sizeof(int *), .cpu = note_threads };
+    static const struct kernel kernel = {.name = "note", .args_bytes = sizeof(int *), .cpu = note_threads};
 
     for (int n_threads = 0; n_threads <= 3; n_threads++) {
         struct device *opened = open_device(n_threads);
@@ -299,7 +301,7 @@ START_TEST(loans_come_home_from_several_streams)
     struct loan loan;
     struct gate gate = GATE(1);
 
-    loan_init(&loan, inbox, (struct inbox_item){ .object = &loan });
+    loan_init(&loan, inbox, (struct inbox_item){.object = &loan});
     loan_out(&loan, N_STREAMS);
     close_gate(streams[1], &gate);
     for (int k = 0; k < N_STREAMS; k++)
@@ -423,7 +425,7 @@ END_TEST
 START_TEST(two_streams_take_turns)
 {
     static struct list list;
-    struct device_event *turn[2] = { create_event(), create_event() };
+    struct device_event *turn[2] = {create_event(), create_event()};
     int n = 0;
 
     /* More turns than a ring holds; each stream waits for the other's record of the turn before. */
@@ -448,8 +450,8 @@ START_TEST(rows_are_copied_and_nothing_else)
     static const struct {
         size_t dst_pitch, src_pitch, row_bytes, n_rows;
     } table[] = {
-        { 37, 53, 37, 5 }, { 53, 37, 37, 5 }, { 64, 64, 64, 7 }, { 64, 61, 1, 8 }, { 3, 3, 0, 4 },
-        { 9, 9, 9, 0 },    { 0, 0, 100, 1 },  { 128, 1, 1, 9 },  { 100, 99, 98, 12 },
+        {37, 53, 37, 5}, {53, 37, 37, 5}, {64, 64, 64, 7}, {64, 61, 1, 8},    {3, 3, 0, 4},
+        {9, 9, 9, 0},    {0, 0, 100, 1},  {128, 1, 1, 9},  {100, 99, 98, 12},
     };
 
     for (size_t k = 0; k < ARRAY_LEN(table); k++) {

@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_STREAMS 3
-#define N_PROGRAMS 4
-#define N_BUFFERS 6
-#define N_WORDS 40
-#define N_EVENTS 5
+#define N_STREAMS    3
+#define N_PROGRAMS   4
+#define N_BUFFERS    6
+#define N_WORDS      40
+#define N_EVENTS     5
 #define N_OPERATIONS 3000
 
 struct mix_args {
@@ -37,7 +37,7 @@ static void mix_run(const void *args, int n_threads)
         a->dst[i] = a->dst[i] * 5 + a->src[i] + a->term;
 }
 
-static const struct kernel mix_kernel = { .name = "mix", .args_bytes = sizeof(struct mix_args), .cpu = mix_run };
+static const struct kernel mix_kernel = {.name = "mix", .args_bytes = sizeof(struct mix_args), .cpu = mix_run};
 
 struct program {
     unsigned seed;
@@ -98,7 +98,7 @@ static void add_operation(struct program *p)
     unsigned src = (dst + 1 + pick(p, N_BUFFERS - 1)) % N_BUFFERS;
     size_t n = pick(p, N_WORDS + 1), at = pick(p, (unsigned)(N_WORDS - n + 1));
     uint8_t value = (uint8_t)pick(p, 256);
-    struct mix_args mix = { p->buffers[dst], p->buffers[src], pick(p, 1000), pick(p, 5000) };
+    struct mix_args mix = {p->buffers[dst], p->buffers[src], pick(p, 1000), pick(p, 5000)};
 
     make_safe(p, s, dst, true);
     make_safe(p, s, src, false);
@@ -126,7 +126,7 @@ static void add_operation(struct program *p)
 
 static void create_program(struct program *p)
 {
-    struct device_config config = { .kind = DEVICE_CPU, .n_threads = 1 };
+    struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
     const char *given = getenv("CHECK_SEED");
     char why[200] = "";
 
@@ -163,20 +163,14 @@ static void finish_and_compare(struct program *p)
 
 START_TEST(random_programs_run_as_if_in_sequence)
 {
-    struct program p = { .seed = 0 };
+    struct program p = {.seed = 0};
 
     create_program(&p);
     for (int k = 0; k < N_OPERATIONS; k++) {
         switch (pick(&p, 4)) {
-        case 0:
-            record(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS));
-            break;
-        case 1:
-            wait_for(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS));
-            break;
-        default:
-            add_operation(&p);
-            break;
+        case 0: record(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS)); break;
+        case 1: wait_for(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS)); break;
+        default: add_operation(&p); break;
         }
     }
     finish_and_compare(&p);

@@ -19,33 +19,23 @@ static void print(const struct dsim_node *node, char *text, size_t text_bytes)
     if (node->right)
         print(node->right, right, sizeof(right));
     switch (node->op) {
-    case DSIM_CONSTANT:
-        snprintf(text, text_bytes, "%g", node->amplitude);
-        break;
+    case DSIM_CONSTANT: snprintf(text, text_bytes, "%g", node->amplitude); break;
     case DSIM_TONES:
         snprintf(text, text_bytes, "tones(%lld,%g,%g,%g,%g)", (long long)node->n_tones, node->amplitude,
                  node->amplitude_step, node->frequency_hz, node->frequency_step_hz);
         break;
-    case DSIM_COMB:
-        snprintf(text, text_bytes, "comb(%g,%g)", node->amplitude, node->frequency_hz);
-        break;
+    case DSIM_COMB: snprintf(text, text_bytes, "comb(%g,%g)", node->amplitude, node->frequency_hz); break;
     case DSIM_WGN:
         if (node->has_seed)
             snprintf(text, text_bytes, "wgn(%g,%llu)", node->amplitude, (unsigned long long)node->seed);
         else
             snprintf(text, text_bytes, "wgn(%g)", node->amplitude);
         break;
-    case DSIM_DELAY:
-        snprintf(text, text_bytes, "delay(%.500s,%lld)", left, (long long)node->delay_samples);
-        break;
-    case DSIM_NODITHER:
-        ck_abort_msg("nodither inside an output");
-        break;
+    case DSIM_DELAY: snprintf(text, text_bytes, "delay(%.500s,%lld)", left, (long long)node->delay_samples); break;
+    case DSIM_NODITHER: ck_abort_msg("nodither inside an output"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
-    case DSIM_MULTIPLY:
-        snprintf(text, text_bytes, "(%.290s%c%.290s)", left, operators[node->op], right);
-        break;
+    case DSIM_MULTIPLY: snprintf(text, text_bytes, "(%.290s%c%.290s)", left, operators[node->op], right); break;
     }
 }
 

@@ -130,8 +130,8 @@ START_TEST(test_comb_is_exact)
 {
     static const struct {
         int64_t period, cycles;
-    } cases[] = {{4096, 16}, {1000003, 7}, {999, 998}, {1000, 1000}, {1000, 400}, {1001, 286}, {30030, 4620}, {8, 1},
-                 {1 << 20, 349525}};
+    } cases[] = {{4096, 16},  {1000003, 7},  {999, 998}, {1000, 1000},     {1000, 400},
+                 {1001, 286}, {30030, 4620}, {8, 1},     {1 << 20, 349525}};
     int64_t period = cases[_i].period, cycles = cases[_i].cycles;
     const struct dsim_axis axis = {period, (double)period};
     char text[60];

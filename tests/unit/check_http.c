@@ -28,9 +28,8 @@ static struct http *open_any(void)
 static const char *ask(const struct http *http, const char *request)
 {
     static char answer[65536];
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr = {htonl(INADDR_LOOPBACK)},
-                                  .sin_port = htons((uint16_t)http_port(http))};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)http_port(http))};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     size_t used = 0;
     ssize_t n;
@@ -63,7 +62,8 @@ static const char *body(const char *answer)
 
 static void check_status(const char *answer, const char *status)
 {
-    ck_assert_msg(!strncmp(answer, "HTTP/1.1 ", 9) && !strncmp(answer + 9, status, 3), "expected %s: %s", status, answer);
+    ck_assert_msg(!strncmp(answer, "HTTP/1.1 ", 9) && !strncmp(answer + 9, status, 3), "expected %s: %s", status,
+                  answer);
 }
 
 START_TEST(metrics)

@@ -27,7 +27,7 @@ static void teardown(void)
 
 static void push_number(struct inbox *to, int64_t number)
 {
-    struct inbox_item item = { .kind = (int)(number % 11), .value = number, .object = (void *)(uintptr_t)(number * 3) };
+    struct inbox_item item = {.kind = (int)(number % 11), .value = number, .object = (void *)(uintptr_t)(number * 3)};
 
     inbox_push(to, &item);
 }
@@ -52,7 +52,7 @@ START_TEST(order_is_kept_as_the_ring_wraps)
 
     printf("order_is_kept_as_the_ring_wraps: seed %u\n", seed);
     for (int step = 0; step < 10000; step++) {
-        struct inbox_item item = { .kind = -1 };
+        struct inbox_item item = {.kind = -1};
 
         if (rand_r(&seed) % 2 && n_pushed - n_popped < N_SLOTS) {
             push_number(inbox, n_pushed++);
@@ -98,7 +98,7 @@ END_TEST
 
 START_TEST(pop_until_ends_at_the_deadline)
 {
-    struct inbox_item item = { .kind = -1 };
+    struct inbox_item item = {.kind = -1};
     int64_t deadline_ns = clock_monotonic_ns() + 5 * NS_PER_MS;
 
     ck_assert_int_eq(inbox_pop_until(inbox, deadline_ns, &item), -ETIMEDOUT);
@@ -133,7 +133,7 @@ static void *wait_for_one(void *arg)
 START_TEST(push_wakes_the_consumer)
 {
     for (int64_t k = 0; k < 200; k++) {
-        struct waiter waiter = { .timed = k % 2 };
+        struct waiter waiter = {.timed = k % 2};
 
         ck_assert_int_eq(thread_start(&waiter.thread, "waiter", -1, wait_for_one, &waiter), 0);
         if (k % 4 >= 2)
@@ -149,7 +149,7 @@ END_TEST
 START_TEST(stop_wakes_the_consumer)
 {
     for (int k = 0; k < 200; k++) {
-        struct waiter waiter = { .timed = k % 2 };
+        struct waiter waiter = {.timed = k % 2};
 
         teardown();
         setup();
@@ -168,7 +168,7 @@ START_TEST(aborts_when_overfull)
     for (int64_t k = 0; k < N_SLOTS; k++)
         push_number(inbox, k);
     ck_assert_uint_eq(inbox_length(inbox), N_SLOTS);
-    inbox_push(inbox, &(struct inbox_item){ .kind = 0 });
+    inbox_push(inbox, &(struct inbox_item){.kind = 0});
 }
 END_TEST
 
@@ -183,8 +183,8 @@ END_TEST
 /* Producers with a few buffers each, as receivers have chunks: a buffer goes to the consumer with the producer's next
  * number in it, and comes home to be used again. */
 #define N_PRODUCERS 4
-#define N_BUFFERS 3
-#define N_NUMBERS 20000
+#define N_BUFFERS   3
+#define N_NUMBERS   20000
 
 struct producer {
     struct thread thread;
@@ -209,7 +209,7 @@ static void *produce(void *arg)
             return NULL;
         buffer = item.object;
         buffer->number = k;
-        inbox_push(producer->to, &(struct inbox_item){ .kind = producer->index, .value = k, .object = buffer });
+        inbox_push(producer->to, &(struct inbox_item){.kind = producer->index, .value = k, .object = buffer});
     }
     return NULL;
 }
@@ -219,13 +219,11 @@ static int pop_somehow(struct inbox *from, unsigned *seed, struct inbox_item *it
     int err;
 
     switch (rand_r(seed) % 3) {
-    case 0:
-        return inbox_pop(from, item);
+    case 0: return inbox_pop(from, item);
     case 1:
         err = inbox_pop_until(from, clock_monotonic_ns() + rand_r(seed) % 1000, item);
         return err == -ETIMEDOUT ? -EAGAIN : err;
-    default:
-        return inbox_try_pop(from, item);
+    default: return inbox_try_pop(from, item);
     }
 }
 
@@ -233,18 +231,18 @@ START_TEST(every_item_of_many_producers_is_accounted_for)
 {
     struct producer producers[N_PRODUCERS];
     struct buffer buffers[N_PRODUCERS][N_BUFFERS];
-    int64_t next[N_PRODUCERS] = { 0 };
+    int64_t next[N_PRODUCERS] = {0};
     unsigned seed = (unsigned)clock_unix_ns();
     struct inbox *to;
 
     printf("every_item_of_many_producers_is_accounted_for: seed %u\n", seed);
     ck_assert_int_eq(inbox_create(N_PRODUCERS * N_BUFFERS, &to), 0);
     for (int p = 0; p < N_PRODUCERS; p++) {
-        producers[p] = (struct producer){ .to = to, .index = p };
+        producers[p] = (struct producer){.to = to, .index = p};
         ck_assert_int_eq(inbox_create(N_BUFFERS, &producers[p].home), 0);
         for (int b = 0; b < N_BUFFERS; b++) {
-            buffers[p][b] = (struct buffer){ .producer = &producers[p], .number = -1 };
-            inbox_push(producers[p].home, &(struct inbox_item){ .object = &buffers[p][b] });
+            buffers[p][b] = (struct buffer){.producer = &producers[p], .number = -1};
+            inbox_push(producers[p].home, &(struct inbox_item){.object = &buffers[p][b]});
         }
         ck_assert_int_eq(thread_start(&producers[p].thread, "producer", -1, produce, &producers[p]), 0);
     }
@@ -262,7 +260,7 @@ START_TEST(every_item_of_many_producers_is_accounted_for)
         ck_assert_int_eq(buffer->number, next[item.kind]);
         next[item.kind]++;
         n++;
-        inbox_push(buffer->producer->home, &(struct inbox_item){ .object = buffer });
+        inbox_push(buffer->producer->home, &(struct inbox_item){.object = buffer});
     }
     for (int p = 0; p < N_PRODUCERS; p++) {
         thread_join(&producers[p].thread);

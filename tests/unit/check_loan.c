@@ -7,9 +7,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#define N_READERS 4
-#define N_ROUNDS 2000
-#define HOME_KIND 7
+#define N_READERS  4
+#define N_ROUNDS   2000
+#define HOME_KIND  7
 #define HOME_VALUE 12345
 
 struct buffer {
@@ -23,7 +23,7 @@ static struct buffer buffer;
 static void setup(void)
 {
     ck_assert_int_eq(inbox_create(1, &home), 0);
-    loan_init(&buffer.loan, home, (struct inbox_item){ .kind = HOME_KIND, .value = HOME_VALUE, .object = &buffer });
+    loan_init(&buffer.loan, home, (struct inbox_item){.kind = HOME_KIND, .value = HOME_VALUE, .object = &buffer});
 }
 
 static void teardown(void)
@@ -33,7 +33,7 @@ static void teardown(void)
 
 START_TEST(comes_home_after_the_last)
 {
-    struct inbox_item item = { .kind = -1 };
+    struct inbox_item item = {.kind = -1};
 
     for (int n_readers = 1; n_readers <= 5; n_readers++) {
         loan_out(&buffer.loan, n_readers);
@@ -71,7 +71,7 @@ static void *read_and_put(void *arg)
 START_TEST(readers_are_done_when_it_is_home)
 {
     struct reader readers[N_READERS];
-    struct inbox_item item = { .object = &buffer.loan };
+    struct inbox_item item = {.object = &buffer.loan};
 
     for (int k = 0; k < N_READERS; k++) {
         readers[k].index = k;

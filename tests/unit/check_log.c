@@ -15,7 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- A clock and a journal of our own, which the linker prefers to the real ones ------------------------------------- */
+/* ---- A clock and a journal of our own, which the linker prefers to the real ones
+ * ------------------------------------- */
 
 /* All of clock.h, so that the real one is not linked as well. */
 static int64_t fake_unix_ns, fake_monotonic_ns;
@@ -68,7 +69,8 @@ int sd_journal_send(const char *format, ...)
     return journal_result;
 }
 
-/* ---- stderr into a file ---------------------------------------------------------------------------------------------- */
+/* ---- stderr into a file
+ * ---------------------------------------------------------------------------------------------- */
 
 static FILE *captured;
 

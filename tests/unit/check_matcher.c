@@ -184,8 +184,8 @@ static void check_interleaving(unsigned *seed)
     unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4;
     int64_t base = rand_r(seed);
     unsigned expected[N_TIMES] = {0};
-    int next[MEMBERS_MAX];       /* the time that the member brings next */
-    int n_times[MEMBERS_MAX];    /* it ends there */
+    int next[MEMBERS_MAX];    /* the time that the member brings next */
+    int n_times[MEMBERS_MAX]; /* it ends there */
     unsigned n_ended = 0;
     int last = -1;
 

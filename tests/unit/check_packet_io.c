@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define POISON 0xa5
-#define PACKET_MAX 2048
+#define POISON      0xa5
+#define PACKET_MAX  2048
 #define PATIENCE_NS (5 * NS_PER_S)
 
 static uint64_t random_state;
@@ -37,7 +37,7 @@ static uint64_t random_u64(void)
 
 static size_t random_below(size_t n)
 {
-    return (size_t) (random_u64() % n);
+    return (size_t)(random_u64() % n);
 }
 
 /* Other runs of the tests share this host, so each has groups of its own. */
@@ -56,17 +56,17 @@ static void parse(struct endpoint_list *list, const char *format, ...)
 
 static int random_octet(void)
 {
-    return 1 + (int) random_below(250);
+    return 1 + (int)random_below(250);
 }
 
 static uint16_t free_port(void)
 {
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
-    ck_assert_int_eq(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     close(fd);
     return ntohs(address.sin_port);
 }
@@ -74,8 +74,7 @@ static uint16_t free_port(void)
 static struct packet_source *open_source(const struct endpoint_list *endpoints, size_t buffer_bytes, const char *file)
 {
     const struct packet_source_config config = {
-        .endpoints = endpoints, .interface = "lo", .buffer_bytes = buffer_bytes, .pcap_file = file
-    };
+        .endpoints = endpoints, .interface = "lo", .buffer_bytes = buffer_bytes, .pcap_file = file};
     struct packet_source *source;
 
     ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
@@ -85,8 +84,7 @@ static struct packet_source *open_source(const struct endpoint_list *endpoints, 
 static struct packet_sink *open_sink(const struct endpoint_list *destinations, const char *file)
 {
     const struct packet_sink_config config = {
-        .destinations = destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20, .pcap_file = file
-    };
+        .destinations = destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20, .pcap_file = file};
     struct packet_sink *sink;
 
     ck_assert_msg(packet_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
@@ -96,7 +94,7 @@ static struct packet_sink *open_sink(const struct endpoint_list *destinations, c
 /* What byte 'i' of a packet is: depends on the packet, so that a mix-up shows. */
 static uint8_t pattern(unsigned packet, size_t i)
 {
-    return (uint8_t) (packet * 37 + i * 11 + i / 256);
+    return (uint8_t)(packet * 37 + i * 11 + i / 256);
 }
 
 /* Sends packet number 'packet' of 'n_bytes', split between header and payload at random. */
@@ -132,10 +130,14 @@ static void make_landing(struct landing *landing, size_t header_bytes, size_t pa
     memset(landing->memory, POISON, sizeof(landing->memory));
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
         landing->slots[i] = (struct packet_slot){
-            .header = landing->memory[i][0], .header_bytes = header_bytes,
-            .payload = payload_bytes ? landing->memory[i][1] : NULL, .payload_bytes = payload_bytes,
-            .spill = spill_bytes ? landing->memory[i][2] : NULL, .spill_bytes = spill_bytes,
-            .packet_bytes = 77777, .endpoint = 77777,
+            .header = landing->memory[i][0],
+            .header_bytes = header_bytes,
+            .payload = payload_bytes ? landing->memory[i][1] : NULL,
+            .payload_bytes = payload_bytes,
+            .spill = spill_bytes ? landing->memory[i][2] : NULL,
+            .spill_bytes = spill_bytes,
+            .packet_bytes = 77777,
+            .endpoint = 77777,
         };
 }
 
@@ -148,15 +150,15 @@ static void receive_n(struct packet_source *source, struct packet_slot *slots, s
         int got = packet_source_recv(source, slots + i, n - i, 10 * NS_PER_MS);
 
         ck_assert_int_ge(got, 0);
-        i += (size_t) got;
+        i += (size_t)got;
         ck_assert_msg(clock_monotonic_ns() < deadline_ns, "%zu of %zu packets came", i, n);
     }
 }
 
 static void assert_slot(const struct packet_slot *slot, unsigned packet, size_t n_bytes, unsigned endpoint)
 {
-    const uint8_t *parts[] = { slot->header, slot->payload, slot->spill };
-    const size_t sizes[] = { slot->header_bytes, slot->payload_bytes, slot->spill_bytes };
+    const uint8_t *parts[] = {slot->header, slot->payload, slot->spill};
+    const size_t sizes[] = {slot->header_bytes, slot->payload_bytes, slot->spill_bytes};
     size_t at = 0;
 
     ck_assert_uint_eq(slot->packet_bytes, n_bytes);
@@ -174,7 +176,7 @@ static void assert_slot(const struct packet_slot *slot, unsigned packet, size_t 
 
 /* ---- Landing slots ----------------------------------------------------------------------------------------------- */
 
-static const size_t landing_sizes[] = { 0, 1, 71, 72, 73, 199, 200, 201, 263, 264, 265, 1400 };
+static const size_t landing_sizes[] = {0, 1, 71, 72, 73, 199, 200, 201, 263, 264, 265, 1400};
 
 /* Receives what send_landing_sizes() sent and looks where the bytes fell. */
 static void check_landing(struct packet_source *source)
@@ -184,13 +186,13 @@ static void check_landing(struct packet_source *source)
     make_landing(&landing, 72, 128, 64);
     receive_n(source, landing.slots, ARRAY_LEN(landing_sizes));
     for (size_t i = 0; i < ARRAY_LEN(landing_sizes); i++)
-        assert_slot(&landing.slots[i], (unsigned) i, landing_sizes[i], 0);
+        assert_slot(&landing.slots[i], (unsigned)i, landing_sizes[i], 0);
 }
 
 static void send_landing_sizes(struct packet_sink *sink)
 {
     for (size_t i = 0; i < ARRAY_LEN(landing_sizes); i++)
-        ck_assert_uint_eq(send_one(sink, 0, (unsigned) i, landing_sizes[i], NULL), 1);
+        ck_assert_uint_eq(send_one(sink, 0, (unsigned)i, landing_sizes[i], NULL), 1);
 }
 
 START_TEST(packets_fill_slots_in_order)
@@ -242,13 +244,16 @@ START_TEST(copy_gathers_any_range)
     uint8_t out[14];
 
     for (size_t i = 0; i < sizeof(bytes); i++)
-        bytes[i] = (uint8_t) (100 + i);
+        bytes[i] = (uint8_t)(100 + i);
     for (size_t a = 0; a <= 12; a++) {
         for (size_t b = a; b <= 12; b++) {
             const struct packet_slot slot = {
-                .header = bytes, .header_bytes = a,
-                .payload = b > a ? bytes + a : NULL, .payload_bytes = b - a,
-                .spill = 12 > b ? bytes + b : NULL, .spill_bytes = 12 - b,
+                .header = bytes,
+                .header_bytes = a,
+                .payload = b > a ? bytes + a : NULL,
+                .payload_bytes = b - a,
+                .spill = 12 > b ? bytes + b : NULL,
+                .spill_bytes = 12 - b,
                 .packet_bytes = 12,
             };
 
@@ -275,7 +280,7 @@ START_TEST(more_groups_than_a_socket_may_join)
     struct endpoint_list joined, sent;
     struct packet_source *source;
     struct packet_sink *sink;
-    bool seen[25] = { false };
+    bool seen[25] = {false};
 
     parse(&joined, "239.%d.%d.1+24:%d", a, b, port);
     /* Also a group that nobody joined, and a joined one at another port. */
@@ -283,7 +288,7 @@ START_TEST(more_groups_than_a_socket_may_join)
     source = open_source(&joined, 1 << 22, NULL);
     sink = open_sink(&sent, NULL);
     make_landing(&landing, 16, 0, 0);
-    for (unsigned i = (unsigned) sent.n; i-- > 0;)
+    for (unsigned i = (unsigned)sent.n; i-- > 0;)
         ck_assert_uint_eq(send_one(sink, i, i, 10, NULL), 1);
     receive_n(source, landing.slots, 25);
     for (size_t i = 0; i < 25; i++) {
@@ -327,7 +332,7 @@ START_TEST(a_busy_group_starves_nobody)
         ck_assert_int_gt(n, 0);
         for (int i = 0; i < n; i++)
             found |= landing.slots[i].endpoint == 2;
-        n_before += (size_t) n;
+        n_before += (size_t)n;
     }
     ck_assert_uint_le(n_before, 3 * 16); /* one turn of each at most */
     packet_sink_close(sink);
@@ -376,7 +381,7 @@ START_TEST(kernel_drops_are_counted)
     for (unsigned i = 0; i < n_sent; i++)
         send_one(sink, 0, i, 1000, NULL);
     while ((n = packet_source_recv(source, landing.slots, PACKET_BATCH_MAX, 50 * NS_PER_MS)) > 0)
-        n_received += (uint64_t) n;
+        n_received += (uint64_t)n;
     ck_assert_uint_lt(n_received, n_sent); /* or this tests nothing */
     /* The kernel says it with the next packet. */
     send_one(sink, 0, 0, 1000, NULL);
@@ -427,10 +432,10 @@ START_TEST(sources_that_cannot_be)
     parse(&foreign, "192.0.2.1:7148");
     parse(&group, "239.80.1.1");
     source = open_source(&own, 0, NULL);
-    assert_no_source(&(struct packet_source_config){ .endpoints = &own }, -EADDRINUSE,
+    assert_no_source(&(struct packet_source_config){.endpoints = &own}, -EADDRINUSE,
                      endpoint_format(&own.items[0], name, sizeof(name)));
-    assert_no_source(&(struct packet_source_config){ .endpoints = &foreign }, -EADDRNOTAVAIL, "192.0.2.1:7148");
-    assert_no_source(&(struct packet_source_config){ .endpoints = &group, .interface = "no-such-if" }, -ENODEV,
+    assert_no_source(&(struct packet_source_config){.endpoints = &foreign}, -EADDRNOTAVAIL, "192.0.2.1:7148");
+    assert_no_source(&(struct packet_source_config){.endpoints = &group, .interface = "no-such-if"}, -ENODEV,
                      "no-such-if");
     packet_source_close(source);
     packet_source_close(NULL);
@@ -458,14 +463,14 @@ START_TEST(a_refused_packet_costs_only_itself)
 
     /* No permission to broadcast was asked for, so the kernel refuses those. */
     parse(&good, "127.0.0.1:%d", free_port());
-    parse(&list, "127.0.0.1:%u 255.255.255.255:7148", (unsigned) good.items[0].port);
+    parse(&list, "127.0.0.1:%u 255.255.255.255:7148", (unsigned)good.items[0].port);
     source = open_source(&good, 1 << 20, NULL);
     sink = open_sink(&list, NULL);
     ck_assert_int_eq(inbox_create(PACKET_SINK_BATCH_MAX, &home), 0);
     out = packet_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
     for (unsigned i = 0; i < PACKET_SINK_BATCH_MAX; i++) {
-        byte[i] = (uint8_t) i;
-        loan_init(&loans[i], home, (struct inbox_item){ .value = i });
+        byte[i] = (uint8_t)i;
+        loan_init(&loans[i], home, (struct inbox_item){.value = i});
         loan_out(&loans[i], 1);
         out[i].header_bytes = 0;
         out[i].payload = &byte[i];
@@ -520,15 +525,18 @@ START_TEST(sinks_that_cannot_be)
     struct packet_sink *sink;
 
     parse(&list, "239.80.1.1");
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){ .destinations = &list, .interface = "no-such-if" },
-                                      &sink, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .interface = "no-such-if"},
+                                      &sink, why, sizeof(why)),
+                     -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){ .destinations = &list,
-                                                                    .pcap_file = "/no/such/directory/file" },
-                                      &sink, why, sizeof(why)), -ENOENT);
+    ck_assert_int_eq(
+        packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = "/no/such/directory/file"},
+                         &sink, why, sizeof(why)),
+        -ENOENT);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/directory/file"));
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){ .destinations = &list, .pcap_file = "/tmp" },
-                                      &sink, why, sizeof(why)), -EISDIR);
+    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = "/tmp"}, &sink,
+                                      why, sizeof(why)),
+                     -EISDIR);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -544,7 +552,7 @@ START_TEST(a_full_disk_fails_from_the_first_packet_on)
 
     parse(&list, "239.80.1.1");
     ck_assert_int_eq(inbox_create(1, &home), 0);
-    loan_init(&loan, home, (struct inbox_item){ .object = &loan });
+    loan_init(&loan, home, (struct inbox_item){.object = &loan});
     loan_out(&loan, 1);
     sink = open_sink(&list, "/dev/full");
     for (unsigned i = 0; i < 3; i++) {
@@ -612,7 +620,7 @@ START_TEST(capture_round_trip)
     parse(&wanted, "10.0.0.1:7148 239.1.2.5:7148 239.1.2.3:7149 239.200.0.1+100:7148");
     sink = open_sink(&sent, file);
     for (unsigned k = 0; k < 600; k++) {
-        unsigned destination = (unsigned) random_below(sent.n);
+        unsigned destination = (unsigned)random_below(sent.n);
         size_t size = random_below(200);
 
         ck_assert_uint_eq(send_one(sink, destination, k, size, NULL), 1);
@@ -633,7 +641,7 @@ START_TEST(capture_round_trip)
         if (n < 0)
             break;
         ck_assert_int_gt(n, 0);
-        for (size_t k = 0; k < (size_t) n; k++, i++) {
+        for (size_t k = 0; k < (size_t)n; k++, i++) {
             ck_assert_uint_lt(i, n_wanted);
             assert_slot(&landing.slots[k], numbers[i], sizes[i], endpoints[i]);
         }
@@ -672,7 +680,7 @@ START_TEST(frames_are_as_on_the_wire)
     ck_assert_mem_eq(frame, "\x01\x00\x5e\x01\x02\x03", 6); /* the group's low 23 bits */
     ck_assert_mem_eq(frame + 12, "\x08\x00\x45", 3);
     for (size_t i = 14; i < 34; i += 2)
-        sum += (uint32_t) frame[i] << 8 | frame[i + 1];
+        sum += (uint32_t)frame[i] << 8 | frame[i + 1];
     ck_assert_uint_eq((sum & 0xffff) + (sum >> 16), 0xffff);
     ck_assert_uint_eq(frame[16] << 8 | frame[17], 20 + 8 + 101);
     ck_assert_mem_eq(frame + 26, "\x7f\x00\x00\x01\xef\x81\x02\x03", 8);
@@ -698,51 +706,52 @@ struct hand_made {
     bool accepted;
 };
 
-#define LINK(text) text, sizeof(text) - 1
-#define MACS "\x01\x00\x5e\x01\x02\x03\x02\x00\x00\x00\x00\x01"
+#define LINK(text)        text, sizeof(text) - 1
+#define MACS              "\x01\x00\x5e\x01\x02\x03\x02\x00\x00\x00\x00\x01"
 #define HAND_MADE_PAYLOAD 24
 
 static const struct hand_made hand_made[] = {
-    { "Ethernet", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, 0, true },
-    { "VLAN", DLT_EN10MB, LINK(MACS "\x81\x00\x00\x07\x08\x00"), -1, 0, 0, 0, true },
-    { "two VLAN tags", DLT_EN10MB, LINK(MACS "\x88\xa8\x00\x07\x81\x00\x00\x08\x08\x00"), -1, 0, 0, 0, true },
-    { "padded", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 6, 0, true },
-    { "padded, padding cut", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 6, 6, true },
-    { "cut", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, 1, false },
-    { "cut in the UDP header", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 1, false },
-    { "cut in the link header", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 28 + 1, false },
-    { "cut in the VLAN tag", DLT_EN10MB, LINK(MACS "\x81\x00\x00\x07\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 28 + 1,
-      false },
-    { "IPv6", DLT_EN10MB, LINK(MACS "\x86\xdd"), -1, 0, 0, 0, false },
-    { "ARP", DLT_EN10MB, LINK(MACS "\x08\x06"), -1, 0, 0, 0, false },
-    { "Linux cooked", DLT_LINUX_SLL, LINK("\0\0\0\1\0\6\0\0\0\0\0\0\0\0\x08\x00"), -1, 0, 0, 0, true },
-    { "Linux cooked 2", DLT_LINUX_SLL2, LINK("\x08\x00\0\0\0\0\0\2\0\1\0\6\0\0\0\0\0\0\0\0"), -1, 0, 0, 0, true },
-    { "raw IP", DLT_RAW, LINK(""), -1, 0, 0, 0, true },
-    { "loopback, little-endian", DLT_NULL, LINK("\2\0\0\0"), -1, 0, 0, 0, true },
-    { "loopback, big-endian", DLT_NULL, LINK("\0\0\0\2"), -1, 0, 0, 0, true },
-    { "loopback, network order", DLT_LOOP, LINK("\0\0\0\2"), -1, 0, 0, 0, true },
-    { "loopback, IPv6", DLT_NULL, LINK("\x1e\0\0\0"), -1, 0, 0, 0, false },
-    { "IP version 6", DLT_RAW, LINK(""), 0, 0x65, 0, 0, false },
-    { "IP header too short", DLT_RAW, LINK(""), 0, 0x44, 0, 0, false },
-    { "IP header longer than the packet", DLT_RAW, LINK(""), 0, 0x4f, 0, 0, false },
-    { "IP length beyond the frame", DLT_RAW, LINK(""), 3, 20 + 8 + HAND_MADE_PAYLOAD + 1, 0, 0, false },
-    { "IP length within the header", DLT_RAW, LINK(""), 3, 27, 0, 0, false },
-    { "first fragment", DLT_RAW, LINK(""), 6, 0x20, 0, 0, false },
-    { "later fragment", DLT_RAW, LINK(""), 7, 0x01, 0, 0, false },
-    { "don't fragment", DLT_RAW, LINK(""), 6, 0x40, 0, 0, true },
-    { "TCP", DLT_RAW, LINK(""), 9, 6, 0, 0, false },
-    { "another group", DLT_RAW, LINK(""), 19, 4, 0, 0, false },
-    { "another port", DLT_RAW, LINK(""), 23, 0xed, 0, 0, false },
-    { "UDP length beyond the packet", DLT_RAW, LINK(""), 25, 8 + HAND_MADE_PAYLOAD + 1, 0, 0, false },
-    { "UDP length within the header", DLT_RAW, LINK(""), 25, 7, 0, 0, false },
+    {"Ethernet", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, 0, true},
+    {"VLAN", DLT_EN10MB, LINK(MACS "\x81\x00\x00\x07\x08\x00"), -1, 0, 0, 0, true},
+    {"two VLAN tags", DLT_EN10MB, LINK(MACS "\x88\xa8\x00\x07\x81\x00\x00\x08\x08\x00"), -1, 0, 0, 0, true},
+    {"padded", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 6, 0, true},
+    {"padded, padding cut", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 6, 6, true},
+    {"cut", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, 1, false},
+    {"cut in the UDP header", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 1, false},
+    {"cut in the link header", DLT_EN10MB, LINK(MACS "\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 28 + 1, false},
+    {"cut in the VLAN tag", DLT_EN10MB, LINK(MACS "\x81\x00\x00\x07\x08\x00"), -1, 0, 0, HAND_MADE_PAYLOAD + 28 + 1,
+     false},
+    {"IPv6", DLT_EN10MB, LINK(MACS "\x86\xdd"), -1, 0, 0, 0, false},
+    {"ARP", DLT_EN10MB, LINK(MACS "\x08\x06"), -1, 0, 0, 0, false},
+    {"Linux cooked", DLT_LINUX_SLL, LINK("\0\0\0\1\0\6\0\0\0\0\0\0\0\0\x08\x00"), -1, 0, 0, 0, true},
+    {"Linux cooked 2", DLT_LINUX_SLL2, LINK("\x08\x00\0\0\0\0\0\2\0\1\0\6\0\0\0\0\0\0\0\0"), -1, 0, 0, 0, true},
+    {"raw IP", DLT_RAW, LINK(""), -1, 0, 0, 0, true},
+    {"loopback, little-endian", DLT_NULL, LINK("\2\0\0\0"), -1, 0, 0, 0, true},
+    {"loopback, big-endian", DLT_NULL, LINK("\0\0\0\2"), -1, 0, 0, 0, true},
+    {"loopback, network order", DLT_LOOP, LINK("\0\0\0\2"), -1, 0, 0, 0, true},
+    {"loopback, IPv6", DLT_NULL, LINK("\x1e\0\0\0"), -1, 0, 0, 0, false},
+    {"IP version 6", DLT_RAW, LINK(""), 0, 0x65, 0, 0, false},
+    {"IP header too short", DLT_RAW, LINK(""), 0, 0x44, 0, 0, false},
+    {"IP header longer than the packet", DLT_RAW, LINK(""), 0, 0x4f, 0, 0, false},
+    {"IP length beyond the frame", DLT_RAW, LINK(""), 3, 20 + 8 + HAND_MADE_PAYLOAD + 1, 0, 0, false},
+    {"IP length within the header", DLT_RAW, LINK(""), 3, 27, 0, 0, false},
+    {"first fragment", DLT_RAW, LINK(""), 6, 0x20, 0, 0, false},
+    {"later fragment", DLT_RAW, LINK(""), 7, 0x01, 0, 0, false},
+    {"don't fragment", DLT_RAW, LINK(""), 6, 0x40, 0, 0, true},
+    {"TCP", DLT_RAW, LINK(""), 9, 6, 0, 0, false},
+    {"another group", DLT_RAW, LINK(""), 19, 4, 0, 0, false},
+    {"another port", DLT_RAW, LINK(""), 23, 0xed, 0, 0, false},
+    {"UDP length beyond the packet", DLT_RAW, LINK(""), 25, 8 + HAND_MADE_PAYLOAD + 1, 0, 0, false},
+    {"UDP length within the header", DLT_RAW, LINK(""), 25, 7, 0, 0, false},
 };
 
 static void write_hand_made(const struct hand_made *made)
 {
-    uint8_t frame[256] = { 0 };
-    const uint8_t ip[28] = { 0x45, 0, 0, 20 + 8 + HAND_MADE_PAYLOAD, 0, 0, 0, 0, 4, 17, 0, 0, 10, 0, 0, 1,
-                             239, 1, 2, 3, 0x1b, 0xec, 0x1b, 0xec, 0, 8 + HAND_MADE_PAYLOAD, 0, 0 };
-    struct pcap_pkthdr header = { 0 };
+    uint8_t frame[256] = {0};
+    const uint8_t ip[28] = {
+        0x45, 0,    0, 20 + 8 + HAND_MADE_PAYLOAD, 0, 0, 0, 0, 4, 17, 0, 0, 10, 0, 0, 1, 239, 1, 2, 3, 0x1b, 0xec,
+        0x1b, 0xec, 0, 8 + HAND_MADE_PAYLOAD,      0, 0};
+    struct pcap_pkthdr header = {0};
     pcap_t *format = pcap_open_dead(made->link_type, 65535);
     pcap_dumper_t *dumper = pcap_dump_open(format, file);
     uint8_t *at = frame + made->link_bytes;
@@ -752,10 +761,10 @@ static void write_hand_made(const struct hand_made *made)
     if (made->change_at >= 0)
         at[made->change_at] = made->change_to;
     for (size_t i = 0; i < HAND_MADE_PAYLOAD; i++)
-        at[sizeof(ip) + i] = (uint8_t) i;
-    header.len = (bpf_u_int32) (made->link_bytes + sizeof(ip) + HAND_MADE_PAYLOAD + made->padding);
-    header.caplen = (bpf_u_int32) (header.len - made->n_cut);
-    pcap_dump((u_char *) dumper, &header, frame);
+        at[sizeof(ip) + i] = (uint8_t)i;
+    header.len = (bpf_u_int32)(made->link_bytes + sizeof(ip) + HAND_MADE_PAYLOAD + made->padding);
+    header.caplen = (bpf_u_int32)(header.len - made->n_cut);
+    pcap_dump((u_char *)dumper, &header, frame);
     pcap_dump_close(dumper);
     pcap_close(format);
 }
@@ -791,13 +800,13 @@ START_TEST(captures_that_cannot_be_read)
     struct endpoint_list list;
 
     parse(&list, "239.1.2.3");
-    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = "/no/such/file" }, -ENOENT,
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/no/such/file"}, -ENOENT,
                      "/no/such/file");
-    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = "/tmp" }, -EINVAL, "/tmp");
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EINVAL, "/tmp");
     ck_assert_int_eq(truncate(file, 0), 0);
-    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = file }, -EINVAL, file);
-    write_hand_made(&(struct hand_made){ .link_type = DLT_IEEE802_11, .link = "", .change_at = -1 });
-    assert_no_source(&(struct packet_source_config){ .endpoints = &list, .pcap_file = file }, -EINVAL, file);
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
+    write_hand_made(&(struct hand_made){.link_type = DLT_IEEE802_11, .link = "", .change_at = -1});
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -836,7 +845,7 @@ static int count_packets(const uint8_t *bytes, size_t n_bytes, int *end)
     fclose(out);
     parse(&list, "239.1.2.3");
     make_landing(&landing, 40, 20, 20);
-    if (packet_source_open(&(struct packet_source_config){ .endpoints = &list, .pcap_file = file }, &source, why,
+    if (packet_source_open(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, &source, why,
                            sizeof(why))) {
         total = -1;
     } else {
@@ -871,7 +880,7 @@ START_TEST(a_capture_cut_short_is_read_up_to_there)
         bool whole = (n - file_header_bytes) % record_bytes == 0;
         int end = 0;
 
-        ck_assert_int_eq(count_packets(bytes, n, &end), (int) ((n - file_header_bytes) / record_bytes));
+        ck_assert_int_eq(count_packets(bytes, n, &end), (int)((n - file_header_bytes) / record_bytes));
         ck_assert_int_eq(end, whole ? -ENODATA : -EIO);
     }
     ck_assert_int_eq(count_packets(bytes, file_header_bytes - 1, NULL), -1);
@@ -887,7 +896,7 @@ START_TEST(a_damaged_capture_does_no_harm)
     for (size_t trial = 0; trial < 500; trial++) {
         memcpy(bad, good, n_bytes);
         for (size_t n_blows = 1 + random_below(4); n_blows > 0; n_blows--)
-            bad[random_below(n_bytes)] = (uint8_t) random_u64();
+            bad[random_below(n_bytes)] = (uint8_t)random_u64();
         int end = -ENODATA;
 
         ck_assert_int_le(count_packets(bad, n_bytes, &end), 6);
@@ -907,7 +916,7 @@ int main(void)
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t) time(NULL) * 4093 + (uint64_t) getpid();
+    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
     printf("check_packet_io: seed %" PRIu64 "\n", random_state);
 
     tcase_add_test(slots, packets_fill_slots_in_order);

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const uint32_t widths[] = { 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16 };
+static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
 #define N_WIDTHS (sizeof(widths) / sizeof(widths[0]))
-#define GUARD 64 /* values after the output that must stay */
+#define GUARD    64 /* values after the output that must stay */
 
 /* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
 static uint8_t *alloc_to_the_edge(size_t bytes)
@@ -93,8 +93,7 @@ START_TEST(every_width)
     for (uint32_t unzip = 1; unzip <= 4; unzip *= 2)
         for (int64_t offset = 0; offset < 9; offset++) {
             struct pfb_fir_args args = {
-                .offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4, .sample_bits = widths[_i], .unzip = unzip
-            };
+                .offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4, .sample_bits = widths[_i], .unzip = unzip};
             run_and_compare(&args, 1);
         }
 }
@@ -121,15 +120,14 @@ END_TEST
 START_TEST(long_runs)
 {
     struct pfb_fir_args args = {
-        .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1
-    };
+        .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
     run_and_compare(&args, 2);
 }
 END_TEST
 
 START_TEST(no_spectra)
 {
-    struct pfb_fir_args args = { .n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1 };
+    struct pfb_fir_args args = {.n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
     pfb_fir_kernel.cpu(&args, 2);
 }
 END_TEST

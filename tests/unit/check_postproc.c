@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#define GUARD 32
+#define GUARD     32
 #define TOLERANCE 1e-3 /* of a quantisation step, before rounding */
 
 /* One call of the kernel with its memory, and for each value what it should be before it is quantised. */
@@ -51,7 +51,7 @@ static size_t n_batches(const struct postproc_args *a)
 /* Everything but 'expected' is poisoned; gains are 1 and rotations 0. */
 static void fixture_init(struct fixture *f, const struct postproc_args *args)
 {
-    *f = (struct fixture){ .args = *args };
+    *f = (struct fixture){.args = *args};
     f->fft = alloc(n_values(args) * 2 * sizeof(float));
     f->rotation = alloc(N_POLS * args->n_spectra * 2 * sizeof(float));
     f->gain = alloc(args->n_chan * N_POLS * 2 * sizeof(float));
@@ -134,7 +134,7 @@ static void transform(const struct fixture *f, const struct impulses *x, size_t 
 static void fill_spectra(const struct fixture *f, size_t n_impulses, double sigma)
 {
     size_t n = n_impulses < 2 * f->args.n_chan ? n_impulses : 2 * f->args.n_chan;
-    struct impulses x = { .n = n, .at = alloc(n * sizeof(size_t)), .height = alloc(n * sizeof(double)) };
+    struct impulses x = {.n = n, .at = alloc(n * sizeof(size_t)), .height = alloc(n * sizeof(double))};
 
     for (size_t row = 0; row < N_POLS * f->args.n_spectra; row++) {
         for (size_t i = 0; i < n; i++) {
@@ -180,12 +180,12 @@ static void apply_gains(const struct fixture *f)
 static void apply_dither(const struct fixture *f)
 {
     const struct postproc_args *a = &f->args;
-    const uint32_t key[2] = { a->seed & 0xffffffff, a->seed >> 32 };
+    const uint32_t key[2] = {a->seed & 0xffffffff, a->seed >> 32};
 
     for (size_t s = 0; s < a->n_spectra; s++)
         for (size_t k = 0; k < a->n_chan; k++) {
             uint64_t spectrum = a->first_spectrum + s;
-            const uint32_t counter[4] = { (uint32_t)k, spectrum & 0xffffffff, spectrum >> 32, a->stream_id };
+            const uint32_t counter[4] = {(uint32_t)k, spectrum & 0xffffffff, spectrum >> 32, a->stream_id};
             uint32_t bits[4];
             philox4x32(counter, key, bits);
             for (size_t pol = 0; pol < N_POLS; pol++)
@@ -205,7 +205,7 @@ static void compare_value(const struct fixture *f, size_t pol, size_t s, size_t 
     const struct postproc_args *a = &f->args;
     double limit = a->out_bits == 8 ? 127 : 7;
     double complex expected = f->expected[(pol * a->n_spectra + s) * a->n_chan + k];
-    double part[2] = { creal(expected), cimag(expected) };
+    double part[2] = {creal(expected), cimag(expected)};
     double beyond = fmax(fabs(part[0]), fabs(part[1])) - limit;
     int value[2];
 
@@ -221,7 +221,7 @@ static void compare_value(const struct fixture *f, size_t pol, size_t s, size_t 
 static void run_and_compare(struct fixture *f, int n_threads)
 {
     const struct postproc_args *a = &f->args;
-    uint32_t least[64][N_POLS] = { { 0 } }, most[64][N_POLS] = { { 0 } };
+    uint32_t least[64][N_POLS] = {{0}}, most[64][N_POLS] = {{0}};
 
     postproc_kernel.cpu(a, n_threads);
     for (size_t pol = 0; pol < N_POLS; pol++)
@@ -272,8 +272,7 @@ END_TEST
 START_TEST(many_channels)
 {
     struct postproc_args args = {
-        .n_spectra = 1, .spectra_per_heap = 1, .n_chan = 65536, .unzip = 1u << _i, .out_bits = 8
-    };
+        .n_spectra = 1, .spectra_per_heap = 1, .n_chan = 65536, .unzip = 1u << _i, .out_bits = 8};
     struct fixture f;
 
     fixture_init(&f, &args);
@@ -301,35 +300,34 @@ static const struct {
     int expected[2];
     uint32_t saturated;
 } cases[] = {
-    { 8, { 127, -127 }, { 127, -127 }, 0 },
-    { 8, { 127.2f, 0 }, { 127, 0 }, 1 },          /* rounding alone would give 127, but it is beyond */
-    { 8, { 127.5f, -127.5f }, { 127, -127 }, 1 }, /* both parts: one value */
-    { 8, { 0, -127.00001f }, { 0, -127 }, 1 },
-    { 8, { 126.99999f, -126.99999f }, { 127, -127 }, 0 },
-    { 8, { 126.5f, -126.5f }, { 126, -126 }, 0 },
-    { 8, { 125.5f, -125.5f }, { 126, -126 }, 0 },
-    { 8, { 0.5f, -0.5f }, { 0, 0 }, 0 },
-    { 8, { 1.5f, -1.5f }, { 2, -2 }, 0 },
-    { 8, { 2.5f, -2.5f }, { 2, -2 }, 0 },
-    { 8, { 0.50001f, 0.49999f }, { 1, 0 }, 0 },
-    { 8, { -128, 1e30f }, { -127, 127 }, 1 },
-    { 8, { 1e-40f, -0.0f }, { 0, 0 }, 0 },
-    { 8, { NAN, 1 }, { 0, 0 }, 1 }, /* not a number in one part of a gain spoils both of the product */
-    { 4, { 7, -7 }, { 7, -7 }, 0 },
-    { 4, { 7.2f, -3 }, { 7, -3 }, 1 },
-    { 4, { 7.5f, -7.5f }, { 7, -7 }, 1 },
-    { 4, { 6.5f, -6.5f }, { 6, -6 }, 0 },
-    { 4, { 5.5f, 3.5f }, { 6, 4 }, 0 },
-    { 4, { -8, -1 }, { -7, -1 }, 1 },
-    { 4, { -1, -8 }, { -1, -7 }, 1 },
-    { 4, { NAN, NAN }, { 0, 0 }, 1 },
+    {8, {127, -127}, {127, -127}, 0},
+    {8, {127.2f, 0}, {127, 0}, 1},          /* rounding alone would give 127, but it is beyond */
+    {8, {127.5f, -127.5f}, {127, -127}, 1}, /* both parts: one value */
+    {8, {0, -127.00001f}, {0, -127}, 1},
+    {8, {126.99999f, -126.99999f}, {127, -127}, 0},
+    {8, {126.5f, -126.5f}, {126, -126}, 0},
+    {8, {125.5f, -125.5f}, {126, -126}, 0},
+    {8, {0.5f, -0.5f}, {0, 0}, 0},
+    {8, {1.5f, -1.5f}, {2, -2}, 0},
+    {8, {2.5f, -2.5f}, {2, -2}, 0},
+    {8, {0.50001f, 0.49999f}, {1, 0}, 0},
+    {8, {-128, 1e30f}, {-127, 127}, 1},
+    {8, {1e-40f, -0.0f}, {0, 0}, 0},
+    {8, {NAN, 1}, {0, 0}, 1}, /* not a number in one part of a gain spoils both of the product */
+    {4, {7, -7}, {7, -7}, 0},
+    {4, {7.2f, -3}, {7, -3}, 1},
+    {4, {7.5f, -7.5f}, {7, -7}, 1},
+    {4, {6.5f, -6.5f}, {6, -6}, 0},
+    {4, {5.5f, 3.5f}, {6, 4}, 0},
+    {4, {-8, -1}, {-7, -1}, 1},
+    {4, {-1, -8}, {-1, -7}, 1},
+    {4, {NAN, NAN}, {0, 0}, 1},
 };
 
 START_TEST(boundaries)
 {
     struct postproc_args args = {
-        .n_spectra = 2, .spectra_per_heap = 2, .n_chan = 8, .unzip = 1, .out_bits = cases[_i].out_bits
-    };
+        .n_spectra = 2, .spectra_per_heap = 2, .n_chan = 8, .unzip = 1, .out_bits = cases[_i].out_bits};
     struct fixture f;
     int value[2];
 
@@ -389,7 +387,7 @@ START_TEST(dither_statistics)
 {
     size_t n = out_bytes(&dithered) / 4;
     uint8_t *out = quantise_constant(&dithered, 0.3f, 1);
-    double sum[4] = { 0 }, products[4][4] = { { 0 } };
+    double sum[4] = {0}, products[4][4] = {{0}};
 
     for (size_t i = 0; i < n; i++)
         for (int a = 0; a < 4; a++) { /* pol 0 re, im, pol 1 re, im */
@@ -441,7 +439,7 @@ END_TEST
 /* Each of these must change about half of the bytes, not a few. */
 START_TEST(dithers_differ)
 {
-    struct postproc_args other[4] = { dithered, dithered, dithered, dithered };
+    struct postproc_args other[4] = {dithered, dithered, dithered, dithered};
     uint8_t *out = quantise_constant(&dithered, 0.5f, 1);
 
     other[0].seed++;

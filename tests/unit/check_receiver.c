@@ -97,8 +97,7 @@ static struct sent *make_nuisance(unsigned *seed, int64_t timestamp)
         memset(p->bytes + p->n_bytes, 0x5a, 100);
         p->n_bytes += 100;
         return p;
-    case 3:
-        return make_packet(0, SOURCES_MAX - 1, timestamp, 0, shape.piece_bytes, 0); /* there is one source less */
+    case 3: return make_packet(0, SOURCES_MAX - 1, timestamp, 0, shape.piece_bytes, 0); /* there is one source less */
     default:
         p = make_packet(0, 0, timestamp, 0, shape.piece_bytes, 0);
         p->n_bytes -= 1 + below(seed, (unsigned)shape.piece_bytes);
@@ -166,7 +165,7 @@ struct fake_source {
     unsigned seed;
     unsigned batch_max;
     size_t first_batch; /* packets in the first batch, and as many as fit in the others; 0: at random up to batch_max */
-    int end; /* what recv answers when all is sent: -ENODATA, an error, or 0 for a silent network */
+    int end;            /* what recv answers when all is sent: -ENODATA, an error, or 0 for a silent network */
     struct inbox *silence;
 };
 
@@ -267,13 +266,14 @@ static void make_receiver(struct packet_source *source)
     memset(stats, 0, sizeof(stats));
     memset(n_present, 0, sizeof(n_present));
     if (!device)
-        ck_assert_int_eq(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why,
-                                     sizeof(why)), 0);
+        ck_assert_int_eq(
+            device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(MEMBERS_MAX * POOL_CHUNKS + 1, &worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_int_eq(inbox_create(POOL_CHUNKS, &home[i]), 0);
         ck_assert_int_eq(chunk_pool_create(device, POOL_CHUNKS, shape.n_heaps_per_source * shape.n_sources,
-                                           shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]), 0);
+                                           shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]),
+                         0);
         members[i] = (struct assembler_config){
             .layout = {HEAP_SAMPLES, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
             .name = "member",
@@ -324,8 +324,8 @@ static void check_chunk(struct chunk *chunk, bool exact)
         const uint8_t *payload = chunk->payload + heap * chunk->heap_bytes;
 
         if (exact)
-            ck_assert_int_eq(chunk->present[heap], time >= 0 && time < (int64_t)shape.n_times &&
-                                                       complete[chunk->member][source][time]);
+            ck_assert_int_eq(chunk->present[heap],
+                             time >= 0 && time < (int64_t)shape.n_times && complete[chunk->member][source][time]);
         if (!chunk->present[heap])
             continue;
         n_present[chunk->member]++;
@@ -431,8 +431,8 @@ START_TEST(nothing_false_is_called_present)
             size_t rest = shape.heap_bytes - offset;
 
             make_packet(below(&seed, shape.n_members), below(&seed, shape.n_sources),
-                        shape.first + HEAP_SAMPLES * (int64_t)below(&seed, TIMES_MAX), offset,
-                        rest < 200 ? rest : 200, 0);
+                        shape.first + HEAP_SAMPLES * (int64_t)below(&seed, TIMES_MAX), offset, rest < 200 ? rest : 200,
+                        0);
             sent[n_sent - 1].sort = below(&seed, (unsigned)n_sent);
         }
         scramble(&seed, (size_t[]){1, packets_per_time(), 20 * packets_per_time()}[below(&seed, 3)]);
@@ -450,8 +450,12 @@ START_TEST(orderly_packets_land_in_place)
     unsigned seed = 1;
     uint64_t n_copied = 0;
 
-    shape = (struct shape){.n_members = 2, .n_sources = 3, .heap_bytes = 1000, .piece_bytes = 256,
-                           .n_heaps_per_source = 16, .n_times = TIMES_MAX};
+    shape = (struct shape){.n_members = 2,
+                           .n_sources = 3,
+                           .heap_bytes = 1000,
+                           .piece_bytes = 256,
+                           .n_heaps_per_source = 16,
+                           .n_times = TIMES_MAX};
     make_stream(&seed, true);
     scramble(&seed, 0);
     make_receiver(make_source(&seed, 20, -ENODATA));
@@ -476,8 +480,8 @@ START_TEST(landing_is_given_up_when_the_window_jumps)
     unsigned seed = 1;
     const int64_t far = INT64_C(1) << 40;
 
-    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 64, .n_times = 1};
+    shape = (struct shape){
+        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 64, .n_times = 1};
     n_sent = 0;
     make_packet(0, 0, 0, 0, 64, 0);
     for (int64_t i = 0; i < 8; i++)
@@ -507,16 +511,16 @@ START_TEST(refused_packets_are_counted_by_reason)
 {
     unsigned seed = 1;
 
-    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 4, .n_times = 1};
+    shape = (struct shape){
+        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 4, .n_times = 1};
     n_sent = 0;
     make_packet(0, 0, 0, 0, 64, 0);
-    make_packet(0, 0, 0, 0, 64, 0);        /* duplicate */
-    make_packet(1, 0, 0, 0, 64, 0);        /* nobody's */
-    make_packet(0, 2, 0, 0, 64, 0);        /* no such source */
-    make_packet(0, 0, 77, 0, 64, 0);       /* between timestamps */
+    make_packet(0, 0, 0, 0, 64, 0);  /* duplicate */
+    make_packet(1, 0, 0, 0, 64, 0);  /* nobody's */
+    make_packet(0, 2, 0, 0, 64, 0);  /* no such source */
+    make_packet(0, 0, 77, 0, 64, 0); /* between timestamps */
     make_packet(0, 0, HEAP_SAMPLES, 4, 8, 0);
-    make_packet(0, 0, 1 << 30, 0, 64, 0);  /* a jump */
+    make_packet(0, 0, 1 << 30, 0, 64, 0); /* a jump */
     make_packet(0, 0, HEAP_SAMPLES, 0, 64, 0)->n_bytes -= 1;
     make_packet(0, 0, HEAP_SAMPLES, 0, 64, 0)->bytes[0] = 0;
     make_packet(0, 0, HEAP_SAMPLES, 0, 64, 21)->bytes[7] = 255;
@@ -560,8 +564,12 @@ START_TEST(stop_ends_the_wait_for_a_chunk)
     unsigned seed = 1;
     struct inbox_item item;
 
-    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 2, .n_times = TIMES_MAX};
+    shape = (struct shape){.n_members = 1,
+                           .n_sources = 1,
+                           .heap_bytes = 64,
+                           .piece_bytes = 64,
+                           .n_heaps_per_source = 2,
+                           .n_times = TIMES_MAX};
     make_stream(&seed, true);
     scramble(&seed, 0);
     make_receiver(make_source(&seed, PACKET_BATCH_MAX, -ENODATA));
@@ -584,8 +592,12 @@ START_TEST(stop_flushes_what_is_open)
     struct inbox_item item;
 
     /* A chunk more than the window, so that the first one says that all packets are in, or will be in a moment. */
-    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 2, .n_times = 2 * WINDOW_CHUNKS + 1};
+    shape = (struct shape){.n_members = 1,
+                           .n_sources = 1,
+                           .heap_bytes = 64,
+                           .piece_bytes = 64,
+                           .n_heaps_per_source = 2,
+                           .n_times = 2 * WINDOW_CHUNKS + 1};
     make_stream(&seed, true);
     scramble(&seed, 0);
     make_receiver(make_source(&seed, PACKET_BATCH_MAX, 0));
@@ -608,8 +620,8 @@ START_TEST(dead_source_is_told)
 {
     unsigned seed = 1;
 
-    shape = (struct shape){.n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 2, .n_times = 5};
+    shape = (struct shape){
+        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 2, .n_times = 5};
     make_stream(&seed, true);
     scramble(&seed, 0);
     make_receiver(make_source(&seed, PACKET_BATCH_MAX, -ENETDOWN));
@@ -626,8 +638,8 @@ START_TEST(destroy_without_start)
 {
     unsigned seed = 1;
 
-    shape = (struct shape){.n_members = 2, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64,
-                           .n_heaps_per_source = 2, .n_times = 5};
+    shape = (struct shape){
+        .n_members = 2, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 2, .n_times = 5};
     make_receiver(make_source(&seed, 1, -ENODATA));
     destroy_receiver();
     receiver_destroy(NULL);

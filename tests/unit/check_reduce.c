@@ -8,12 +8,12 @@
 #include <string.h>
 
 #define MIN_WEIGHT 1000
-#define GUARD 16
+#define GUARD      16
 
 static int64_t random_sum(void)
 {
-    static const int64_t corners[] = { 0,         -1,         INT32_MAX, INT32_MAX - 1, INT32_MAX + INT64_C(1),
-                                       INT32_MIN, -INT32_MAX, INT64_MAX, INT64_MIN,     INT32_MIN - INT64_C(1) };
+    static const int64_t corners[] = {0,         -1,         INT32_MAX, INT32_MAX - 1, INT32_MAX + INT64_C(1),
+                                      INT32_MIN, -INT32_MAX, INT64_MAX, INT64_MIN,     INT32_MIN - INT64_C(1)};
 
     switch (random_below(8)) {
     case 0: return corners[random_below(ARRAY_LEN(corners))];
@@ -52,8 +52,8 @@ static void run_and_compare(uint32_t n_baselines, uint32_t n_chan, int n_threads
     int64_t *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
     int32_t *out = malloc((n + GUARD) * sizeof(*out));
     uint32_t *weights = malloc(n_baselines * sizeof(*weights));
-    uint64_t n_saturated[2] = { 12345, 67890 }, expected = 0;
-    struct reduce_args args = { sums, weights, out, n_saturated, MIN_WEIGHT, n_baselines, n_chan };
+    uint64_t n_saturated[2] = {12345, 67890}, expected = 0;
+    struct reduce_args args = {sums, weights, out, n_saturated, MIN_WEIGHT, n_baselines, n_chan};
 
     ck_assert(sums && before && out && weights);
     for (size_t i = 0; i < n + GUARD; i++)

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_JOBS 16
+#define MAX_JOBS    16
 #define MAX_PACKETS 4096
 #define PATIENCE_NS (10 * NS_PER_S)
 
@@ -37,7 +37,7 @@ static uint64_t random_u64(void)
 
 static size_t random_below(size_t n)
 {
-    return (size_t) (random_u64() % n);
+    return (size_t)(random_u64() % n);
 }
 
 static void make_file(void)
@@ -67,7 +67,7 @@ static struct inbox *home;
 
 static void make_job(struct test_job *t, size_t n_groups)
 {
-    loan_init(&t->loan, home, (struct inbox_item){ .object = t });
+    loan_init(&t->loan, home, (struct inbox_item){.object = t});
     loan_out(&t->loan, 1);
     t->job.loan = &t->loan;
     t->job.n_groups = n_groups;
@@ -90,13 +90,13 @@ static void make_group(struct send_group *group, size_t n_heaps, size_t n_destin
             n_bytes = 1 + random_below(heap_bytes_max);
         payload = malloc(n_bytes);
         for (size_t k = 0; k < n_bytes; k++)
-            payload[k] = (uint8_t) random_u64();
-        heap->destination = (unsigned) random_below(n_destinations);
+            payload[k] = (uint8_t)random_u64();
+        heap->destination = (unsigned)random_below(n_destinations);
         heap->payload = payload;
         heap->payload_bytes = n_bytes;
         heap->n_items = 2;
-        heap->items[0] = (struct spead_item){ SPEAD_TIMESTAMP, true, random_u64() & SPEAD_VALUE_MASK };
-        heap->items[1] = (struct spead_item){ SPEAD_FENG_RAW, false, 0 };
+        heap->items[0] = (struct spead_item){SPEAD_TIMESTAMP, true, random_u64() & SPEAD_VALUE_MASK};
+        heap->items[1] = (struct spead_item){SPEAD_FENG_RAW, false, 0};
     }
 }
 
@@ -104,7 +104,7 @@ static void free_job(struct test_job *t)
 {
     for (size_t g = 0; g < t->job.n_groups; g++) {
         for (size_t i = 0; i < t->job.groups[g].n_heaps; i++)
-            free((void *) t->job.groups[g].heaps[i].payload);
+            free((void *)t->job.groups[g].heaps[i].payload);
         free(t->job.groups[g].heaps);
     }
     free(t->job.groups);
@@ -135,7 +135,7 @@ static struct wire_packet wire[MAX_PACKETS];
 /* Reads the capture into wire[].  Returns the number of packets. */
 static size_t read_wire(void)
 {
-    static const uint16_t wanted[] = { SPEAD_TIMESTAMP };
+    static const uint16_t wanted[] = {SPEAD_TIMESTAMP};
     pcap_t *capture = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
     struct pcap_pkthdr *header;
     const uint8_t *frame;
@@ -146,7 +146,7 @@ static size_t read_wire(void)
         struct wire_packet *packet = &wire[n];
 
         ck_assert_uint_lt(n, MAX_PACKETS);
-        packet->port = (unsigned) frame[36] << 8 | frame[37];
+        packet->port = (unsigned)frame[36] << 8 | frame[37];
         packet->unix_ns = header->ts.tv_sec * NS_PER_S + header->ts.tv_usec;
         packet->n_bytes = header->caplen - 42;
         ck_assert_uint_le(packet->n_bytes, sizeof(packet->bytes));
@@ -187,8 +187,8 @@ static void expect(struct model *model, const struct send_heap *heap, uint64_t h
 
     if (n_bytes > model->packet_payload_bytes)
         n_bytes = model->packet_payload_bytes;
-    header_bytes = spead_build_header(bytes, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items,
-                                      heap->n_items);
+    header_bytes =
+        spead_build_header(bytes, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items, heap->n_items);
     memcpy(bytes + header_bytes, heap->payload + offset, n_bytes);
     ck_assert_uint_lt(model->at, model->n);
     ck_assert_uint_eq(wire[model->at].port, FIRST_PORT + heap->destination);
@@ -220,7 +220,7 @@ static void expect_descriptors(struct model *model, const struct spead_descripto
                                size_t n_destinations)
 {
     uint8_t payload[2048];
-    struct send_heap heap = { .payload = payload, .n_items = n_descriptors };
+    struct send_heap heap = {.payload = payload, .n_items = n_descriptors};
 
     heap.payload_bytes = spead_build_descriptors(descriptors, n_descriptors, payload, sizeof(payload), heap.items);
     for (; heap.destination < n_destinations; heap.destination++) {
@@ -248,8 +248,8 @@ static void expect_stops(struct model *model, size_t n_destinations)
 /* ---- A sender with one stream into the capture ------------------------------------------------------------------- */
 
 static const struct spead_descriptor descriptors[] = {
-    { SPEAD_TIMESTAMP, "timestamp", "When.", .format_type = 'u', .format_bits = 48 },
-    { SPEAD_FENG_RAW, "feng_raw", "What.", .dtype = "|i1", .n_dims = 2, .shape = { 7, 3 } },
+    {SPEAD_TIMESTAMP, "timestamp", "When.", .format_type = 'u', .format_bits = 48},
+    {SPEAD_FENG_RAW, "feng_raw", "What.", .dtype = "|i1", .n_dims = 2, .shape = {7, 3}},
 };
 
 struct rig {
@@ -262,12 +262,12 @@ struct rig {
 
 static void rig_init(struct rig *rig, size_t n_destinations, size_t packet_payload_bytes)
 {
-    *rig = (struct rig){ .destinations = { n_destinations, calloc(n_destinations, sizeof(struct endpoint)) } };
+    *rig = (struct rig){.destinations = {n_destinations, calloc(n_destinations, sizeof(struct endpoint))}};
     for (size_t i = 0; i < n_destinations; i++)
-        rig->destinations.items[i] = (struct endpoint){ { htonl(0xef010203) }, (uint16_t) (FIRST_PORT + i) };
+        rig->destinations.items[i] = (struct endpoint){{htonl(0xef010203)}, (uint16_t)(FIRST_PORT + i)};
     rig->config = (struct send_stream_config){
         .name = "test",
-        .sink = { .destinations = &rig->destinations, .pcap_file = file, .ttl = 1 },
+        .sink = {.destinations = &rig->destinations, .pcap_file = file, .ttl = 1},
         .packet_payload_bytes = packet_payload_bytes,
         .heap_cnt_start = SPEAD_VALUE_MASK - 20, /* wraps on the way */
         .heap_cnt_step = 3,
@@ -292,20 +292,22 @@ static void rig_fini(struct rig *rig)
 
 static struct model make_model(const struct rig *rig, size_t n_packets)
 {
-    return (struct model){ .n = n_packets, .packet_payload_bytes = rig->config.packet_payload_bytes,
-                           .heap_cnt = rig->config.heap_cnt_start, .heap_cnt_step = rig->config.heap_cnt_step };
+    return (struct model){.n = n_packets,
+                          .packet_payload_bytes = rig->config.packet_payload_bytes,
+                          .heap_cnt = rig->config.heap_cnt_start,
+                          .heap_cnt_step = rig->config.heap_cnt_step};
 }
 
 START_TEST(packets_are_those_of_the_model)
 {
     size_t n_destinations, n_jobs;
-    uint64_t n_heaps = 0, n_bytes = 0, n_clipped[N_POLS] = { 0 };
+    uint64_t n_heaps = 0, n_bytes = 0, n_clipped[N_POLS] = {0};
     struct test_job jobs[MAX_JOBS];
     struct model model;
     struct rig rig;
     size_t n_data_packets;
 
-    random_state += (uint64_t) _i * 1000003; /* each is forked with the same state */
+    random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
     n_destinations = 1 + random_below(5);
     n_jobs = 1 + random_below(MAX_JOBS);
     rig_init(&rig, n_destinations, 8 * (1 + random_below(20)));
@@ -419,17 +421,17 @@ static int64_t depart_all(struct pace *pace, const size_t *sizes, size_t n, int6
 
 START_TEST(a_squeezed_pace_ends_in_time)
 {
-    random_state += (uint64_t) _i * 1000003; /* each is forked with the same state */
+    random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
     for (int trial = 0; trial < 50; trial++) {
-        const double rate_bytes_per_s = 1e3 * (double) (1 + random_below(1000000));
-        const int64_t now_ns = (int64_t) random_below(1000000000) * 1000000;
+        const double rate_bytes_per_s = 1e3 * (double)(1 + random_below(1000000));
+        const int64_t now_ns = (int64_t)random_below(1000000000) * 1000000;
         int64_t before[100], after[100];
         size_t sizes[100], n = 1 + random_below(100);
         uint64_t n_bytes = 0;
         struct pace pace = pace_make(rate_bytes_per_s), squeezed;
 
         /* The next departure is some time ahead, or the thread a little late. */
-        pace_forget(&pace, now_ns - (int64_t) random_below(SENDER_LATE_MAX_NS), 0);
+        pace_forget(&pace, now_ns - (int64_t)random_below(SENDER_LATE_MAX_NS), 0);
         pace_depart(&pace, random_below(3) * random_below(9000));
         for (size_t i = 0; i < n; i++)
             n_bytes += sizes[i] = 1 + random_below(9000);
@@ -437,13 +439,13 @@ START_TEST(a_squeezed_pace_ends_in_time)
         int64_t left_ns = depart_all(&pace, sizes, n, before) - now_ns;
         int64_t max_ns = NS_PER_S;
         if (left_ns > SENDER_LATE_MAX_NS) /* much less than that is lost in the rounding of the lateness */
-            max_ns = left_ns / 2 + (int64_t) random_below((size_t) left_ns);
+            max_ns = left_ns / 2 + (int64_t)random_below((size_t)left_ns);
         pace_squeeze(&squeezed, now_ns, n_bytes, max_ns);
         int64_t end_ns = depart_all(&squeezed, sizes, n, after);
 
-        double factor = left_ns > max_ns ? (double) max_ns / (double) left_ns : 1;
+        double factor = left_ns > max_ns ? (double)max_ns / (double)left_ns : 1;
         for (size_t i = 0; i < n; i++)
-            ck_assert_double_eq_tol((double) (after[i] - now_ns), factor * (double) (before[i] - now_ns), 4);
+            ck_assert_double_eq_tol((double)(after[i] - now_ns), factor * (double)(before[i] - now_ns), 4);
         ck_assert_int_le(end_ns - now_ns, max_ns + 4);
         if (factor == 1)
             ck_assert_mem_eq(after, before, n * sizeof(*after));
@@ -482,7 +484,7 @@ START_TEST(no_packet_leaves_early)
             for (size_t i = 0; i < 5; i++) {
                 struct send_heap *heap = &jobs[j].job.groups[g].heaps[i];
 
-                free((void *) heap->payload);
+                free((void *)heap->payload);
                 heap->payload_bytes = 4500;
                 heap->payload = calloc(1, heap->payload_bytes);
             }
@@ -494,7 +496,7 @@ START_TEST(no_packet_leaves_early)
     ck_assert_uint_eq(n, 2 * 2 * 5 * 5 + 1);
     for (size_t i = 0; i < n - 1; i++) {
         /* Its place on the line, which starts no earlier than the push.  1 ms: the two clocks may be slewed apart. */
-        int64_t departure_ns = start_ns + (int64_t) ((double) n_bytes / rate_bytes_per_s * 1e9);
+        int64_t departure_ns = start_ns + (int64_t)((double)n_bytes / rate_bytes_per_s * 1e9);
 
         ck_assert_int_ge(wire[i].unix_ns, departure_ns - SENDER_QUANTUM_NS - NS_PER_MS);
         n_bytes += wire[i].n_bytes;
@@ -532,15 +534,15 @@ static void make_slow_job(struct test_job *job, size_t heap_bytes)
         for (size_t i = 0; i < 3; i++) {
             struct send_heap *heap = &job->job.groups[g].heaps[i];
 
-            free((void *) heap->payload);
+            free((void *)heap->payload);
             heap->payload_bytes = (g == 0 ? heap_bytes : 1000) + i * 123;
             heap->payload = calloc(1, heap->payload_bytes);
         }
     }
 }
 
-/* Of the 'n' packets in wire[], those that left after 'stop_ns' lie on the line that has its end SENDER_DRAIN_MAX_NS later:
- * none is early, and all together did not take as long as at the stream's own pace, by far. */
+/* Of the 'n' packets in wire[], those that left after 'stop_ns' lie on the line that has its end SENDER_DRAIN_MAX_NS
+ * later: none is early, and all together did not take as long as at the stream's own pace, by far. */
 static void assert_drained_evenly(size_t n, int64_t stop_ns)
 {
     const int64_t slack_ns = SENDER_QUANTUM_NS + SENDER_LATE_MAX_NS + NS_PER_MS;
@@ -552,9 +554,9 @@ static void assert_drained_evenly(size_t n, int64_t stop_ns)
     for (size_t i = first; i < n - 1; i++) /* but for the stop heap */
         n_bytes += wire[i].n_bytes;
     for (size_t i = first; i < n - 1; i++) {
-        double departure_ns = (double) n_gone / (double) n_bytes * (double) SENDER_DRAIN_MAX_NS;
+        double departure_ns = (double)n_gone / (double)n_bytes * (double)SENDER_DRAIN_MAX_NS;
 
-        ck_assert_int_ge(wire[i].unix_ns - stop_ns, (int64_t) departure_ns - slack_ns);
+        ck_assert_int_ge(wire[i].unix_ns - stop_ns, (int64_t)departure_ns - slack_ns);
         n_gone += wire[i].n_bytes;
     }
     ck_assert_int_lt(wire[n - 1].unix_ns - stop_ns, SENDER_DRAIN_MAX_NS + PATIENCE_NS);
@@ -646,7 +648,7 @@ START_TEST(descriptors_come_on_schedule)
     rig_open(&rig);
     start_ns = clock_unix_ns();
     ck_assert_int_eq(sender_start(rig.sender), 0);
-    wait_for_file_bytes(24 + (long) (n_wanted * (16 + 42 + packet_bytes)));
+    wait_for_file_bytes(24 + (long)(n_wanted * (16 + 42 + packet_bytes)));
     sender_stop(rig.sender);
 
     model = make_model(&rig, read_wire());
@@ -654,7 +656,7 @@ START_TEST(descriptors_come_on_schedule)
     for (size_t i = 0; i < model.n - 1; i++) {
         /* None before its time; some may be left out if the thread does not get to run. */
         if (i > 0)
-            ck_assert_int_ge(wire[i].unix_ns, start_ns + first_ns + (int64_t) (i - 1) * interval_ns - NS_PER_MS);
+            ck_assert_int_ge(wire[i].unix_ns, start_ns + first_ns + (int64_t)(i - 1) * interval_ns - NS_PER_MS);
         expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), 1);
     }
     expect_stops(&model, 1);
@@ -707,30 +709,36 @@ START_TEST(streams_take_turns)
     struct endpoint_list list;
     struct packet_source *source;
     struct send_stream *streams[2];
-    struct send_stream_stats stats[2] = { { { 0 } } };
+    struct send_stream_stats stats[2] = {{{0}}};
     struct test_job jobs[2];
     struct sender *sender;
     unsigned owners[512];
     size_t n = 0;
     int got;
-    struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
     char text[64];
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
-    ck_assert_int_eq(bind(fd, (struct sockaddr *) &address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     close(fd);
     snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
     ck_assert_int_eq(endpoint_list_parse(text, &list, why, sizeof(why)), 0);
-    ck_assert_msg(packet_source_open(&(struct packet_source_config){ .endpoints = &list, .buffer_bytes = 3 << 20 },
-                                     &source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(packet_source_open(&(struct packet_source_config){.endpoints = &list, .buffer_bytes = 3 << 20},
+                                     &source, why, sizeof(why)) == 0,
+                  "%s", why);
     ck_assert_int_eq(inbox_create(2, &home), 0);
     ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &sender), 0);
     for (size_t s = 0; s < 2; s++) {
         const struct send_stream_config config = {
-            .name = "turns", .sink = { .destinations = &list, .ttl = 1 }, .packet_payload_bytes = 8,
-            .heap_cnt_start = s, .heap_cnt_step = 2, .max_jobs = 1, .stats = &stats[s],
+            .name = "turns",
+            .sink = {.destinations = &list, .ttl = 1},
+            .packet_payload_bytes = 8,
+            .heap_cnt_start = s,
+            .heap_cnt_step = 2,
+            .max_jobs = 1,
+            .stats = &stats[s],
         };
 
         ck_assert_int_eq(sender_add_stream(sender, &config, &streams[s], why, sizeof(why)), 0);
@@ -741,13 +749,13 @@ START_TEST(streams_take_turns)
     ck_assert_int_eq(sender_start(sender), 0);
     sender_stop(sender);
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
-        slots[i] = (struct packet_slot){ .header = memory[i], .header_bytes = sizeof(memory[i]) };
+        slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
     while ((got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS)) > 0) {
         for (int i = 0; i < got; i++) {
             struct spead_packet packet;
 
-            ck_assert_int_eq(spead_parse(slots[i].header, slots[i].header_bytes, slots[i].packet_bytes, NULL, 0,
-                                         &packet), SPEAD_OK);
+            ck_assert_int_eq(
+                spead_parse(slots[i].header, slots[i].header_bytes, slots[i].packet_bytes, NULL, 0, &packet), SPEAD_OK);
             ck_assert_uint_lt(n, ARRAY_LEN(owners));
             owners[n++] = packet.heap_cnt % 2;
         }
@@ -874,7 +882,7 @@ int main(void)
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t) time(NULL) * 4093 + (uint64_t) getpid();
+    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
     printf("check_sender: seed %" PRIu64 "\n", random_state);
 
     tcase_add_checked_fixture(wire_case, make_file, remove_file);

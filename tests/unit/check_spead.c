@@ -91,7 +91,7 @@ static const char golden_digitiser[] =
     "000028001200000000002b6164635f73616d706c657344696769746973657220526177204144432053616d706c65204461746169000a0000"
     "0000001000";
 
-#define HEAP_CNT UINT64_C(0x50000000007)
+#define HEAP_CNT          UINT64_C(0x50000000007)
 #define PACKET_BYTES_ROOM 2048
 
 /* Decodes a hexadecimal text.  Returns the number of bytes. */
@@ -104,7 +104,7 @@ static size_t decode(const char *text, uint8_t *out)
         unsigned byte;
 
         ck_assert_int_eq(sscanf(text + 2 * i, "%2x", &byte), 1);
-        out[i] = (uint8_t) byte;
+        out[i] = (uint8_t)byte;
     }
     return n;
 }
@@ -121,15 +121,15 @@ static void assert_packet(const uint8_t *packet, size_t packet_bytes, const char
 /* ---- Building ---------------------------------------------------------------------------------------------------- */
 
 static const struct spead_item data_items[] = {
-    { SPEAD_TIMESTAMP, true, UINT64_C(0x123456789abc) },
-    { SPEAD_FENG_ID, true, 3 },
-    { SPEAD_FREQUENCY, true, 1024 },
-    { SPEAD_FENG_RAW, false, 0 },
+    {SPEAD_TIMESTAMP, true, UINT64_C(0x123456789abc)},
+    {SPEAD_FENG_ID, true, 3},
+    {SPEAD_FREQUENCY, true, 1024},
+    {SPEAD_FENG_RAW, false, 0},
 };
 
 START_TEST(data_packets_are_spead2s)
 {
-    static const char *const goldens[] = { golden_data_0, golden_data_1, golden_data_2 };
+    static const char *const goldens[] = {golden_data_0, golden_data_1, golden_data_2};
     const size_t heap_bytes = 40;
 
     for (size_t i = 0; i < ARRAY_LEN(goldens); i++) {
@@ -139,12 +139,12 @@ START_TEST(data_packets_are_spead2s)
         size_t header_bytes;
 
         memset(packet, 0xa5, sizeof(packet));
-        header_bytes = spead_build_header(packet, HEAP_CNT, heap_bytes, offset, n_bytes, data_items,
-                                          ARRAY_LEN(data_items));
+        header_bytes =
+            spead_build_header(packet, HEAP_CNT, heap_bytes, offset, n_bytes, data_items, ARRAY_LEN(data_items));
         ck_assert_uint_eq(header_bytes, 72);
         ck_assert_uint_eq(header_bytes, spead_built_header_bytes(ARRAY_LEN(data_items)));
         for (size_t j = 0; j < n_bytes; j++)
-            packet[header_bytes + j] = (uint8_t) (offset + j);
+            packet[header_bytes + j] = (uint8_t)(offset + j);
         assert_packet(packet, header_bytes + n_bytes, goldens[i]);
         ck_assert_uint_eq(packet[header_bytes + n_bytes], 0xa5);
     }
@@ -153,11 +153,11 @@ END_TEST
 
 START_TEST(values_are_cut_to_48_bits)
 {
-    const struct spead_item item = { SPEAD_TIMESTAMP, true, UINT64_C(0xffff000000000001) };
+    const struct spead_item item = {SPEAD_TIMESTAMP, true, UINT64_C(0xffff000000000001)};
     uint8_t packet[PACKET_BYTES_ROOM];
     size_t n = spead_build_header(packet, UINT64_MAX, 1, 0, 0, &item, 1);
-    const uint8_t heap_cnt[8] = { 0x80, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff };
-    const uint8_t timestamp[8] = { 0x96, 0, 0, 0, 0, 0, 0, 1 };
+    const uint8_t heap_cnt[8] = {0x80, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+    const uint8_t timestamp[8] = {0x96, 0, 0, 0, 0, 0, 0, 1};
 
     ck_assert_mem_eq(packet + 8, heap_cnt, 8);
     ck_assert_mem_eq(packet + n - 8, timestamp, 8);
@@ -175,26 +175,22 @@ START_TEST(stop_heap_is_spead2s)
 END_TEST
 
 #define TIMESTAMP_DESCRIPTION "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."
-#define IMMEDIATE_FORMAT .format_type = 'u', .format_bits = 48
+#define IMMEDIATE_FORMAT      .format_type = 'u', .format_bits = 48
 
-static const struct spead_descriptor timestamp = { SPEAD_TIMESTAMP, "timestamp", TIMESTAMP_DESCRIPTION,
-                                                   IMMEDIATE_FORMAT };
-static const struct spead_descriptor feng_id = { SPEAD_FENG_ID, "feng_id",
-                                                 "Uniquely identifies the F-Engine source for the data.",
-                                                 IMMEDIATE_FORMAT };
+static const struct spead_descriptor timestamp = {SPEAD_TIMESTAMP, "timestamp", TIMESTAMP_DESCRIPTION,
+                                                  IMMEDIATE_FORMAT};
+static const struct spead_descriptor feng_id = {
+    SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.", IMMEDIATE_FORMAT};
 static const struct spead_descriptor feng_frequency = {
     SPEAD_FREQUENCY, "frequency", "Identifies the first channel in the band of frequencies in the SPEAD heap.",
-    IMMEDIATE_FORMAT
-};
+    IMMEDIATE_FORMAT};
 static const struct spead_descriptor xeng_frequency = {
-    SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", IMMEDIATE_FORMAT
-};
-static const struct spead_descriptor digitiser_id = { SPEAD_DIGITISER_ID, "digitiser_id", "Digitiser Serial Number",
-                                                      IMMEDIATE_FORMAT };
-static const struct spead_descriptor digitiser_status = { SPEAD_DIGITISER_STATUS, "digitiser_status",
-                                                          "Digitiser Status values", IMMEDIATE_FORMAT };
-#define FENG_RAW_DESCRIPTION                                                                                           \
-    "Channelised complex data from both polarisations of digitiser associated with F-Engine."
+    SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", IMMEDIATE_FORMAT};
+static const struct spead_descriptor digitiser_id = {SPEAD_DIGITISER_ID, "digitiser_id", "Digitiser Serial Number",
+                                                     IMMEDIATE_FORMAT};
+static const struct spead_descriptor digitiser_status = {SPEAD_DIGITISER_STATUS, "digitiser_status",
+                                                         "Digitiser Status values", IMMEDIATE_FORMAT};
+#define FENG_RAW_DESCRIPTION "Channelised complex data from both polarisations of digitiser associated with F-Engine."
 
 static void check_descriptors(const struct spead_descriptor *descriptors, size_t n, const char *golden)
 {
@@ -222,23 +218,30 @@ static void check_descriptors(const struct spead_descriptor *descriptors, size_t
 START_TEST(descriptors_are_spead2s)
 {
     const struct spead_descriptor feng_8bit[] = {
-        timestamp, feng_id, feng_frequency,
-        { SPEAD_FENG_RAW, "feng_raw", FENG_RAW_DESCRIPTION, .dtype = "|i1", .n_dims = 4, .shape = { 128, 256, 2, 2 } },
+        timestamp,
+        feng_id,
+        feng_frequency,
+        {SPEAD_FENG_RAW, "feng_raw", FENG_RAW_DESCRIPTION, .dtype = "|i1", .n_dims = 4, .shape = {128, 256, 2, 2}},
     };
     const struct spead_descriptor feng_4bit[] = {
-        timestamp, feng_id, feng_frequency,
-        { SPEAD_FENG_RAW, "feng_raw", FENG_RAW_DESCRIPTION, .format_type = 'i', .format_bits = 4, .n_dims = 4,
-          .shape = { 128, 256, 2, 2 } },
+        timestamp,
+        feng_id,
+        feng_frequency,
+        {SPEAD_FENG_RAW, "feng_raw", FENG_RAW_DESCRIPTION, .format_type = 'i', .format_bits = 4, .n_dims = 4,
+         .shape = {128, 256, 2, 2}},
     };
     const struct spead_descriptor xeng[] = {
-        xeng_frequency, timestamp,
-        { SPEAD_XENG_RAW, "xeng_raw", "Integrated baseline correlation products.", .dtype = "<i4", .n_dims = 3,
-          .shape = { 128, 40, 2 } },
+        xeng_frequency,
+        timestamp,
+        {SPEAD_XENG_RAW, "xeng_raw", "Integrated baseline correlation products.", .dtype = "<i4", .n_dims = 3,
+         .shape = {128, 40, 2}},
     };
     const struct spead_descriptor digitiser[] = {
-        timestamp, digitiser_id, digitiser_status,
-        { SPEAD_ADC_SAMPLES, "adc_samples", "Digitiser Raw ADC Sample Data", .format_type = 'i', .format_bits = 10,
-          .n_dims = 1, .shape = { 4096 } },
+        timestamp,
+        digitiser_id,
+        digitiser_status,
+        {SPEAD_ADC_SAMPLES, "adc_samples", "Digitiser Raw ADC Sample Data", .format_type = 'i', .format_bits = 10,
+         .n_dims = 1, .shape = {4096}},
     };
 
     check_descriptors(feng_8bit, ARRAY_LEN(feng_8bit), golden_feng_8bit);
@@ -251,8 +254,8 @@ END_TEST
 START_TEST(dtype_text_is_numpys)
 {
     /* The comma of a one-element tuple, and the empty tuple. */
-    const struct spead_descriptor vector = { 0x1801, "w", "d", .dtype = "<u4", .n_dims = 1, .shape = { 7 } };
-    const struct spead_descriptor scalar = { 0x1801, "w", "d", .dtype = "<f4" };
+    const struct spead_descriptor vector = {0x1801, "w", "d", .dtype = "<u4", .n_dims = 1, .shape = {7}};
+    const struct spead_descriptor scalar = {0x1801, "w", "d", .dtype = "<f4"};
     const char *vector_text = "{'descr': '<u4', 'fortran_order': False, 'shape': (7,)}";
     const char *scalar_text = "{'descr': '<f4', 'fortran_order': False, 'shape': ()}";
     uint8_t out[PACKET_BYTES_ROOM];
@@ -267,11 +270,11 @@ END_TEST
 
 /* ---- Parsing: the boundary table --------------------------------------------------------------------------------- */
 
-#define IMM(id, value) (UINT64_C(1) << 63 | (uint64_t) (id) << 48 | (value))
-#define ADDR(id, value) ((uint64_t) (id) << 48 | (value))
+#define IMM(id, value)                    (UINT64_C(1) << 63 | (uint64_t)(id) << 48 | (value))
+#define ADDR(id, value)                   ((uint64_t)(id) << 48 | (value))
 #define STANDARD(length, offset, n_bytes) IMM(1, 7), IMM(2, length), IMM(3, offset), IMM(4, n_bytes)
-#define MAX48 SPEAD_VALUE_MASK
-#define WORD0(n_items) (UINT64_C(0x5304020600000000) | (n_items))
+#define MAX48                             SPEAD_VALUE_MASK
+#define WORD0(n_items)                    (UINT64_C(0x5304020600000000) | (n_items))
 
 /* A packet: words, big-endian, then 'tail_bytes' of payload; 'cut' of them are missing from the header buffer. */
 static const struct boundary {
@@ -282,48 +285,47 @@ static const struct boundary {
     size_t header_cut_bytes;
     enum spead_error expected;
 } boundaries[] = {
-#define W(...) { __VA_ARGS__ }, sizeof((uint64_t[]){ __VA_ARGS__ }) / 8
-    { "whole heap", W(WORD0(4), STANDARD(16, 0, 16)), 16, 0, SPEAD_OK },
-    { "first half", W(WORD0(4), STANDARD(16, 0, 8)), 8, 0, SPEAD_OK },
-    { "last half", W(WORD0(4), STANDARD(16, 8, 8)), 8, 0, SPEAD_OK },
-    { "no payload in this packet", W(WORD0(4), STANDARD(16, 16, 0)), 0, 0, SPEAD_OK },
-    { "one byte beyond the heap", W(WORD0(4), STANDARD(16, 9, 8)), 8, 0, SPEAD_BAD_LENGTH },
-    { "longer than the heap", W(WORD0(4), STANDARD(15, 0, 16)), 16, 0, SPEAD_BAD_LENGTH },
-    { "offset at its limit", W(WORD0(4), STANDARD(16, MAX48, 8)), 8, 0, SPEAD_BAD_LENGTH },
-    { "heap at its limit", W(WORD0(4), STANDARD(MAX48, MAX48 - 8, 8)), 8, 0, SPEAD_OK },
-    { "beyond the largest heap", W(WORD0(4), STANDARD(MAX48, MAX48 - 7, 8)), 8, 0, SPEAD_BAD_LENGTH },
-    { "a byte missing", W(WORD0(4), STANDARD(16, 0, 16)), 15, 0, SPEAD_TRUNCATED },
-    { "a byte too many", W(WORD0(4), STANDARD(16, 0, 8)), 9, 0, SPEAD_BAD_LENGTH },
-    { "payload length at its limit", W(WORD0(4), STANDARD(16, 0, MAX48)), 16, 0, SPEAD_TRUNCATED },
-    { "heap length 0", W(WORD0(4), STANDARD(0, 0, 0)), 0, 0, SPEAD_NO_STANDARD },
-    { "no items", W(WORD0(0)), 0, 0, SPEAD_NO_STANDARD },
-    { "65535 items announced", W(WORD0(65535), STANDARD(16, 0, 16)), 16, 0, SPEAD_TRUNCATED },
-    { "one item more than there is", W(WORD0(5), STANDARD(16, 0, 0)), 0, 0, SPEAD_TRUNCATED },
-    { "one item more than there is, but payload", W(WORD0(5), STANDARD(16, 0, 0)), 7, 0, SPEAD_TRUNCATED },
-    { "header not all in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 1, SPEAD_HEADER_TOO_LONG },
-    { "half a word in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 36, SPEAD_HEADER_TOO_LONG },
-    { "nothing in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 40, SPEAD_HEADER_TOO_LONG },
-    { "magic", W(WORD0(4) ^ UINT64_C(1) << 56, STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_MAGIC },
-    { "version 3", W(WORD0(4) ^ UINT64_C(7) << 48, STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_MAGIC },
-    { "SPEAD-64-40", W(UINT64_C(0x5304030500000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR },
-    { "widths of 72 bits", W(UINT64_C(0x5304030600000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR },
-    { "widths of 0", W(UINT64_C(0x5304000000000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR },
-    { "reserved bits are not looked at", W(WORD0(4) | UINT64_C(0xffff0000), STANDARD(16, 0, 16)), 16, 0, SPEAD_OK },
-    { "no heap count", W(WORD0(3), IMM(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "no heap length", W(WORD0(3), IMM(1, 7), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "no offset", W(WORD0(3), IMM(1, 7), IMM(2, 16), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "no payload length", W(WORD0(3), IMM(1, 7), IMM(2, 16), IMM(3, 0)), 0, 0, SPEAD_NO_STANDARD },
-    { "heap count twice, payload length never", W(WORD0(4), IMM(1, 7), IMM(1, 7), IMM(2, 16), IMM(3, 0)), 0, 0,
-      SPEAD_NO_STANDARD },
-    { "heap count addressed", W(WORD0(4), ADDR(1, 7), IMM(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "heap length addressed", W(WORD0(4), IMM(1, 7), ADDR(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "offset addressed", W(WORD0(4), IMM(1, 7), IMM(2, 16), ADDR(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD },
-    { "payload length addressed", W(WORD0(4), IMM(1, 7), IMM(2, 16), IMM(3, 0), ADDR(4, 16)), 16, 0,
-      SPEAD_NO_STANDARD },
-    { "the last of repeated ones counts", W(WORD0(5), STANDARD(16, 0, 3), IMM(4, 8)), 8, 0, SPEAD_OK },
-    { "any order", W(WORD0(6), IMM(4, 8), IMM(0x1600, 5), IMM(2, 8), IMM(3, 0), ADDR(0x3300, 0), IMM(1, 7)), 8, 0,
-      SPEAD_OK },
-    { "padding", W(WORD0(6), ADDR(0, 0), STANDARD(8, 0, 8), IMM(0, MAX48)), 8, 0, SPEAD_OK },
+#define W(...) {__VA_ARGS__}, sizeof((uint64_t[]){__VA_ARGS__}) / 8
+    {"whole heap", W(WORD0(4), STANDARD(16, 0, 16)), 16, 0, SPEAD_OK},
+    {"first half", W(WORD0(4), STANDARD(16, 0, 8)), 8, 0, SPEAD_OK},
+    {"last half", W(WORD0(4), STANDARD(16, 8, 8)), 8, 0, SPEAD_OK},
+    {"no payload in this packet", W(WORD0(4), STANDARD(16, 16, 0)), 0, 0, SPEAD_OK},
+    {"one byte beyond the heap", W(WORD0(4), STANDARD(16, 9, 8)), 8, 0, SPEAD_BAD_LENGTH},
+    {"longer than the heap", W(WORD0(4), STANDARD(15, 0, 16)), 16, 0, SPEAD_BAD_LENGTH},
+    {"offset at its limit", W(WORD0(4), STANDARD(16, MAX48, 8)), 8, 0, SPEAD_BAD_LENGTH},
+    {"heap at its limit", W(WORD0(4), STANDARD(MAX48, MAX48 - 8, 8)), 8, 0, SPEAD_OK},
+    {"beyond the largest heap", W(WORD0(4), STANDARD(MAX48, MAX48 - 7, 8)), 8, 0, SPEAD_BAD_LENGTH},
+    {"a byte missing", W(WORD0(4), STANDARD(16, 0, 16)), 15, 0, SPEAD_TRUNCATED},
+    {"a byte too many", W(WORD0(4), STANDARD(16, 0, 8)), 9, 0, SPEAD_BAD_LENGTH},
+    {"payload length at its limit", W(WORD0(4), STANDARD(16, 0, MAX48)), 16, 0, SPEAD_TRUNCATED},
+    {"heap length 0", W(WORD0(4), STANDARD(0, 0, 0)), 0, 0, SPEAD_NO_STANDARD},
+    {"no items", W(WORD0(0)), 0, 0, SPEAD_NO_STANDARD},
+    {"65535 items announced", W(WORD0(65535), STANDARD(16, 0, 16)), 16, 0, SPEAD_TRUNCATED},
+    {"one item more than there is", W(WORD0(5), STANDARD(16, 0, 0)), 0, 0, SPEAD_TRUNCATED},
+    {"one item more than there is, but payload", W(WORD0(5), STANDARD(16, 0, 0)), 7, 0, SPEAD_TRUNCATED},
+    {"header not all in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 1, SPEAD_HEADER_TOO_LONG},
+    {"half a word in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 36, SPEAD_HEADER_TOO_LONG},
+    {"nothing in the buffer", W(WORD0(4), STANDARD(16, 0, 16)), 16, 40, SPEAD_HEADER_TOO_LONG},
+    {"magic", W(WORD0(4) ^ UINT64_C(1) << 56, STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_MAGIC},
+    {"version 3", W(WORD0(4) ^ UINT64_C(7) << 48, STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_MAGIC},
+    {"SPEAD-64-40", W(UINT64_C(0x5304030500000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR},
+    {"widths of 72 bits", W(UINT64_C(0x5304030600000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR},
+    {"widths of 0", W(UINT64_C(0x5304000000000004), STANDARD(16, 0, 16)), 16, 0, SPEAD_BAD_FLAVOUR},
+    {"reserved bits are not looked at", W(WORD0(4) | UINT64_C(0xffff0000), STANDARD(16, 0, 16)), 16, 0, SPEAD_OK},
+    {"no heap count", W(WORD0(3), IMM(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"no heap length", W(WORD0(3), IMM(1, 7), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"no offset", W(WORD0(3), IMM(1, 7), IMM(2, 16), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"no payload length", W(WORD0(3), IMM(1, 7), IMM(2, 16), IMM(3, 0)), 0, 0, SPEAD_NO_STANDARD},
+    {"heap count twice, payload length never", W(WORD0(4), IMM(1, 7), IMM(1, 7), IMM(2, 16), IMM(3, 0)), 0, 0,
+     SPEAD_NO_STANDARD},
+    {"heap count addressed", W(WORD0(4), ADDR(1, 7), IMM(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"heap length addressed", W(WORD0(4), IMM(1, 7), ADDR(2, 16), IMM(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"offset addressed", W(WORD0(4), IMM(1, 7), IMM(2, 16), ADDR(3, 0), IMM(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"payload length addressed", W(WORD0(4), IMM(1, 7), IMM(2, 16), IMM(3, 0), ADDR(4, 16)), 16, 0, SPEAD_NO_STANDARD},
+    {"the last of repeated ones counts", W(WORD0(5), STANDARD(16, 0, 3), IMM(4, 8)), 8, 0, SPEAD_OK},
+    {"any order", W(WORD0(6), IMM(4, 8), IMM(0x1600, 5), IMM(2, 8), IMM(3, 0), ADDR(0x3300, 0), IMM(1, 7)), 8, 0,
+     SPEAD_OK},
+    {"padding", W(WORD0(6), ADDR(0, 0), STANDARD(8, 0, 8), IMM(0, MAX48)), 8, 0, SPEAD_OK},
 #undef W
 };
 
@@ -353,7 +355,7 @@ START_TEST(boundary)
     enum spead_error error;
 
     for (size_t i = 0; i < n_bytes; i++)
-        bytes[i] = (uint8_t) (b->words[i / 8] >> (56 - 8 * (i % 8)));
+        bytes[i] = (uint8_t)(b->words[i / 8] >> (56 - 8 * (i % 8)));
     header = exact_copy(bytes, header_bytes);
     error = spead_parse(header, header_bytes, n_bytes + b->tail_bytes, NULL, 0, &packet);
     free_copy(header, header_bytes);
@@ -379,7 +381,7 @@ END_TEST
 
 START_TEST(fields_of_a_data_packet)
 {
-    static const uint16_t wanted[] = { SPEAD_FENG_RAW, SPEAD_DIGITISER_ID, SPEAD_TIMESTAMP, SPEAD_FENG_ID };
+    static const uint16_t wanted[] = {SPEAD_FENG_RAW, SPEAD_DIGITISER_ID, SPEAD_TIMESTAMP, SPEAD_FENG_ID};
     uint8_t bytes[PACKET_BYTES_ROOM];
     size_t n = decode(golden_data_1, bytes);
     struct spead_packet packet;
@@ -419,7 +421,7 @@ END_TEST
 
 START_TEST(header_bytes_of_foreign_packets)
 {
-    uint8_t bytes[8] = { 0x53, 4, 2, 6, 0, 0, 0xff, 0xff };
+    uint8_t bytes[8] = {0x53, 4, 2, 6, 0, 0, 0xff, 0xff};
 
     ck_assert_uint_eq(spead_header_bytes(bytes), 8 + 8 * 65535);
     for (size_t i = 0; i < 4; i++) {
@@ -446,7 +448,7 @@ static uint64_t random_u64(void)
 
 static size_t random_below(size_t n)
 {
-    return (size_t) (random_u64() % n);
+    return (size_t)(random_u64() % n);
 }
 
 static uint64_t word_at(const uint8_t *bytes, size_t i)
@@ -454,7 +456,7 @@ static uint64_t word_at(const uint8_t *bytes, size_t i)
     uint64_t word = 0;
 
     for (size_t j = 0; j < 8; j++)
-        word |= (uint64_t) bytes[8 * i + j] << (56 - 8 * j);
+        word |= (uint64_t)bytes[8 * i + j] << (56 - 8 * j);
     return word;
 }
 
@@ -473,9 +475,9 @@ static uint64_t model_find(const uint8_t *bytes, size_t n_items, unsigned id)
 static void compare_with_model(const uint8_t *bytes, size_t n_bytes, const uint16_t *wanted,
                                const struct spead_packet *packet)
 {
-    size_t n_items = (size_t) bytes[6] << 8 | bytes[7];
-    const uint64_t standard[4] = { packet->heap_cnt, packet->heap_length, packet->payload_offset,
-                                   packet->payload_length };
+    size_t n_items = (size_t)bytes[6] << 8 | bytes[7];
+    const uint64_t standard[4] = {packet->heap_cnt, packet->heap_length, packet->payload_offset,
+                                  packet->payload_length};
 
     ck_assert_uint_eq(packet->header_bytes, 8 * (1 + n_items));
     ck_assert_uint_eq(packet->header_bytes + packet->payload_length, n_bytes);
@@ -498,7 +500,7 @@ static void compare_with_model(const uint8_t *bytes, size_t n_bytes, const uint1
 /* A packet that is right but for some blows. */
 static size_t make_damaged(uint8_t *bytes)
 {
-    static const uint16_t ids[] = { 0, 1, 2, 3, 4, 5, 6, 0x1600, 0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff };
+    static const uint16_t ids[] = {0, 1, 2, 3, 4, 5, 6, 0x1600, 0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff};
     size_t n_payload = random_below(100);
     size_t n_items = random_below(10);
     struct spead_item items[10];
@@ -508,13 +510,13 @@ static size_t make_damaged(uint8_t *bytes)
         /* Values likely enough to be right where they repeat a standard item. */
         uint64_t value = random_below(3) ? n_payload : random_below(3) ? random_below(4) : random_u64();
 
-        items[i] = (struct spead_item){ ids[random_below(ARRAY_LEN(ids))], random_below(8) > 0, value };
+        items[i] = (struct spead_item){ids[random_below(ARRAY_LEN(ids))], random_below(8) > 0, value};
     }
     n = spead_build_header(bytes, random_u64(), n_payload + random_below(3), 0, n_payload, items, n_items);
     memset(bytes + n, 0x5a, n_payload);
     n += n_payload;
     for (size_t n_blows = random_below(3); n_blows > 0; n_blows--)
-        bytes[random_below(n)] ^= (uint8_t) (1 << random_below(8));
+        bytes[random_below(n)] ^= (uint8_t)(1 << random_below(8));
     if (random_below(8) == 0)
         n = random_below(n + 1);
     return n;
@@ -522,9 +524,9 @@ static size_t make_damaged(uint8_t *bytes)
 
 START_TEST(no_packet_is_misread)
 {
-    static const uint16_t wanted[SPEAD_MAX_WANTED] = { 0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff, 0x3102, 4 };
+    static const uint16_t wanted[SPEAD_MAX_WANTED] = {0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff, 0x3102, 4};
     const char *given = getenv("CBF_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t) time(NULL);
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     size_t n_ok = 0;
 
     printf("check_spead: seed %" PRIu64 "\n", seed);
@@ -539,7 +541,7 @@ START_TEST(no_packet_is_misread)
         if (random_below(4) == 0) {
             n_bytes = random_below(sizeof(bytes));
             for (size_t i = 0; i < n_bytes; i++)
-                bytes[i] = (uint8_t) random_u64();
+                bytes[i] = (uint8_t)random_u64();
             memcpy(bytes, "\x53\x04\x02\x06", random_below(5));
         } else {
             n_bytes = make_damaged(bytes);

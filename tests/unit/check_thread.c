@@ -29,7 +29,7 @@ static void *look_around(void *arg)
 
 static struct seen start_and_join(const char *name, int cpu)
 {
-    struct seen seen = { .ran = false };
+    struct seen seen = {.ran = false};
     struct thread thread;
 
     ck_assert_int_eq(thread_start(&thread, name, cpu, look_around, &seen), 0);
@@ -65,7 +65,7 @@ END_TEST
 
 START_TEST(unpinned_or_refused_keeps_all_cpus)
 {
-    static const int cpus[] = { -1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30 };
+    static const int cpus[] = {-1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30};
     cpu_set_t ours;
 
     ck_assert_int_eq(sched_getaffinity(0, sizeof(ours), &ours), 0);
@@ -79,7 +79,7 @@ END_TEST
 
 START_TEST(signals_go_to_main_only)
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGCHLD };
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGCHLD};
     sigset_t before, after;
     struct seen seen;
 

@@ -139,7 +139,9 @@ static void check_all(struct setup *s, const uint32_t *weights)
 
                     ck_assert_msg(s->dump.flags[at] == absent, "seed %u: flag", seed);
                     ck_assert_msg(s->dump.vis[at].r == (absent ? 0 : re), "seed %u: real", seed);
-                    ck_assert_msg(s->dump.vis[at].i == (absent ? 0 : im == INT32_MIN ? INT32_MAX : -im),
+                    ck_assert_msg(s->dump.vis[at].i == (absent            ? 0
+                                                        : im == INT32_MIN ? INT32_MAX
+                                                                          : -im),
                                   "seed %u: imaginary", seed);
                     ck_assert_msg(s->dump.nsamples[at] == (absent ? 0 : (float)(weight / 160.0)), "seed %u: n", seed);
                     n_flagged += absent;
@@ -195,7 +197,7 @@ END_TEST
 
 START_TEST(near_the_mark_is_data)
 {
-    static const int32_t near[][2] = {{INT32_MIN, 0}, {INT32_MIN, 2}, {-INT32_MAX, 1}, {INT32_MAX, 1}, {0, 1},
+    static const int32_t near[][2] = {{INT32_MIN, 0},  {INT32_MIN, 2}, {-INT32_MAX, 1}, {INT32_MAX, 1}, {0, 1},
                                       {INT32_MIN, -1}, {7, INT32_MIN}, {7, -INT32_MAX}, {7, INT32_MAX}};
     struct setup s;
 

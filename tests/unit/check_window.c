@@ -7,9 +7,9 @@
 #include <check.h>
 #include <string.h>
 
-#define N_ANTS_MAX 9
+#define N_ANTS_MAX   9
 #define N_LENGTH_MAX 12
-#define N_SPECTRA 48
+#define N_SPECTRA    48
 
 /* What a baseline must weigh, out of the flags of every batch that was added. */
 static uint32_t model_weight(uint8_t added[][N_ANTS_MAX], size_t n_added, size_t length, size_t a1, size_t a2,
