@@ -39,8 +39,7 @@ size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Dump buffers of an output: as given, or enough for the dumps of one chunk to leave, at their pace, while the next
- *                            chunk's
- * are made. */
+ * chunk's are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Bytes of an output's heap: visibilities, and weights where they are sent. */
