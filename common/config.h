@@ -1,8 +1,8 @@
 /* config.h - YAML file + key tables -> structs.
  *
  * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/
- * and (later) the man page come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where the
- * table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
+ * and (later) the man page come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where
+ * the table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
  *
  * Errors: all of a file are collected, each with file:line:column, one sentence, and the nearest valid key for a
  * misspelt one; config_load() then fails.  Nothing is half-applied: the caller exits with EXIT_CONFIG. */

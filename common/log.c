@@ -38,8 +38,8 @@ static enum log_level log_max_level = LOG_LEVEL_INFO;
 static bool log_to_journal;
 
 /* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  An operator
- * who redirects stderr, or starts the program by hand from a service's shell, gets plain lines.  The socket is missing in a
- * container that inherited both, where sd_journal_send() would drop messages without an error. */
+ * who redirects stderr, or starts the program by hand from a service's shell, gets plain lines.  The socket is
+ * missing in a container that inherited both, where sd_journal_send() would drop messages without an error. */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
