@@ -307,7 +307,7 @@ class Receiver:
         self.stop()
 
 
-def send_live(sent, rate=3e6, max_packet=9000):
+def send_live(sent, rate=1e6, max_packet=9000):
     """Sends heaps over loopback multicast with spead2, in order, at 'rate' bytes/s; returns when all are gone.
 
     The threads of a daemon receive apart, and one that falls behind the others by the window of chunks loses heaps.  So a

@@ -186,19 +186,19 @@ def test_counters(daemon, rng):
 def test_pace(daemon, rng):
     """What comes faster than in real time leaves at 1.1 times its real-time rate."""
     config = live_config(outputs=[{"gain": 0.4, "taps": 4}], substreams=1,
-                         time={"adc_sample_rate": 400000}, send={"rate_factor": 1.1})
+                         time={"adc_sample_rate": 200000}, send={"rate_factor": 1.1})
     samples = scenario.noise(rng, 1, 8192 * 24, 10)
     model = scenario.model_of(config["outputs"][0])
     wanted = sure_batches(config, model, 0, samples.shape[2])
     assert len(wanted) > 40
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
-        harness.send_live(scenario.digitiser_heaps(config, samples, 0))
+        harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=2e6)
         receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= len(wanted), "every batch")
         finish(config, process, receiver)
     times = [h.arrival_s for h in receiver.data()][:len(wanted)]
     took = times[-1] - times[0]
-    real_time = (len(wanted) - 1) * model.batch / 400000
+    real_time = (len(wanted) - 1) * model.batch / 200000
     assert 0.85 * real_time / 1.1 < took < 1.3 * real_time, f"{took:.3f} s for {real_time:.3f} s of data"
 
 

@@ -63,7 +63,7 @@ def test_live_stream(timebase, rate_factor, daemon, rng):
     # The last eight chunks stay open, so that everything up to batch 72 must come without a stop.
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
-        harness.send_live(sent, rate=4e5)  # a chunk in 6 ms: the two receive threads stay within the window
+        harness.send_live(sent, rate=2e5)  # a chunk in 12 ms: the two receive threads stay within the window
         for index, length in enumerate([3, 8]):
             wait_window(receiver, config, index, (first_batch + 72) // length - 1)
         found = finish(config, process, receiver)
