@@ -1,0 +1,111 @@
+/* check_layout - sizes, rates and buffer counts against figures worked out by hand from the reference's own examples. */
+#include "common/config.h"
+#include "common/units.h"
+#include "fgpu/layout.h"
+#include "xbgpu/layout.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Writes 'yaml' to a file, loads and checks it. */
+static struct config *load(const struct config_table *table, const char *yaml, void *values,
+                           void (*check)(void *values, struct config *errors))
+{
+    char path[] = "/tmp/check_layout.XXXXXX";
+    struct config *errors;
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    ck_assert_int_eq(config_load(table, path, values, &errors), 0);
+    unlink(path);
+    check(values, errors);
+    config_print_errors(errors, stdout);
+    ck_assert_uint_eq(config_n_errors(errors), 0);
+    return errors;
+}
+
+/* A MeerKAT L-band F-engine: 8192 channels to 64 X-engines, heaps of 128 channels x 128 spectra. */
+START_TEST(f_engine)
+{
+    static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+                               "recv: {chunk_samples: 4194304, max_delay_diff: 1000, chunks: 8}\n"
+                               "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0+7, pol1: 239.1.0.8+7}]\n"
+                               "outputs: [{name: w, channels: 8192, spectra_per_heap: 128, taps: 16,\n"
+                               "           destinations: 239.2.0.0+63}]\n";
+    struct fgpu_config config = {0};
+    struct fgpu_layout layout;
+    struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
+    const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
+
+    fgpu_layout_init(&layout, &config);
+    ck_assert_uint_eq(layout.packet_bytes, 5120);
+    ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
+    ck_assert_uint_eq(layout.chunk_bytes, 5242880);
+    ck_assert_int_eq(layout.history_samples, 262144 + 4096); /* 16 x 16384 + 1000, in whole packets */
+    ck_assert_uint_eq(layout.n_recv_threads, 2);
+    ck_assert_int_eq(fgpu_batch_samples(output), 2097152);
+    ck_assert_uint_eq(fgpu_batch_bytes(output), 64 * 65536);
+    /* 8 packets of 8192 + 72 bytes a heap, 64 heaps in 2097152 / 1712e6 s, and a tenth more. */
+    ck_assert_double_eq_tol(fgpu_send_rate(&config, output), 1.1 * 64 * 8 * 8264 / (2097152 / 1712e6), 1);
+    ck_assert_uint_eq(fgpu_output_buffers(&config, output), 2 * 2 + 2);
+    config_free(&fgpu_config_table, &config, errors);
+}
+END_TEST
+
+/* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
+START_TEST(x_engine)
+{
+    static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+                               "recv: {sources: 239.2.0.3, antennas: 80, channels: 8192, channels_per_substream: 128,\n"
+                               "       channel_offset: 384, spectra_per_heap: 128, samples_between_spectra: 16384,\n"
+                               "       batches_per_chunk: 4, threads: 3}\n"
+                               "outputs: [{name: half, integration_time: 0.5, destination: 239.3.0.3},\n"
+                               "          {name: short, integration_batches: 3, destination: 239.3.0.4,\n"
+                               "           missing: weights}]\n";
+    struct xbgpu_config config = {0};
+    struct xbgpu_layout layout;
+    struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+    const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
+
+    xbgpu_layout_init(&layout, &config);
+    ck_assert_uint_eq(layout.n_baselines, 3240);
+    ck_assert_uint_eq(layout.heap_bytes, 65536);
+    ck_assert_uint_eq(layout.vis_bytes, 13271040);
+    ck_assert_int_eq(layout.batch_samples, 2097152);
+    ck_assert_int_eq(xbgpu_integration_batches(&config, half), 408); /* 0.5 x 1712e6 / 2097152 = 408.17 */
+    ck_assert_int_eq(xbgpu_integration_batches(&config, fast), 3);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, half), 13271040);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, fast), 13271040 + 3240 * 4);
+    ck_assert_double_eq_tol(xbgpu_send_rate(&config, &layout, half),
+                            1.1 * (13271040 + 1620 * 64) / (408 * 2097152 / 1712e6), 1);
+    ck_assert_uint_eq(xbgpu_output_buffers(&config, half), 2 * 1 + 2);
+    ck_assert_uint_eq(xbgpu_output_buffers(&config, fast), 2 * 2 + 2); /* 4 batches can end 2 dumps of 3 */
+    /* 80 antennas among 3 threads, every one in exactly one. */
+    ck_assert_uint_eq(layout.n_members, 3);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 0), 0);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 1), 26);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 2), 53);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 3), 80);
+    config_free(&xbgpu_config_table, &config, errors);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("layout");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    tcase_add_test(tcase, f_engine);
+    tcase_add_test(tcase, x_engine);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
