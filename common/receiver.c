@@ -364,21 +364,32 @@ static void handle_batch(struct receiver *r, size_t n_packets)
     judge_predictions(r);
 }
 
+static struct assembler *oldest_assembler(const struct receiver *r)
+{
+    struct assembler *oldest = r->assemblers[0];
+
+    for (size_t i = 1; i < r->config.n_assemblers; i++)
+        if (assembler_oldest_samples(r->assemblers[i]) < assembler_oldest_samples(oldest))
+            oldest = r->assemblers[i];
+    return oldest;
+}
+
+int64_t receiver_oldest_samples(const struct receiver *receiver)
+{
+    return assembler_oldest_samples(oldest_assembler(receiver));
+}
+
+void receiver_flush_oldest(struct receiver *receiver)
+{
+    assembler_flush_oldest(oldest_assembler(receiver));
+}
+
 /* The open chunks of all members leave in order of time: a member that handed on all of its own at once would look far
  * ahead of the others, whose last chunks the matcher would then not wait for. */
 static void flush(struct receiver *r)
 {
-    struct assembler *first;
-
-    for (;;) {
-        first = r->assemblers[0];
-        for (size_t i = 1; i < r->config.n_assemblers; i++)
-            if (assembler_oldest_samples(r->assemblers[i]) < assembler_oldest_samples(first))
-                first = r->assemblers[i];
-        if (assembler_oldest_samples(first) == INT64_MAX)
-            return;
-        assembler_flush_oldest(first);
-    }
+    while (receiver_oldest_samples(r) != INT64_MAX)
+        receiver_flush_oldest(r);
 }
 
 static void *run(void *arg)
@@ -394,9 +405,9 @@ static void *run(void *arg)
         handle_batch(r, (size_t)n_packets);
         gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
     }
-    flush(r);
     if (n_packets >= 0)
-        return NULL;
+        return NULL; /* stopped; what is open is flushed from outside */
+    flush(r);
     if (n_packets != -ENODATA) {
         r->error = n_packets;
         log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-n_packets));
@@ -417,7 +428,7 @@ int receiver_start(struct receiver *receiver)
     return 0;
 }
 
-void receiver_stop(struct receiver *receiver)
+void receiver_halt(struct receiver *receiver)
 {
     atomic_store_explicit(&receiver->stop, true, memory_order_relaxed);
     for (size_t i = 0; i < receiver->config.n_assemblers; i++)
@@ -425,6 +436,12 @@ void receiver_stop(struct receiver *receiver)
     if (receiver->running)
         thread_join(&receiver->thread);
     receiver->running = false;
+}
+
+void receiver_stop(struct receiver *receiver)
+{
+    receiver_halt(receiver);
+    flush(receiver);
 }
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver)

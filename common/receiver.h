@@ -76,8 +76,15 @@ int receiver_start(struct receiver *receiver);
 /* Once the worker was told of the end: 0 at the end of a file, or the negative errno with which the source died. */
 int receiver_get_error(const struct receiver *receiver);
 
-/* Stops the thread (within 100 ms); it flushes open chunks to the worker.  Stops the free inboxes, too, lest it wait
- * for a chunk.  Idempotent. */
+/* Stops the thread (within 100 ms) and leaves open what is; free inboxes never wait again.  Idempotent. */
+void receiver_halt(struct receiver *receiver);
+
+/* Of a receiver that has been halted: first sample of its oldest open chunk, INT64_MAX if there is none; and that chunk
+ * is handed on.  So several receivers' last chunks can leave in order of time (receiver_set.c). */
+int64_t receiver_oldest_samples(const struct receiver *receiver);
+void receiver_flush_oldest(struct receiver *receiver);
+
+/* Halts, then hands on all open chunks.  Idempotent. */
 void receiver_stop(struct receiver *receiver);
 
 /* Stops it first.  NULL is accepted. */

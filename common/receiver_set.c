@@ -56,7 +56,17 @@ bool receiver_set_can_wait(const struct receiver_set *set)
 void receiver_set_stop(struct receiver_set *set)
 {
     for (size_t t = 0; t < set->n; t++)
-        receiver_stop(set->receivers[t]);
+        receiver_halt(set->receivers[t]);
+    /* In order of time over all: a thread that handed on all of its chunks at once would make the others' late. */
+    for (;;) {
+        struct receiver *oldest = set->receivers[0];
+        for (size_t t = 1; t < set->n; t++)
+            if (receiver_oldest_samples(set->receivers[t]) < receiver_oldest_samples(oldest))
+                oldest = set->receivers[t];
+        if (receiver_oldest_samples(oldest) == INT64_MAX)
+            return;
+        receiver_flush_oldest(oldest);
+    }
 }
 
 void receiver_set_fini(struct receiver_set *set)

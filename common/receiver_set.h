@@ -27,7 +27,7 @@ bool receiver_set_failed(const struct receiver_set *set);
 /* True where packets come from a file, which waits for us. */
 bool receiver_set_can_wait(const struct receiver_set *set);
 
-/* As receiver_stop(), one after the other.  Idempotent. */
+/* As receiver_stop(), with the last chunks of all in order of time.  Idempotent. */
 void receiver_set_stop(struct receiver_set *set);
 
 /* Destroys the receivers.  A zeroed set is accepted. */

@@ -358,6 +358,9 @@ bool xpipeline_stop(void *arg)
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);
+    if (counter_get(&pipeline->late_chunks))
+        log_warning("%llu chunks came too late for their set: recv.window is short",
+                    (unsigned long long)counter_get(&pipeline->late_chunks));
     xsend_stop(pipeline->send);
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
