@@ -1,6 +1,9 @@
 /* sections.c - the keys of the sections that several programs share. */
 #include "common/sections.h"
 
+#include "common/device.h"
+#include "common/file.h"
+#include "common/memory.h"
 #include "common/units.h"
 
 static const char *const timebase_choices[] = {"clock", "packets", NULL};
@@ -54,3 +57,28 @@ const struct config_key config_http_keys[] = {
      "Address and port of /metrics and /healthz; none: not served."},
 };
 #undef AT
+
+void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors)
+{
+    if (send->rate_factor > 0 && send->rate_factor < 1)
+        config_error(errors, &send->rate_factor,
+                     "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
+                     send->rate_factor);
+    if (files_are_same(recv_pcap_file, send->pcap_file))
+        config_error(errors, &send->pcap_file, "send.pcap_file would overwrite the capture that is read");
+    if (send->packet_payload_bytes % 8 != 0)
+        config_error(errors, &send->packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
+                     (long long)send->packet_payload_bytes);
+}
+
+void config_check_memory(const struct config_device *device, uint64_t host_bytes, uint64_t device_bytes,
+                         const void *field, const char *advice, struct config *errors)
+{
+    uint64_t available = memory_available_bytes();
+    /* On the cpu device, device memory is the host's. */
+    uint64_t needed = host_bytes + (device->kind == DEVICE_CUDA ? 0 : device_bytes);
+
+    if (available != 0 && needed > available)
+        config_error(errors, field, "this configuration needs %llu MiB of memory, and %llu MiB are available: lower %s",
+                     (unsigned long long)(needed >> 20), (unsigned long long)(available >> 20), advice);
+}

@@ -73,4 +73,10 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
         .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
     }
 
+/* Checks that both daemons make: of the send section against the capture that is read (NULL: none), and of the memory
+ * that a configuration needs against what there is; 'field' is what to point at, 'advice' names the keys to lower. */
+void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors);
+void config_check_memory(const struct config_device *device, uint64_t host_bytes, uint64_t device_bytes,
+                         const void *field, const char *advice, struct config *errors);
+
 #endif

@@ -3,8 +3,6 @@
 
 #include "common/chunk.h"
 #include "common/matcher.h"
-#include "common/file.h"
-#include "common/memory.h"
 #include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
@@ -212,20 +210,14 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
 static void check_memory(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
-    uint64_t available = memory_available_bytes();
 
     fgpu_layout_init(&layout, config);
     if (layout.history_samples > config->recv.chunk_samples)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",
                      (long long)config->recv.chunk_samples, (long long)layout.history_samples);
-    /* On the cpu device, device memory is the host's. */
-    uint64_t needed = layout.host_bytes + (config->device.kind == DEVICE_CUDA ? 0 : layout.device_bytes);
-    if (available != 0 && needed > available)
-        config_error(errors, &config->recv.chunk_samples,
-                     "this configuration needs %llu MiB of memory, and %llu MiB are available: lower chunk_samples, "
-                     "chunks, batches_per_buffer or buffers",
-                     (unsigned long long)(needed >> 20), (unsigned long long)(available >> 20));
+    config_check_memory(&config->device, layout.host_bytes, layout.device_bytes, &config->recv.chunk_samples,
+                        "chunk_samples, chunks, batches_per_buffer or buffers", errors);
 }
 
 void fgpu_config_check(void *values, struct config *errors)
@@ -237,15 +229,7 @@ void fgpu_config_check(void *values, struct config *errors)
     check_endpoints(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
-    if (config->send.rate_factor > 0 && config->send.rate_factor < 1)
-        config_error(errors, &config->send.rate_factor,
-                     "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
-                     config->send.rate_factor);
-    if (files_are_same(config->recv.pcap_file, config->send.pcap_file))
-        config_error(errors, &config->send.pcap_file, "send.pcap_file would overwrite the capture that is read");
-    if (config->send.packet_payload_bytes % 8 != 0)
-        config_error(errors, &config->send.packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
-                     (long long)config->send.packet_payload_bytes);
+    config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
         check_memory(config, errors);
 }
