@@ -3,6 +3,7 @@
 Used by the tests of both daemons.  The checks here are about the streams (which heaps, in which order, with which counts);
 the values are compared by the callers.
 """
+import re
 from collections import defaultdict
 
 import numpy as np
@@ -81,8 +82,15 @@ def run_pcap(daemon, program, config, work, sent, name="run", **write):
 
 def run_capture(daemon, program, config, source, sink, name="run"):
     config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
-    daemon(program, config, name).wait_end()
+    process = daemon(program, config, name).wait_end()
+    check_audits(process.log.read_text())
     return harness.decode_pcap(sink)
+
+
+def check_audits(log):
+    """Every output of an xbgpu says at its end how many sums its audit found wrong: none ever may be."""
+    for audited, wrong in re.findall(r"(\d+) products audited, (\d+) wrong", log):
+        assert int(wrong) == 0, f"{wrong} of {audited} audited products are wrong"
 
 
 def in_order(heaps, offset, step, n_substreams):
