@@ -21,7 +21,7 @@ Q       := $(if $(V),,@)
 BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o
+PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o common/spead_shape.o common/copy.o
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
@@ -107,6 +107,14 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
+
+# Benchmarks are linked like unit tests.
+BENCHES := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
+		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
 
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
 

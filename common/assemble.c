@@ -4,6 +4,7 @@
  * state machine. */
 #include "common/assemble.h"
 
+#include "common/copy.h"
 #include "common/log.h"
 #include "common/units.h"
 
@@ -219,6 +220,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     counter_add(&stats->chunks, 1);
     chunk->n_times = (size_t)n_times;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
+    copy_finish(); /* of the payloads in it */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
 
