@@ -1,4 +1,4 @@
-"""What both spead2 peers of the packet benchmarks need: sockets, the pinned thread, its CPU time, the line of results."""
+"""What both spead2 peers of the packet benchmarks need: sockets, the pinned thread, its CPU time, results."""
 import json
 import os
 import socket
@@ -40,7 +40,8 @@ def receive_socket(host, port, interface, buffer_bytes):
     set_buffer(sock, SO_RCVBUFFORCE, socket.SO_RCVBUF, buffer_bytes)
     if is_multicast(host):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(host) + socket.inet_aton(interface))
+        membership = socket.inet_aton(host) + socket.inet_aton(interface)
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
     sock.bind((host, port))
     return sock
 
@@ -54,7 +55,7 @@ def send_socket(interface, buffer_bytes, ttl=4):
 
 
 def socket_drops(sock):
-    """Datagrams that found the socket's buffer full."""
+    """Buffers that the full socket refused: packets, or up to 64 KiB of them at once with GRO."""
     numbers = sock.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, 64)
     return struct.unpack_from("=I", numbers, 4 * SK_MEMINFO_DROPS)[0]
 

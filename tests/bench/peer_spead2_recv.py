@@ -20,8 +20,8 @@ All counts run from READY; the difference of two lines is what happened between 
   packets bytes heaps    received; bytes are payload of complete heaps.  A stop heap is not counted
   lost_heaps             absent between the first and the last timestamp of the chunks that have left the window
   chunks                 chunks that have left the window, with something in them
-  incomplete_heaps too_old_heaps rejected_heaps   as spead2 counts them
-  socket_drops           datagrams that found the socket's buffer full
+  incomplete_heaps too_old_heaps rejected_heaps   as spead2 counts them; a packet after a gap in its heap counts nowhere
+  socket_drops           what the full socket refused: packets, or with GRO up to 64 KiB of them at once
   cpu_ns                 CPU time of the receive thread alone, user and system
   wall_ns                since READY
   batches                wake-ups of the receive thread that brought packets
@@ -44,8 +44,8 @@ import spead2
 import spead2.recv
 import spead2.send
 
-from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP_GRO, PinnedPool, endpoint, receive_socket,
-                         report, say, send_socket, socket_drops)
+from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP_GRO, PinnedPool, endpoint,
+                         receive_socket, report, say, send_socket, socket_drops)
 
 N_OPEN = 2  # chunks under construction
 N_SPARE = 4  # chunks that the consumer may hold meanwhile
@@ -57,8 +57,8 @@ def placement(args):
         library = Path(folder) / "place.so"
         macros = [f"-DHEAP_BYTES={args.heap_bytes}", f"-DHEAPS_PER_CHUNK={args.heaps_per_chunk}",
                   f"-DN_SOURCES={args.n_sources}", f"-DSAMPLES_PER_HEAP={args.samples_per_heap}"]
-        subprocess.run(["gcc", "-std=c11", "-O3", "-march=native", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", *macros,
-                        "-o", library, Path(__file__).with_name("peer_place.c")], check=True)
+        source = Path(__file__).with_name("peer_place.c")
+        subprocess.run(["gcc", "-std=c11", "-O3", "-fPIC", "-shared", *macros, "-o", library, source], check=True)
         loaded = ctypes.CDLL(library)
     function = getattr(loaded, f"place_{args.kind}")
     make = ctypes.pythonapi.PyCapsule_New
@@ -180,7 +180,7 @@ class Receiver:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--endpoint", type=endpoint, required=True, help="ADDRESS:PORT, multicast or the interface's own")
+    parser.add_argument("--endpoint", type=endpoint, required=True, help="ADDRESS:PORT, multicast or unicast")
     parser.add_argument("--interface", default="127.0.0.1", help="address of the interface [%(default)s]")
     parser.add_argument("--kind", choices=["dig", "feng"], required=True)
     parser.add_argument("--n-sources", type=int, required=True, help="digitiser_id or feng_id are below it")

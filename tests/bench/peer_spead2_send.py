@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Heaps to packets by spead2, with one send thread: what `make bench-send` is measured against.
 
-The heaps are those of katgpucbf: every packet repeats all item pointers, the heaps of one timestamp are dealt out to the
-endpoints packet by packet, and their memory is used again as soon as they are sent.
+The heaps are those of katgpucbf: every packet repeats all item pointers, those of one timestamp go out packet by packet
+in turn (digitisers': one after another), and their memory is used again as soon as they are sent.
 
     .venv-bench/bin/python tests/bench/peer_spead2_send.py --kind feng --heap-bytes 65536 --samples-per-heap 2097152 \\
         --endpoint 239.1.2.3:7148 --seconds 10 --cpu 0
@@ -11,8 +11,8 @@ endpoints packet by packet, and their memory is used again as soon as they are s
 
 With .venv-bench spead2 is built from source, with GSO; with .venv it is the wheel of PyPI, without.
 
-Kinds: dig (a packet per heap, 72 bytes of header), feng (72), x (64).  Timestamps begin at 0; each timestamp has one heap
-of each source for each endpoint; heap cnt modulo sources is the source.  There are no descriptors and no stop heap.
+Kinds: dig (a packet per heap, 72 bytes of header), feng (72), x (64).  Timestamps begin at 0; each timestamp has one
+heap of each source for each endpoint; heap cnt modulo sources is the source.  No descriptors, no stop heap.
 
 stdout: one JSON line at the end.
   packets heaps          sent
@@ -60,7 +60,8 @@ class Batch:
         self.constants = np.arange(max(args.n_sources, len(args.endpoint)) + 1).astype(">u8")
         payloads = iter(payload.reshape(-1, args.heap_bytes))
         self.heaps = spead2.send.HeapReferenceList([
-            spead2.send.HeapReference(self.make_heap(args.kind, time, source, substream, next(payloads)), substream_index=substream)
+            spead2.send.HeapReference(self.make_heap(args.kind, time, source, substream, next(payloads)),
+                                      substream_index=substream)
             for time in range(n_times) for substream in range(len(args.endpoint)) for source in range(args.n_sources)])
 
     def make_heap(self, kind, time, source, substream, payload):
@@ -113,9 +114,10 @@ async def send(args):
     cpu_ns, wall_ns = pool.cpu_ns() - cpu_ns, time.monotonic_ns() - start_ns
 
     heaps = n_sent * n_times * group
-    report(spead2=spead2.__version__, kind=args.kind, packets=heaps * -(-args.heap_bytes // args.packet_payload), heaps=heaps,
-           bytes=heaps * args.heap_bytes, cpu_ns=cpu_ns, wall_ns=wall_ns,
-           buffer_bytes=sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF), gso=sock.getsockopt(SOL_UDP, UDP_SEGMENT) > 0)
+    packets = heaps * -(-args.heap_bytes // args.packet_payload)
+    report(spead2=spead2.__version__, kind=args.kind, packets=packets, heaps=heaps, bytes=heaps * args.heap_bytes,
+           cpu_ns=cpu_ns, wall_ns=wall_ns, buffer_bytes=sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+           gso=sock.getsockopt(SOL_UDP, UDP_SEGMENT) > 0)
 
 
 def main():
@@ -129,7 +131,7 @@ def main():
     parser.add_argument("--packet-payload", type=int, default=8192, help="payload of a packet at most [%(default)s]")
     parser.add_argument("--samples-per-heap", type=int, required=True, help="step of the timestamps")
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--rate", type=float, default=0, help="bytes a second, headers included; 0: no limit [%(default)s]")
+    parser.add_argument("--rate", type=float, default=0, help="bytes a second, headers included; 0: no limit")
     parser.add_argument("--buffer", type=int, default=1 << 20, help="socket send buffer, bytes [%(default)s]")
     parser.add_argument("--cpu", type=int, default=-1, help="core of the send thread; the rest keeps off it")
     asyncio.run(send(parser.parse_args()))
