@@ -84,7 +84,6 @@ class Receiver:
         self.present = self.chunks = 0
         self.first_time = self.last_time = None
         self.finished = False
-        self.sock = receive_socket(*args.endpoint, args.interface, args.buffer)
         self.pool = PinnedPool(args.cpu)
         in_flight = {"max_heaps": 1} if args.kind == "dig" else {"substreams": args.n_sources}
         config = spead2.recv.StreamConfig(memcpy=spead2.MEMCPY_NONTEMPORAL, **in_flight)
@@ -156,6 +155,7 @@ class Receiver:
     def run(self):
         """Serves the ring of ready chunks and stdin until the stream has ended."""
         ring, stopping = self.stream.data_ringbuffer, None
+        self.sock = receive_socket(*self.args.endpoint, self.args.interface, self.args.buffer)
         self.stream.add_udp_reader(self.sock)
         self.cpu_start_ns, self.wall_start_ns = self.pool.cpu_ns(), time.monotonic_ns()
         say("READY")
