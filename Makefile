@@ -4,6 +4,7 @@
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
 #
@@ -58,7 +59,7 @@ HDF5_CFLAGS = $(call pkg,--cflags,$(HDF5))
 HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
 CHECK_LIBS  = $(call pkg,--libs,check)
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all demo install clean examples
+.PHONY: all setup unit-tests check check-unit check-engine check-all bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS))
 
 # ---- Programs ------------------------------------------------------------------------------------------------------
@@ -132,6 +133,11 @@ check-engine: all
 check-all:
 	@scripts/setup ci
 	@scripts/check-variants
+
+# spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
+bench-peers:
+	@scripts/setup bench
+	@.venv/bin/python tests/bench/peer_check.py
 
 demo:
 	@scripts/setup demo
