@@ -79,14 +79,15 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
     if (packet->n_bytes == 0 || packet->offset % UNIT_BYTES != 0 ||
         (packet->n_bytes % UNIT_BYTES != 0 && end != packet->heap_bytes))
         return REJECT_ALIGNMENT;
-    if (packet->timestamp % layout->heap_samples != 0)
+    int64_t time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    if (time * layout->heap_samples != packet->timestamp)
         return REJECT_BAD_TIMESTAMP;
     if (packet->source >= layout->n_sources)
         return REJECT_BAD_SOURCE;
 
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    place->time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
-    place->chunk = floor_div(place->time, n_times);
+    place->time = time;
+    place->chunk = floor_div(time, n_times);
     place->heap = (size_t)(place->time - place->chunk * n_times) * layout->n_sources + packet->source;
     place->offset = place->heap * layout->heap_bytes + packet->offset;
     return REJECT_NONE;
@@ -132,6 +133,7 @@ static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_pa
     size_t first = packet->offset / UNIT_BYTES;
     size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 
+    bool is_first = chunk->filled_bytes[heap] == 0;
     chunk->filled_bytes[heap] += packet->n_bytes;
     if (chunk->filled_bytes[heap] == chunk->heap_bytes) {
         chunk->present[heap] = 1;
@@ -139,6 +141,8 @@ static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_pa
         chunk->n_present++;
         return;
     }
+    if (is_first)
+        memset(filled, 0, chunk->filled_words * sizeof(*filled));
     for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
         filled[word] |= word_mask(word, first, end);
 }
