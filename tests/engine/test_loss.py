@@ -173,15 +173,11 @@ class Recordings:
         scenario.check_audits(log)
         return harness.decode_pcap(sink) if decode else None, log
 
-    def visrec(self, o, packets, work, name):
-        """Records output 'o'; returns what the recorder printed and the path of the file."""
+    def visrec_config(self, o, work, name="visrec"):
         output, recv = X_OUTPUTS[o], self.xbgpu[0]["recv"]
-        where = [c["outputs"][o]["destination"] for c in self.xbgpu]
-        source, path = work / f"{name}.in.pcap", work / f"{name}.uvh5"
-        store(source, packets)
-        config = {
-            "time": self.fgpu["time"],
-            "recv": {"sources": ",".join(where), "pcap_file": str(source), "window": V_WINDOW},
+        return {
+            "time": self.fgpu["time"] | {"timebase": "packets"},
+            "recv": {"sources": ",".join(c["outputs"][o]["destination"] for c in self.xbgpu), "window": V_WINDOW},
             "stream": {"channels": CHANNELS, "channels_per_substream": CHANNELS // SUBSTREAMS,
                        "spectra_per_heap": recv["spectra_per_heap"],
                        "samples_between_spectra": recv["samples_between_spectra"],
@@ -189,9 +185,15 @@ class Recordings:
                        "weights": output.get("missing") == "weights"},
             "telescope": {"name": "test", "latitude": -30, "longitude": 21, "altitude": 1000},
             "antennas": [{"name": a["name"], "position": [20 * a["feng_id"], 0, 0]} for a in self.fgpu["antennas"]],
-            "output": {"file": str(path)},
+            "output": {"file": str(work / f"{name}.uvh5")},
         }
-        return self.run("visrec", config, name, work), path
+
+    def visrec(self, o, packets, work, name):
+        """Records output 'o'; returns what the recorder printed and the path of the file."""
+        source = work / f"{name}.in.pcap"
+        store(source, packets)
+        config = merge(self.visrec_config(o, work, name), {"recv": {"pcap_file": str(source)}})
+        return self.run("visrec", config, name, work), work / f"{name}.uvh5"
 
 
 @pytest.fixture(scope="module")
@@ -529,7 +531,7 @@ def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
     log, path = recordings.visrec(o, packets, work, name)
     windows = sorted({window for _, window in member.complete})
     n_heaps = SUBSTREAMS * (windows[-1] + 1 - windows[0]) if windows else 0
-    # (One more of the wire's heaps than of the file's is missing where the first or last dump came to nothing.)
+    # The recorder speaks of the dumps in the file, though heaps of others may have begun.
     assert f"{len(windows)} dumps, {n_heaps - len(member.complete)} of {n_heaps} heaps missing" in log.splitlines(), log
     if not windows:
         assert not path.exists()
@@ -574,3 +576,42 @@ def test_chain(case, recordings, work):
     for o in (0, 2):
         check_visrec(recordings, o, recordings.by_output(captures, o), [xeng.outputs[o].sent for xeng in xengs], work,
                      name=f"visrec{o}")
+
+
+def test_books(recordings, work):
+    """The example of docs/loss.md: three packets of one polarisation, and what each counter says of them."""
+    step = 16 * 2 * CHANNELS
+    first = recordings.first_batch
+    # Amid batches that belong to different dumps.
+    lost = {(batch * step + step // 2) // PACKET * PACKET for batch in (first + 9, first + 20, first + 31)}
+    packets = [p for p in recordings.digitisers if p.source != 2 or p.timestamp not in lost]
+    assert len(packets) == len(recordings.digitisers) - 3
+    feng = check_fgpu(recordings, packets, work)
+    assert [m.n_missing for m in feng.inputs] == [0, 0, 3, 0, 0, 0]
+    assert [SUBSTREAMS * feng.n_skipped[0, a] for a in range(N_ANTS)] == [0, 6, 0]
+    fengs = load([work / "fgpu.out.pcap"], harness.FENG_ID)
+    xengs = []
+    for substream, endpoint in enumerate(endpoints(recordings.fgpu["outputs"][0]["destinations"])):
+        packets = [p for p in fengs if p.endpoint == endpoint]
+        xengs.append(check_xbgpu(recordings, substream, packets, work, name=f"xbgpu{substream}"))
+        assert [m.n_missing for m in xengs[-1].members.values()] == [3]
+        assert xengs[-1].outputs[0].n_incomplete == 4
+    captures = load([work / f"xbgpu{substream}.out.pcap" for substream in range(SUBSTREAMS)], harness.FREQUENCY)
+    check_visrec(recordings, 0, recordings.by_output(captures, 0), [xeng.outputs[0].sent for xeng in xengs], work)
+    with h5py.File(work / "visrec.uvh5", "r") as file:
+        flags = file["Data/flags"][()].reshape(-1, 6, CHANNELS, 4)
+    assert not ((flags.any((2, 3))) ^ flags.all((2, 3))).any()
+    assert Counter(flags.all((2, 3)).sum(1).tolist()) == {6: 1, 3: 3, 0: len(flags) - 4}
+
+
+def test_counters_exist(recordings, daemon, work):
+    """Every metric that docs/loss.md names is one of the program's."""
+    text = (harness.ROOT / "docs/loss.md").read_text()
+    configs = {"fgpu": recordings.fgpu, "xbgpu": recordings.xbgpu[0], "visrec": recordings.visrec_config(0, work)}
+    for program, config in configs.items():
+        http = {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}
+        process = daemon(program, merge(config, {"http": http, "recv": {"interface": "lo"}})).wait_ready()
+        have = {name for name, _, _ in process.metrics().samples}
+        named = set(re.findall(rf"`({program}_\w+)`", text))
+        assert len(named) > 5 and named <= have, named - have
+        process.terminate().wait_end()
