@@ -41,7 +41,7 @@ CHANNELS, SUBSTREAMS = 64, 2
 F_OUTPUTS = [
     {"channels": CHANNELS, "spectra_per_heap": 16, "taps": 4, "gain": 0.3, "dither": "uniform", "dither_seed": 11,
      "substreams": SUBSTREAMS},
-    {"channels": 128, "spectra_per_heap": 16, "taps": 3, "gain": 0.3, "dither": "uniform", "dither_seed": 12,
+    {"channels": 128, "spectra_per_heap": 16, "taps": 9, "gain": 0.3, "dither": "uniform", "dither_seed": 12,
      "batches_per_buffer": 3, "substreams": 1},
 ]
 X_OUTPUTS = [
@@ -303,23 +303,41 @@ class Member:
 def match(members):
     """Finds the late chunks: who is silent while another goes on for a window is not waited for.
 
-    Chunks are put together by time, once every member has brought its own or a later one, or is given up.
+    Chunks are put together by time, once every member has brought its own or a later one, or is given up.  One further
+    than two windows from those before waits until others agree, or nobody contradicts it for a window.
     """
+    window = members[0].window
+    far = 2 * window
     events = sorted((place, c if place == math.inf else 0, m, c) for m, member in enumerate(members)
                     for c, place in member.left.items())
     held = [[] for _ in members]
-    last = -math.inf
-    for _, _, m, c in events:
-        if c <= last:
+    said = [(None, -1)] * len(members)  # the chunk that a member brought last, and when
+    n_claims = [0] * len(members)
+    last, horizon = None, math.inf
+    for now, (_, _, m, c) in enumerate(events):
+        before, since = said[m]
+        said[m] = c, now
+        near = last is None or last - far <= c <= horizon
+        if near or before is None or abs(c - before) > far:
+            n_claims[m] = 0
+        if not near:
+            agree = sum(s is not None and abs(s - c) <= far for s, _ in said)
+            against = sum(s is not None and abs(s - c) > far and at > since and last - far <= s <= horizon
+                          for s, at in said)
+            n_claims[m] = n_claims[m] + 1 if agree > against else 0
+            if n_claims[m] and (agree >= min(2, len(members)) or n_claims[m] >= window):
+                horizon = c
+        if last is not None and c <= last:
             members[m].late.add(c)
             continue
+        if len(held[m]) > window:
+            members[m].late.add(held[m].pop(0))
         held[m].append(c)
-        while any(held):
+        while any(h and h[0] <= horizon for h in held):
             oldest = min(h[0] for h in held if h)
-            ahead = max(h[-1] for h in held if h)
-            if not all(held) and ahead < oldest + members[0].window:
+            if not all(held) and max(c for h in held for c in h if c <= horizon) < oldest + window:
                 break
-            last = oldest
+            last, horizon = oldest, max(oldest + far, -math.inf if last is None else horizon)
             held = [h[1:] if h[:1] == [oldest] else h for h in held]
 
 
@@ -352,13 +370,16 @@ class FengModel:
 
     @staticmethod
     def n_made(pair, output):
-        """Batches between the first heaps and the last ones of chunks that both polarisations have."""
+        """Batches between the first heaps and the last ones of chunks that both polarisations have, or cut by a gap."""
         common = sorted(pair[0].ends().keys() & pair[1].ends().keys())
         if not common:
             return 0
         first = max(min(time for _, time in member.used if time // F_CHUNK == common[0]) for member in pair)
         end = min(member.ends()[common[-1]] for member in pair)
-        return len(fmodel.batches(first * PACKET, (end - first) * PACKET, output))
+        whole = fmodel.batches(first * PACKET, (end - first) * PACKET, output)
+        gaps = [c for c in common if c > common[0] and c - 1 not in common]
+        n_begun = -(-gaps[-1] * F_CHUNK * PACKET // output.batch) if gaps else 0
+        return max(whole.start, whole.stop, n_begun) - whole.start
 
 
 @lru_cache(maxsize=None)
@@ -457,6 +478,15 @@ def test_digitiser_heaps(case, recordings, work):
     """Exactly the batches whose windows touch a lost heap are absent, whole; all others are there, bit for bit."""
     rng = np.random.default_rng([SEED, 1, case])
     check_fgpu(recordings, pattern(rng, recordings.digitisers, PACKET), work)
+
+
+def test_isolated_heaps(recordings, work):
+    """Of each input of an antenna in turn a heap, so far apart that batches lie between: all places in a chunk."""
+    lost = {(2 * a + k % 2, (FIRST_PACKET + 5 * a + 43 * k) * PACKET) for a in range(N_ANTS) for k in range(1, 10)}
+    assert {timestamp // PACKET % F_CHUNK for _, timestamp in lost} == set(range(F_CHUNK))
+    model = check_fgpu(recordings, [p for p in recordings.digitisers if heap_of(p) not in lost], work)
+    assert [member.n_missing for member in model.inputs] == [4, 5] * N_ANTS
+    assert min(len(sent) for sent in model.sent.values()) > 6
 
 
 # ---- xbgpu -----------------------------------------------------------------------------------------------------------
