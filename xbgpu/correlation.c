@@ -91,8 +91,8 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     c->n_finished++;
 }
 
-/* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before the
- * first, nor behind a jump back.) */
+/* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
+ * the first, nor behind a jump back.) */
 static void count_absent(struct correlation *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)

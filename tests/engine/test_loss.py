@@ -5,7 +5,6 @@ dsim, fgpu, xbgpu and visrec make the recordings once; then each pattern of loss
 them).  The model is written from the rules: it knows which packets are there and nothing of the code.
 """
 import itertools
-import math
 import os
 import re
 import struct
@@ -23,6 +22,7 @@ import scenario
 import xmodel
 from conftest import SEED
 from harness import Daemon, endpoints, merge
+from lossmodel import Member, match
 
 CASES = int(os.environ.get("CBF_RANDOM_CASES", "50"))
 
@@ -32,8 +32,6 @@ N_PACKETS = 420  # of each polarisation
 FIRST_PACKET = 1237  # in the middle of a chunk, of a batch and of an accumulation
 RATE = 1_000_000
 SYNC_TIME = 1700000000
-JUMP_HEAPS = 8  # heaps of a source that must agree before a jump of the timestamps is believed; 2 in the recorder
-
 F_CHUNK, F_WINDOW = 11, 2  # packets of a chunk, chunks of the window
 X_CHUNK, X_WINDOW = 4, 2  # batches of a chunk, chunks of the window
 V_WINDOW = 2  # dumps
@@ -94,6 +92,12 @@ def store(path, packets):
 
 def heap_of(packet):
     return packet.source, packet.timestamp
+
+
+def n_parts(packets):
+    """How many packets a heap of a recording has."""
+    (n,) = set(Counter(heap_of(p) for p in packets if p.timestamp >= 0).values())
+    return n
 
 
 class Recordings:
@@ -164,14 +168,14 @@ class Recordings:
         finally:
             process.kill()
 
-    def replay(self, program, config, packets, work, name, decode=True):
+    def replay(self, program, config, packets, work, name):
         """Returns the heaps that came out, by destination, and the log."""
         source, sink = work / f"{name}.in.pcap", work / f"{name}.out.pcap"
         store(source, packets)
         config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
         log = self.run(program, config, name, work)
         scenario.check_audits(log)
-        return harness.decode_pcap(sink) if decode else None, log
+        return harness.decode_pcap(sink), log
 
     def visrec_config(self, o, work, name="visrec"):
         output, recv = X_OUTPUTS[o], self.xbgpu[0]["recv"]
@@ -205,7 +209,7 @@ def recordings(tmp_path_factory):
 
 
 def pattern(rng, packets, step):
-    """A random pattern for a recording: (what it is, the packets that it leaves).  Half of them are two patterns at once."""
+    """What a random pattern leaves of a recording whose heaps are 'step' samples apart; half are two patterns at once."""
     data = [p for p in packets if p.timestamp >= 0]
     sources = sorted({p.source for p in data})
     first, last = data[0].timestamp // step, data[-1].timestamp // step
@@ -216,7 +220,7 @@ def pattern(rng, packets, step):
         some = set(rng.choice(sources, int(rng.integers(1, len(sources) + 1)), replace=False).tolist())
         one = int(rng.choice(sources))
         begin = int(rng.integers(first, last + 1))
-        # As long as the window bridges, or longer; the steps are of a digitiser's, an F-engine's or an X-engine's heap.
+        # As long as the window bridges, or longer.
         end = begin + int(rng.integers(1, max(3, (last - first) // int(rng.choice([4, 12])))))
         times = set(rng.integers(first, last + 1, int(rng.integers(1, 9))).tolist())
         share = rng.choice([0.01, 0.05])
@@ -241,104 +245,6 @@ KINDS = ["heaps", "heaps of several", "burst", "antenna", "all", "ends", "silent
 
 
 # ---- The model -------------------------------------------------------------------------------------------------------
-
-
-class Member:
-    """What one window makes of packets [(source, time, place in the recording)], 'n_parts' to a heap.
-
-    The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a jump, believed when a source
-    has claimed it with 'jump_heaps' heaps, of which the packets before that are refused.
-    """
-
-    def __init__(self, packets, n_sources, n_parts, chunk, window, jump_heaps=JUMP_HEAPS):
-        self.chunk, self.window = chunk, window
-        parts = Counter()
-        self.n_refused = 0
-        self.left = {}  # {chunk: the packet that made it leave}
-        oldest, claims, still_open = None, {}, set()
-        for source, time, place in packets:
-            at = time // chunk
-            oldest = at if oldest is None else oldest
-            if at - oldest < 2 * window:
-                # (That the others go on where they were, which would speak against a claim, is another test's business.)
-                assert not claims
-                oldest = max(oldest, at - window + 1)
-            else:
-                claim = claims.setdefault(source, [])
-                if claim and time - claim[-1] > window * chunk:
-                    claim.clear()
-                if not claim or time > claim[-1]:
-                    claim.append(time)
-                if len(claim) < jump_heaps:
-                    self.n_refused += 1
-                    continue
-                oldest, claims = at, {}
-            self.left |= {c: place for c in still_open if c < oldest}
-            still_open = {c for c in still_open if c >= oldest} | {at}
-            parts[source, time] += 1
-        self.left |= {c: math.inf for c in still_open}
-        self.complete = {heap for heap, n in parts.items() if n == n_parts}
-        self.n_incomplete = len(parts) - len(self.complete)
-        # Heaps are expected of every source, from the first of any to the last of any.
-        times = [time for _, time in parts]
-        self.first, self.end = (min(times), max(times) + 1) if times else (0, 0)
-        self.n_missing = (self.end - self.first) * n_sources - len(self.complete)
-        # Nobody is told of a chunk without a heap.
-        self.left = {c: place for c, place in self.left.items() if any(t // chunk == c for _, t in self.complete)}
-        self.late = set()
-
-    @property
-    def used(self):
-        return {(source, time) for source, time in self.complete if time // self.chunk not in self.late}
-
-    def ends(self):
-        """Where the stream ends in each of the chunks that are used."""
-        return {c: min((c + 1) * self.chunk, self.end) for c in self.left if c not in self.late}
-
-    def line(self):
-        return (f"{len(self.complete)} heaps received, {self.n_missing} missing ({self.n_incomplete} of them "
-                f"incomplete), {self.n_refused} packets refused")
-
-
-def match(members):
-    """Finds the late chunks: who is silent while another goes on for a window is not waited for.
-
-    Chunks are put together by time, once every member has brought its own or a later one, or is given up.  One further
-    than two windows from those before waits until others agree, or nobody contradicts it for a window.
-    """
-    window = members[0].window
-    far = 2 * window
-    events = sorted((place, c if place == math.inf else 0, m, c) for m, member in enumerate(members)
-                    for c, place in member.left.items())
-    held = [[] for _ in members]
-    said = [(None, -1)] * len(members)  # the chunk that a member brought last, and when
-    n_claims = [0] * len(members)
-    last, horizon = None, math.inf
-    for now, (_, _, m, c) in enumerate(events):
-        before, since = said[m]
-        said[m] = c, now
-        near = last is None or last - far <= c <= horizon
-        if near or before is None or abs(c - before) > far:
-            n_claims[m] = 0
-        if not near:
-            agree = sum(s is not None and abs(s - c) <= far for s, _ in said)
-            against = sum(s is not None and abs(s - c) > far and at > since and last - far <= s <= horizon
-                          for s, at in said)
-            n_claims[m] = n_claims[m] + 1 if agree > against else 0
-            if n_claims[m] and (agree >= min(2, len(members)) or n_claims[m] >= window):
-                horizon = c
-        if last is not None and c <= last:
-            members[m].late.add(c)
-            continue
-        if len(held[m]) > window:
-            members[m].late.add(held[m].pop(0))
-        held[m].append(c)
-        while any(h and h[0] <= horizon for h in held):
-            oldest = min(h[0] for h in held if h)
-            if not all(held) and max(c for h in held for c in h if c <= horizon) < oldest + window:
-                break
-            last, horizon = oldest, max(oldest + far, -math.inf if last is None else horizon)
-            held = [h[1:] if h[:1] == [oldest] else h for h in held]
 
 
 def times_of(packets, step):
@@ -403,18 +309,20 @@ class Dumps:
     n_absent: int = 0
 
     def line(self):
-        return (f"{len(self.sent)} dumps sent, {self.n_incomplete} incomplete, {self.n_skipped} skipped, {self.n_absent} "
-                f"absent, 0 dropped")
+        return (f"{len(self.sent)} dumps sent, {self.n_incomplete} incomplete, {self.n_skipped} skipped, "
+                f"{self.n_absent} absent, 0 dropped")
 
 
 class XengModel:
     """What xbgpu should make of the packets [(feng_id, batch)] of a substream, one member to each of 'threads'."""
 
-    def __init__(self, recordings, substream, packets, n_parts, threads):
+    def __init__(self, recordings, substream, packets, threads=1):
         bounds = [m * N_ANTS // threads for m in range(threads + 1)]
-        self.members = {f"F-engines {low}-{high - 1}": Member([p for p in packets if low <= p[0] < high], high - low,
-                                                              n_parts, X_CHUNK, X_WINDOW)
-                        for low, high in zip(bounds, bounds[1:])}
+        n = n_parts(recordings.fengs[substream])
+        self.members = {}
+        for low, high in zip(bounds, bounds[1:]):
+            of_member = [p for p in packets if low <= p[0] < high]
+            self.members[f"F-engines {low}-{high - 1}"] = Member(of_member, high - low, n, X_CHUNK, X_WINDOW)
         members = list(self.members.values())
         match(members)
         complete = set().union(*(member.used for member in members))
@@ -463,8 +371,8 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
         for timestamp, voltages in got.items():
             assert np.array_equal(voltages, recordings.streams[o, a][timestamp]), f"{what}: {timestamp} has changed"
         n = F_OUTPUTS[o]["substreams"]
-        check_log(log, f"m{a:03} wide{o}", f"{n * len(wanted)} heaps sent, {n * model.n_skipped[o, a]} skipped for missing "
-                                          f"input, 0 dropped")
+        check_log(log, f"m{a:03} wide{o}", f"{n * len(wanted)} heaps sent, {n * model.n_skipped[o, a]} skipped for "
+                                           f"missing input, 0 dropped")
     for i, member in enumerate(model.inputs):
         check_log(log, f"m{i // 2:03} pol{i % 2}", member.line())
     for a in range(N_ANTS):
@@ -496,8 +404,7 @@ def check_xbgpu(recordings, substream, packets, work, threads=1, name="xbgpu"):
     """Replays what is left; returns the model, to which everything agreed."""
     config = merge(recordings.xbgpu[substream], {"recv": {"threads": threads}})
     step = scenario.batch_samples(config)
-    n_parts = Counter(heap_of(p) for p in recordings.fengs[substream] if p.timestamp >= 0).most_common(1)[0][1]
-    model = XengModel(recordings, substream, times_of(packets, step), n_parts, threads)
+    model = XengModel(recordings, substream, times_of(packets, step), threads)
     found, log = recordings.replay("xbgpu", config, packets, work, name)
     for fengs, member in model.members.items():
         check_log(log, fengs, member.line())
@@ -550,14 +457,14 @@ def check_file(path, o, windows, recorded):
                     fraction = np.float32(weights[baseline]) / np.float32(n_spectra)
             assert np.array_equal(flags[at], ~good), what
             assert np.array_equal(nsamples[at], good * fraction), what
-            assert np.array_equal(vis[at]["r"], expected[..., 0]) and np.array_equal(vis[at]["i"], expected[..., 1]), what
+            assert np.array_equal(vis[at]["r"], expected[..., 0]), what
+            assert np.array_equal(vis[at]["i"], expected[..., 1]), what
 
 
 def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
     """Records what is left of output 'o', of which recorded[substream][window] says what it was."""
     step = X_OUTPUTS[o]["integration_batches"] * 16 * 2 * CHANNELS
-    n_parts = Counter(heap_of(p) for p in recordings.visibilities[o] if p.timestamp >= 0).most_common(1)[0][1]
-    member = Member(times_of(packets, step), SUBSTREAMS, n_parts, 1, V_WINDOW, jump_heaps=2)
+    member = Member(times_of(packets, step), SUBSTREAMS, n_parts(recordings.visibilities[o]), 1, V_WINDOW, jump_heaps=2)
     log, path = recordings.visrec(o, packets, work, name)
     windows = sorted({window for _, window in member.complete})
     n_heaps = SUBSTREAMS * (windows[-1] + 1 - windows[0]) if windows else 0
@@ -567,13 +474,14 @@ def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
         assert not path.exists()
         return
     half = CHANNELS // SUBSTREAMS
-    check_file(path, o, windows, [{window: dump for window, dump in recorded[substream].items()
-                                   if (substream * half, window) in member.complete} for substream in range(SUBSTREAMS)])
+    kept = [{window: dump for window, dump in dumps.items() if (substream * half, window) in member.complete}
+            for substream, dumps in enumerate(recorded)]
+    check_file(path, o, windows, kept)
 
 
 def undamaged(recordings, o):
     step = 16 * 2 * CHANNELS
-    return [XengModel(recordings, substream, times_of(packets, step), 4, 1).outputs[o].sent
+    return [XengModel(recordings, substream, times_of(packets, step)).outputs[o].sent
             for substream, packets in enumerate(recordings.fengs)]
 
 
