@@ -209,7 +209,7 @@ def recordings(tmp_path_factory):
 
 
 def pattern(rng, packets, step):
-    """What a random pattern leaves of a recording whose heaps are 'step' samples apart; half are two patterns at once."""
+    """What a random pattern leaves of a recording whose heaps are 'step' samples apart; half are two patterns."""
     data = [p for p in packets if p.timestamp >= 0]
     sources = sorted({p.source for p in data})
     first, last = data[0].timestamp // step, data[-1].timestamp // step
