@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS_PER_SLOT  3
+#define PARTS_MAX       4  /* those of a slot, and what does not fit into them */
 #define READY_MAX       64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
 #define READY_TURNS     16 /* of the ready sockets, before it is asked again which are */
 #define SINGLES_MAX     64 /* messages of one packet in a row, after which the kernel seems to join no more */
@@ -64,7 +64,7 @@ struct udp_source {
     int next_ready;
     int n_turns_left; /* until it is asked again which are ready */
     struct mmsghdr messages[PACKET_BATCH_MAX];
-    struct iovec iovecs[PACKET_BATCH_MAX][PARTS_PER_SLOT];
+    struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
     uint8_t *buffer; /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
     struct joined_message joined[PACKET_BATCH_MAX];
@@ -152,25 +152,33 @@ static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_pa
     };
 }
 
+static size_t slot_room(const struct packet_slot *slot)
+{
+    return slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
+}
+
+/* A message of several packets may be larger than the slot, so the rest goes to the buffer, where it would lie if the
+ * whole message were there. */
 static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
 {
     struct iovec *iovecs = source->iovecs[i];
+    size_t room = slot_room(slot);
     iovecs[0] = (struct iovec){slot->header, slot->header_bytes};
     iovecs[1] = (struct iovec){slot->payload, slot->payload_bytes};
     iovecs[2] = (struct iovec){slot->spill, slot->spill_bytes};
-    source->messages[i].msg_hdr = message_of(source, i, PARTS_PER_SLOT);
+    if (room < MESSAGE_MAX)
+        iovecs[3] = (struct iovec){source->buffer + i * MESSAGE_MAX + room, MESSAGE_MAX - room};
+    source->messages[i].msg_hdr = message_of(source, i, room < MESSAGE_MAX ? 4 : 3);
 }
 
-/* Moves a message of several packets from the slot where it fell to the buffer. */
-static void take_joined(struct udp_source *source, const struct packet_slot *slot, size_t n_bytes, size_t segment_bytes)
+/* Moves message 'i', of several packets, from the slot where it fell to the buffer. */
+static void take_joined(struct udp_source *source, size_t i, const struct packet_slot *slot, size_t segment_bytes)
 {
-    size_t room = slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
-    uint8_t *bytes = source->buffer + source->n_joined * MESSAGE_MAX;
+    size_t room = slot_room(slot);
+    uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
 
-    if (n_bytes > room)
-        n_bytes = room;
-    packet_copy(slot, 0, n_bytes, bytes);
-    add_joined(source, bytes, n_bytes, segment_bytes, slot->endpoint);
+    packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
+    add_joined(source, bytes, slot->packet_bytes, segment_bytes, slot->endpoint);
 }
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
@@ -181,21 +189,19 @@ static int recv_single(struct udp_source *source, unsigned endpoint, struct pack
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < n_slots; i++)
         point_at_slot(source, i, &slots[i]);
-    /* MSG_TRUNC: msg_len is what was sent, not what fitted. */
-    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT, NULL);
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
-        struct msghdr *message = &source->messages[i].msg_hdr;
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_control(source, udp_socket, message, n_bytes);
+        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
         slots[i].packet_bytes = n_bytes;
-        slots[i].truncated = message->msg_flags & MSG_TRUNC;
+        slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
         learn(udp_socket, segment_bytes < n_bytes);
         /* Behind a message in the buffer, all go there: the order is kept. */
         if (segment_bytes < n_bytes || source->n_joined > 0)
-            take_joined(source, &slots[i], n_bytes, segment_bytes);
+            take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else
             (*n_filled)++;
     }

@@ -123,7 +123,7 @@ static size_t next_packet(struct feed *feed, size_t i)
     int64_t timestamp = feed->heap / (int64_t)feed->n_sources * shape->heap_samples;
     struct spead_item items[4];
     size_t n_items = bench_items(shape, source, timestamp, items);
-    size_t header_bytes = spead_build_header(feed->headers[i], (uint64_t)feed->heap + 1, shape->heap_bytes,
+    size_t header_bytes = spead_build_header(feed->headers[i], (uint64_t)feed->heap + feed->n_sources, shape->heap_bytes,
                                              feed->offset, shape->payload_bytes, items, n_items);
 
     feed->iovecs[i][0] = (struct iovec){feed->headers[i], header_bytes};
