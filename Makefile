@@ -4,6 +4,7 @@
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make bench-cpu           what the kernels cost on this machine (2 minutes); docs/performance.md
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
 #
@@ -137,6 +138,20 @@ setup:
 examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+
+# ---- Benchmarks ----------------------------------------------------------------------------------------------------
+# `make bench-cpu` builds and runs tests/bench/bench_cpu.c, linked like a unit test.  docs/performance.md has the results.
+BENCHES := $(patsubst tests/bench/bench_%.c,%,$(wildcard tests/bench/bench_*.c))
+.PHONY: $(addprefix bench-,$(BENCHES))
+
+$(addprefix $(BUILD)/bench/bench_,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o $(OBJ)/tests/bench/bench.o \
+		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
+
+$(addprefix bench-,$(BENCHES)): bench-%: $(BUILD)/bench/bench_%
+	@$<
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all
