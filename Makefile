@@ -141,11 +141,12 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # `make bench-cpu` builds and runs tests/bench/bench_cpu.c, linked like a unit test.  docs/performance.md has the results.
-BENCHES := $(patsubst tests/bench/bench_%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCHES      := $(patsubst tests/bench/bench_%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
 .PHONY: $(addprefix bench-,$(BENCHES))
 
-$(addprefix $(BUILD)/bench/bench_,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o $(OBJ)/tests/bench/bench.o \
-		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+$(addprefix $(BUILD)/bench/bench_,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
+		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)

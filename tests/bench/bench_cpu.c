@@ -6,22 +6,21 @@
 #include "common/clock.h"
 #include "common/units.h"
 #include "kernels/channelise.h"
-#include "kernels/clones.h"
 #include "kernels/correlate.h"
 #include "kernels/pfb_fir.h"
 #include "kernels/postproc.h"
 #include "kernels/reduce.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/ceilings.h"
 #include "tests/unit/test_random.h"
 
-#include <stdbool.h>
+#include <math.h>
 #include <string.h>
 
 #define N_SPECTRA     256 /* of a heap */
 #define N_TAPS        16
 #define SAMPLE_BITS   10
-#define N_BATCHES     8     /* of a chunk of the X-engine */
-#define CACHED_POINTS 32768 /* complex: 256 KiB in, 256 KiB out */
+#define N_BATCHES     8 /* of a chunk of the X-engine */
 #define REPETITION_NS (50 * NS_PER_MS)
 
 /* Where a table's work runs, and the ceilings found there. */
@@ -97,93 +96,6 @@ static struct bench_stat measure(const struct bed *bed, const struct work *work)
 
 /* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
-#define CEILING_LOOPS    100000
-#define CEILING_CHAINS   12 /* sums that do not wait for each other: enough for two units with a latency of 6 */
-#define COPY_BYTES       ((size_t)128 << 20) /* larger than a cache */
-#define COPY_BLOCK_BYTES ((size_t)1 << 20)
-
-struct ceiling_args {
-    uint8_t *dst;
-    const uint8_t *src;
-    volatile float *sink; /* keeps the compiler from leaving out what nobody reads */
-};
-
-static void copy_cpu(const void *args, int n_threads)
-{
-    const struct ceiling_args *a = args;
-
-#pragma omp parallel for num_threads(n_threads)
-    for (size_t at = 0; at < COPY_BYTES; at += COPY_BLOCK_BYTES)
-        memcpy(a->dst + at, a->src + at, COPY_BLOCK_BYTES);
-}
-
-/* Products and sums in registers, as wide as the kernels' clones have them. */
-KERNEL_CLONES static float float_chains(float factor)
-{
-    float __attribute__((vector_size(32))) sums[CEILING_CHAINS] = {{0}}, total = {0};
-
-    for (int i = 0; i < CEILING_LOOPS; i++)
-        for (int k = 0; k < CEILING_CHAINS; k++)
-            sums[k] = sums[k] * factor + 1.0f;
-    for (int k = 0; k < CEILING_CHAINS; k++)
-        total += sums[k];
-    return total[0] + total[7];
-}
-
-static void float_cpu(const void *args, int n_threads)
-{
-    const struct ceiling_args *a = args;
-
-#pragma omp parallel for num_threads(n_threads)
-    for (int t = 0; t < n_threads; t++)
-        *a->sink = float_chains(0.5f);
-}
-
-#ifdef __x86_64__
-#include <immintrin.h>
-
-__attribute__((target("avx2"))) static int int16_chains(int16_t factor)
-{
-    __m256i factors = _mm256_set1_epi16(factor), sums[CEILING_CHAINS] = {{0}};
-    int total = 0;
-
-    for (int i = 0; i < CEILING_LOOPS; i++)
-        for (int k = 0; k < CEILING_CHAINS; k++)
-            sums[k] = _mm256_add_epi32(sums[k], _mm256_madd_epi16(sums[k], factors));
-    for (int k = 0; k < CEILING_CHAINS; k++)
-        total += _mm256_extract_epi32(sums[k], k % 8);
-    return total;
-}
-
-static bool int16_known(void)
-{
-    return __builtin_cpu_supports("avx2");
-}
-#else
-static int int16_chains(int16_t factor)
-{
-    return factor;
-}
-
-static bool int16_known(void)
-{
-    return false;
-}
-#endif
-
-static void int16_cpu(const void *args, int n_threads)
-{
-    const struct ceiling_args *a = args;
-
-#pragma omp parallel for num_threads(n_threads)
-    for (int t = 0; t < n_threads; t++)
-        *a->sink = (float)int16_chains(3);
-}
-
-static const struct kernel copy_ceiling = {"copy", sizeof(struct ceiling_args), copy_cpu};
-static const struct kernel float_ceiling = {"float", sizeof(struct ceiling_args), float_cpu};
-static const struct kernel int16_ceiling = {"int16", sizeof(struct ceiling_args), int16_cpu};
-
 struct ceiling {
     const struct kernel *kernel;
     struct ceiling_args args;
@@ -209,18 +121,18 @@ static double find_ceiling(const struct bed *bed, struct ceiling *ceiling, doubl
 
 static void find_ceilings(struct bed *bed)
 {
-    double madds = (double)bed->n_threads * CEILING_LOOPS * CEILING_CHAINS;
     float sink;
-    struct ceiling_args args = {alloc(bed, COPY_BYTES), alloc(bed, COPY_BYTES), &sink};
+    struct ceiling_args args = {alloc(bed, CEILING_COPY_BYTES), alloc(bed, CEILING_COPY_BYTES), &sink};
+    struct ceiling copy = {&ceiling_copy, args}, floats = {&ceiling_float, args}, int16 = {&ceiling_int16, args};
 
     bench_print_head("Ceilings", "10^6/s");
-    bed->copy_mbytes = find_ceiling(bed, &(struct ceiling){&copy_ceiling, args}, COPY_BYTES, "memory copy",
-                                    "bytes read, and as many written");
-    bed->float_madds = find_ceiling(bed, &(struct ceiling){&float_ceiling, args}, madds * 8, "float multiply and add",
-                                    "pairs of instructions x 8 floats, in registers");
-    if (int16_known())
-        bed->int16_madds = find_ceiling(bed, &(struct ceiling){&int16_ceiling, args}, madds * 16,
-                                        "int16 multiply and add", "vpmaddwd + vpaddd x 16 products, in registers");
+    bed->copy_mbytes =
+        find_ceiling(bed, &copy, (double)CEILING_COPY_BYTES, "memory copy", "bytes read, and as many written");
+    bed->float_madds = find_ceiling(bed, &floats, bed->n_threads * ceiling_float_madds(), "float multiply and add",
+                                    "multiplications, and as many additions, in registers");
+    if (ceiling_int16_madds() > 0)
+        bed->int16_madds = find_ceiling(bed, &int16, bed->n_threads * ceiling_int16_madds(), "int16 multiply and add",
+                                        "multiplications (vpmaddwd, vpaddd), in registers");
     device_free(bed->device, args.dst);
     device_free(bed->device, (void *)args.src);
 }
@@ -237,8 +149,6 @@ struct f_engine {
     float *gain;
     float *filtered, *transformed;
     struct device_fft *fft;
-    struct device_fft *cached_fft; /* of as many transforms per thread as its cache holds */
-    size_t n_cached;
     struct pfb_fir_args pfb_fir;
     struct postproc_args postproc;
 };
@@ -271,14 +181,6 @@ static void enqueue_fft(const struct bed *bed, const void *what)
     device_fft_run(bed->stream, f->fft, f->filtered, f->transformed);
 }
 
-/* The same transforms, but of the same few data again and again, which stay in the cache: the library alone. */
-static void enqueue_fft_alone(const struct bed *bed, const void *what)
-{
-    const struct f_engine *f = what;
-
-    device_fft_run(bed->stream, f->cached_fft, f->filtered, f->transformed);
-}
-
 static void enqueue_postproc(const struct bed *bed, const void *what)
 {
     const struct f_engine *f = what;
@@ -300,10 +202,9 @@ static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_
                                        .dither = true};
     float *weights = alloc(bed, N_TAPS * spacing * sizeof(float));
 
-    *f = (struct f_engine){.config = config, .n_cached = CACHED_POINTS / n_chan * (size_t)bed->n_threads};
+    *f = (struct f_engine){.config = config};
     if (channelise_create(bed->device, &config, &f->channelise) ||
-        device_fft_create(bed->device, n_chan, N_POLS * N_SPECTRA, &f->fft) ||
-        device_fft_create(bed->device, n_chan, f->n_cached, &f->cached_fft))
+        device_fft_create(bed->device, n_chan, N_POLS * N_SPECTRA, &f->fft))
         fail("set-up");
     f->buffer =
         (struct channelise_buffer){alloc(bed, channelise_voltage_bytes(&config)), alloc(bed, N_POLS * sizeof(uint32_t)),
@@ -352,7 +253,6 @@ static void f_engine_fini(struct f_engine *f, const struct bed *bed)
     device_free(bed->device, f->buffer.rotation);
     device_free(bed->device, f->buffer.saturated);
     device_free(bed->device, f->buffer.voltages);
-    device_fft_destroy(f->cached_fft);
     device_fft_destroy(f->fft);
     channelise_destroy(f->channelise);
 }
@@ -370,22 +270,21 @@ static void print_stage(const char *label, struct bench_stat stat, double stages
 static void bench_f_engine(const struct bed *bed, unsigned n_chan)
 {
     double n_samples = 2.0 * n_chan * N_SPECTRA;
-    struct bench_stat chain, pfb_fir, fft, fft_alone, postproc;
+    struct bench_stat chain, pfb_fir, fft, postproc;
     struct f_engine f;
     char label[40];
-    double stages;
+    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample, which is one complex point */
 
     f_engine_init(&f, bed, n_chan);
     chain = measure(bed, &(struct work){enqueue_chain, &f, n_samples});
     pfb_fir = measure(bed, &(struct work){enqueue_pfb_fir, &f, n_samples});
     fft = measure(bed, &(struct work){enqueue_fft, &f, n_samples});
-    fft_alone = measure(bed, &(struct work){enqueue_fft_alone, &f, n_samples * f.n_cached / (N_POLS * N_SPECTRA)});
     postproc = measure(bed, &(struct work){enqueue_postproc, &f, n_samples});
     stages = 1 / (1 / pfb_fir.max + 1 / fft.max + 1 / postproc.max);
     snprintf(label, sizeof(label), "%u channels: channelise", n_chan);
     bench_print_row(label, chain, stages, "its stages by themselves");
     print_stage("    pfb_fir", pfb_fir, stages, bed->float_madds / (N_TAPS * N_POLS), "float multiply and add");
-    print_stage("    FFT", fft, stages, fft_alone.max, "the library on data in cache");
+    print_stage("    FFT", fft, stages, bed->float_madds / fft_madds, "float multiply and add");
     print_stage("    postproc", postproc, stages, bed->copy_mbytes * 2 / (8 + 2), "memory copy"); /* 8 B in, 2 B out */
     f_engine_fini(&f, bed);
 }
