@@ -48,8 +48,9 @@ pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 CFLAGS  ?= -O3 -g
 WARN     = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# No contraction into FMA: the kernels' twins must give the same bits wherever they run.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
+# No contraction into FMA: the kernels' twins must give the same bits wherever they run.  Nobody reads floating point
+# exceptions (trapping-math), so that comparisons may become selections, which vectorise; that changes no bits.
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
              $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
              $(call pkg,--cflags,$(PACKAGES)) $(CFLAGS)

@@ -7,6 +7,7 @@
 #include "kernels/postproc.h"
 
 #include "common/units.h"
+#include "kernels/clones.h"
 #include "kernels/philox.h"
 
 #include <assert.h>
@@ -93,8 +94,8 @@ static inline void multiply(struct complex_block *restrict x, const struct compl
 }
 
 /* Step 1: the block's channels of the real transform of one spectrum. */
-static void finish_transform(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
-                             struct complex_block *restrict x)
+KERNEL_CLONES static void finish_transform(const struct postproc_args *a, const struct channel_tables *t,
+                                           const float *fft, struct complex_block *restrict x)
 {
     struct complex_block z, mirrored;
 
@@ -135,8 +136,8 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
 }
 
 /* Step 3, first half: both polarisations at once, as one call of the generator serves all four components. */
-static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
-                       struct complex_block *restrict pol0, struct complex_block *restrict pol1)
+KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
+                                     struct complex_block *restrict pol0, struct complex_block *restrict pol1)
 {
     const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
 
@@ -165,8 +166,8 @@ static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 }
 
 /* Step 3, second half, for spectrum 's' of the tile; returns the number of values clipped. */
-static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
-                               const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
+KERNEL_CLONES static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
+                                             const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
 {
     int32_t re[BLOCK_CHANS], im[BLOCK_CHANS];
     float limit = a->out_bits == 8 ? 127.0f : 7.0f;
