@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   64
+#define BLOCK_CHANS   128 /* 1 KiB at a time of each spectrum, which lie far apart */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -60,27 +60,35 @@ static void make_tables(const struct postproc_args *a, size_t first, size_t n, s
 }
 
 /* Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft], for the block's channels k or, if 'mirror', for -k,
- * whose twiddles are the conjugates. */
-static void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
-                   struct complex_block *restrict z)
+ * whose twiddles are the conjugates.  In runs of consecutive k mod n_fft, read upwards, which vectorises. */
+static inline void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
+                          struct complex_block *restrict z)
 {
-    size_t n_fft = a->n_chan / a->unzip;
+    size_t n_fft = a->n_chan / a->unzip, run;
     float sign = mirror ? -1.0f : 1.0f;
 
-    for (size_t i = 0; i < t->n; i++) {
-        size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
-        const float *term = fft + 2 * (k & (n_fft - 1)); /* twiddle 0 is 1 */
-        z->re[i] = term[0];
-        z->im[i] = term[1];
-    }
-    for (size_t r = 1; r < a->unzip; r++)
-        for (size_t i = 0; i < t->n; i++) {
-            size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
-            const float *term = fft + 2 * (r * n_fft + (k & (n_fft - 1)));
-            float re = t->unzip[r].re[i], im = sign * t->unzip[r].im[i];
-            z->re[i] += term[0] * re - term[1] * im;
-            z->im[i] += term[0] * im + term[1] * re;
+    for (size_t i = 0; i < t->n; i += run) {
+        size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i, q = k & (n_fft - 1);
+        size_t longest = mirror ? q + 1 : n_fft - q;
+        const float *terms;
+
+        run = t->n - i < longest ? t->n - i : longest;
+        terms = fft + 2 * (mirror ? q + 1 - run : q);
+        for (size_t j = 0; j < run; j++) { /* twiddle 0 is 1 */
+            size_t to = mirror ? i + run - 1 - j : i + j;
+            z->re[to] = terms[2 * j];
+            z->im[to] = terms[2 * j + 1];
         }
+        for (size_t r = 1; r < a->unzip; r++) {
+            terms += 2 * n_fft;
+            for (size_t j = 0; j < run; j++) {
+                size_t to = mirror ? i + run - 1 - j : i + j;
+                float re = t->unzip[r].re[to], im = sign * t->unzip[r].im[to];
+                z->re[to] += terms[2 * j] * re - terms[2 * j + 1] * im;
+                z->im[to] += terms[2 * j] * im + terms[2 * j + 1] * re;
+            }
+        }
+    }
 }
 
 static inline void multiply(struct complex_block *restrict x, const struct complex_block *restrict by, size_t n)
