@@ -122,10 +122,12 @@ static double find_ceiling(const struct bed *bed, struct ceiling *ceiling, doubl
 static void find_ceilings(struct bed *bed)
 {
     float sink;
+    char title[40];
     struct ceiling_args args = {alloc(bed, CEILING_COPY_BYTES), alloc(bed, CEILING_COPY_BYTES), &sink};
     struct ceiling copy = {&ceiling_copy, args}, floats = {&ceiling_float, args}, int16 = {&ceiling_int16, args};
 
-    bench_print_head("Ceilings", "10^6/s");
+    snprintf(title, sizeof(title), "Ceilings, in vectors of %d bytes", ceiling_vector_bytes());
+    bench_print_head(title, "10^6/s");
     bed->copy_mbytes =
         find_ceiling(bed, &copy, (double)CEILING_COPY_BYTES, "memory copy", "bytes read, and as many written");
     bed->float_madds = find_ceiling(bed, &floats, bed->n_threads * ceiling_float_madds(), "float multiply and add",
@@ -406,7 +408,8 @@ int main(void)
     bench_on(1);
     if (bench_n_cpus() > 1)
         bench_on(bench_n_cpus());
-    printf("\nF-engine: %d spectra of both polarisations, %d-bit samples, %d taps, dither, no delay.\n", N_SPECTRA,
+    printf("\nShares are of the time that the three stages take by themselves.\n");
+    printf("F-engine: %d spectra of both polarisations, %d-bit samples, %d taps, dither, no delay.\n", N_SPECTRA,
            SAMPLE_BITS, N_TAPS);
     printf("X-engine: a jones is one sample of one channel of one antenna, both polarisations: MHz of bandwidth x\n"
            "antennas.  Dumps of %d heaps of %d spectra: longer ones reduce less often.\n",

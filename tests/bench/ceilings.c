@@ -93,24 +93,24 @@ __attribute__((target("avx512bw"))) static int int16_chains_64(int16_t factor)
     return _mm_cvtsi128_si32(_mm512_castsi512_si128(sums[0]));
 }
 
-static int vector_bytes(void)
+int ceiling_vector_bytes(void)
 {
     return __builtin_cpu_supports("avx512bw") ? 64 : __builtin_cpu_supports("avx2") ? 32 : 16;
 }
 
 static float run_float(void)
 {
-    return vector_bytes() == 64   ? float_chains_64(0.5f)
-           : vector_bytes() == 32 ? float_chains_32(0.5f)
-                                  : float_chains_16(0.5f);
+    return ceiling_vector_bytes() == 64   ? float_chains_64(0.5f)
+           : ceiling_vector_bytes() == 32 ? float_chains_32(0.5f)
+                                          : float_chains_16(0.5f);
 }
 
 static int run_int16(void)
 {
-    return vector_bytes() == 64 ? int16_chains_64(3) : vector_bytes() == 32 ? int16_chains_32(3) : 0;
+    return ceiling_vector_bytes() == 64 ? int16_chains_64(3) : ceiling_vector_bytes() == 32 ? int16_chains_32(3) : 0;
 }
 #else
-static int vector_bytes(void)
+int ceiling_vector_bytes(void)
 {
     return 16;
 }
@@ -129,7 +129,7 @@ static int run_int16(void)
 /* Bytes that a thread multiplies. */
 static double work_bytes(void)
 {
-    return (double)N_LOOPS * vector_bytes() * (vector_bytes() == 64 ? N_CHAINS_512 : N_CHAINS);
+    return (double)N_LOOPS * ceiling_vector_bytes() * (ceiling_vector_bytes() == 64 ? N_CHAINS_512 : N_CHAINS);
 }
 
 double ceiling_float_madds(void)
@@ -139,7 +139,7 @@ double ceiling_float_madds(void)
 
 double ceiling_int16_madds(void)
 {
-    return vector_bytes() == 16 ? 0 : work_bytes() / (double)sizeof(int16_t);
+    return ceiling_vector_bytes() == 16 ? 0 : work_bytes() / (double)sizeof(int16_t);
 }
 
 static void float_cpu(const void *args, int n_threads)

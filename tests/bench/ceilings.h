@@ -15,6 +15,9 @@ struct ceiling_args {
     volatile float *sink; /* keeps the compiler from leaving out what nobody reads */
 };
 
+/* Of the vectors that the arithmetic uses. */
+int ceiling_vector_bytes(void);
+
 /* Copies CEILING_COPY_BYTES. */
 extern const struct kernel ceiling_copy;
 
