@@ -4,6 +4,9 @@
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make bench-recv          receiving and sending packets, beside spead2 (10 minutes each, the first with its build)
+#   make bench-send
+#   make bench-cpu           what the kernels cost on this machine (2 minutes); docs/performance.md
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
@@ -28,7 +31,7 @@ DEVICE   = common/device.o common/device_cpu.o common/memory.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
+KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/fft.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
 XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
@@ -41,15 +44,16 @@ PROGRAMS     := fgpu xbgpu dsim visrec
 UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
-PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap kissfft-float
+PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap
 HDF5     = hdf5
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
 CFLAGS  ?= -O3 -g
 WARN     = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# No contraction into FMA: the kernels' twins must give the same bits wherever they run.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
+# No contraction into FMA: the kernels' twins must give the same bits wherever they run.  Nobody reads floating point
+# exceptions (trapping-math), so that comparisons may become selections, which vectorise; that changes no bits.
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
              $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
              $(call pkg,--cflags,$(PACKAGES)) $(CFLAGS)
@@ -109,14 +113,6 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
-# Benchmarks are linked like unit tests.
-BENCHES := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
-		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
-	@mkdir -p $(@D)
-	@echo "  LINK    $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
-
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
 
 # What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
@@ -151,6 +147,26 @@ setup:
 examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+
+# ---- Benchmarks ----------------------------------------------------------------------------------------------------
+# Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
+BENCHES       = $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
+.PHONY: bench-cpu bench-recv bench-send
+
+$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
+		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
+
+bench-cpu: $(BUILD)/bench/bench_cpu
+	@$<
+
+bench-recv bench-send:
+	@scripts/setup bench
+	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
+	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD)
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all
