@@ -31,7 +31,7 @@ DEVICE   = common/device.o common/device_cpu.o common/memory.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/fft.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
+KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
 XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
@@ -44,7 +44,7 @@ PROGRAMS     := fgpu xbgpu dsim visrec
 UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
-PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap
+PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap kissfft-float
 HDF5     = hdf5
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 

@@ -11,10 +11,11 @@
 
 #include "common/lock.h"
 #include "common/thread.h"
-#include "kernels/fft.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <kiss_fft.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,8 +49,8 @@ struct operation {
         } fill;
         struct {
             const struct cpu_fft *fft;
-            const float *in;
-            float *out;
+            const kiss_fft_cpx *in;
+            kiss_fft_cpx *out;
         } fft;
         struct {
             const struct kernel *kernel;
@@ -90,8 +91,8 @@ struct cpu_event {
 
 struct cpu_fft {
     struct device_fft base;
-    size_t n, batch;  /* [const] */
-    struct fft *plan; /* [the stream's thread] */
+    size_t n, batch;   /* [const] */
+    kiss_fft_cfg kiss; /* [const] only read by kiss_fft(), so all threads share it; NULL for n == 1 */
 };
 
 /* Set in a stream's thread, where kernels and callbacks run: they must not call the device. */
@@ -155,12 +156,25 @@ static void copy_rows(const struct operation *op)
         memcpy(op->copy.dst + row * op->copy.dst_pitch, op->copy.src + row * op->copy.src_pitch, op->copy.row_bytes);
 }
 
+static void run_fft(const struct cpu_fft *fft, const kiss_fft_cpx *in, kiss_fft_cpx *out, int n_threads)
+{
+    ptrdiff_t n_batches = (ptrdiff_t)fft->batch;
+
+    if (!fft->kiss) {
+        memcpy(out, in, fft->batch * sizeof(*out));
+        return;
+    }
+#pragma omp parallel for num_threads(n_threads) schedule(static)
+    for (ptrdiff_t k = 0; k < n_batches; k++)
+        kiss_fft(fft->kiss, in + (size_t)k * fft->n, out + (size_t)k * fft->n);
+}
+
 static void run_operation(const struct operation *op, int n_threads)
 {
     switch (op->kind) {
     case OP_COPY_2D: copy_rows(op); break;
     case OP_FILL: memset(op->fill.dst, op->fill.value, op->fill.bytes); break;
-    case OP_FFT: fft_run(op->fft.fft->plan, op->fft.fft->batch, op->fft.in, op->fft.out); break;
+    case OP_FFT: run_fft(op->fft.fft, op->fft.in, op->fft.out, n_threads); break;
     case OP_LAUNCH: op->launch.kernel->cpu(op->launch.args, n_threads); break;
     case OP_THEN: op->then.fn(op->then.arg); break;
     case OP_WAIT: wait_until_done(op->wait.stream, op->wait.n_operations); break;
@@ -358,27 +372,31 @@ static void cpu_then(struct device_stream *stream, void (*fn)(void *arg), void *
 
 static int cpu_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft)
 {
-    struct cpu_fft *new = calloc(1, sizeof(*new));
-    int err;
+    struct cpu_fft *new;
 
+    if (n > INT_MAX)
+        return -EINVAL;
+    new = calloc(1, sizeof(*new));
     if (!new)
         return -ENOMEM;
     *new = (struct cpu_fft){.base.device = device, .n = n, .batch = batch};
-    err = fft_create(n, ((struct cpu_device *)device)->n_threads, &new->plan);
-    if (err)
-        goto undo_fft;
+    if (n > 1) {
+        new->kiss = kiss_fft_alloc((int)n, 0, NULL, NULL);
+        if (!new->kiss)
+            goto undo_fft;
+    }
     *fft = &new->base;
     return 0;
 undo_fft:
     free(new);
-    return err;
+    return -ENOMEM;
 }
 
 static void cpu_fft_destroy(struct device_fft *fft)
 {
     struct cpu_fft *self = (struct cpu_fft *)fft;
 
-    fft_destroy(self->plan);
+    kiss_fft_free(self->kiss);
     free(self);
 }
 
@@ -386,8 +404,9 @@ static void cpu_fft_run(struct device_stream *stream, struct device_fft *fft, co
 {
     const struct cpu_fft *self = (const struct cpu_fft *)fft;
     struct operation op = {.kind = OP_FFT, .fft = {self, in, out}};
-    size_t bytes = self->n * self->batch * 2 * sizeof(float);
+    size_t bytes = self->n * self->batch * sizeof(kiss_fft_cpx);
 
+    /* In place, KissFFT would allocate a buffer for each transform. */
     assert((uintptr_t)in + bytes <= (uintptr_t)out || (uintptr_t)out + bytes <= (uintptr_t)in);
     enqueue(stream, &op);
 }
