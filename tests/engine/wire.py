@@ -14,14 +14,14 @@ VALUE = (1 << 48) - 1
 
 @dataclass(frozen=True)
 class Packet:
-    """items: ((id, immediate, value), ...) in order; what is not None overrides what they would say."""
+    """items: ((id, immediate, value), ...) in order."""
     items: tuple
     payload: bytes
     first: tuple = (MAGIC, VERSION, ID_BYTES, ADDRESS_BYTES)
 
     def get(self, item):
-        """The value of an immediate item, the last one if there are several; None if there is none."""
-        found = [value for number, immediate, value in self.items if number == item and immediate]
+        """The value of an item, of several that of the last; None if there is none or that is not an immediate."""
+        found = [value if immediate else None for number, immediate, value in self.items if number == item]
         return found[-1] if found else None
 
     def put(self, item, value, immediate=True):
