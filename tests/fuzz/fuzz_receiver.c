@@ -147,7 +147,11 @@ static void make_raw(struct fuzz_input *input)
 /* A packet of a heap near '*time', with up to three bytes altered and perhaps cut short. */
 static void make_ours(struct fuzz_input *input, unsigned command, int64_t *time)
 {
+    /* An item more, perhaps one that is there already or makes another thing of the packet. */
+    static const uint16_t extra_ids[] = {0x2222,          SPEAD_TIMESTAMP,   SPEAD_DIGITISER_ID, SPEAD_FENG_ID,
+                                         SPEAD_FREQUENCY, SPEAD_STREAM_CTRL, SPEAD_DESCRIPTOR,   SPEAD_HEAP_LENGTH};
     unsigned which = fuzz_u8(input);
+    unsigned extra = which & 0x80 ? 0 : fuzz_u8(input);
     int step = fuzz_i8(input);
     int64_t heap_time = *time + (command & 8 ? (int64_t)step * 1000 : step % 8);
     struct spead_item items[] = {
@@ -155,7 +159,7 @@ static void make_ours(struct fuzz_input *input, unsigned command, int64_t *time)
         {shape.is_fgpu ? SPEAD_DIGITISER_ID : SPEAD_FENG_ID, true, which & 3},
         {shape.is_fgpu ? SPEAD_DIGITISER_STATUS : SPEAD_FREQUENCY, true, shape.is_fgpu ? which : CHAN_OFFSET},
         {shape.is_fgpu ? SPEAD_ADC_SAMPLES : SPEAD_FENG_RAW, false, 0},
-        {0x2222, true, which},
+        {extra_ids[extra % ARRAY_LEN(extra_ids)], extra & 0x80, (uint64_t)which},
     };
     size_t n_items = ARRAY_LEN(items) - (which >> 7);
     uint64_t offset = 0, n_payload = shape.heap_bytes;
