@@ -136,11 +136,11 @@ $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/
 fuzz-targets: $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS))
 
 fuzz:
-	@$(FUZZ_MAKE)
+	+@$(FUZZ_MAKE)
 	@scripts/run-fuzz $(FUZZ_SECONDS) $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
 
 check-fuzz:
-	@$(FUZZ_MAKE)
+	+@$(FUZZ_MAKE)
 	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
 
 check-all:
