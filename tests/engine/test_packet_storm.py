@@ -16,6 +16,7 @@ import wire
 from streams import BATCH, check_same, replay
 from wire import DESCRIPTOR, HEAP_LENGTH, PAYLOAD_LENGTH, PAYLOAD_OFFSET, STREAM_CTRL
 
+
 class Judge:
     """What a program must make of each packet, in the order in which they come."""
 
@@ -23,7 +24,7 @@ class Judge:
         self.stream = stream
         self.recv = stream.config["recv"]
         self.heap_bytes = stream.packets[0][1].get(HEAP_LENGTH)
-        self.oldest = {}  # chunk of the window, by member
+        self.oldest = {}  # chunk of the window, by member, once that has begun
         self.arrived = defaultdict(int)  # a bit for each 8 bytes, by source and time
         self.n_far = Counter()  # in a row, by source
 
@@ -68,6 +69,8 @@ class Judge:
             return "alignment"
         if time % s.step:
             return "bad_timestamp"
+        if whose[0] not in self.oldest:
+            return "good"
         ahead = self.ahead(whose[0], time)
         if ahead < -s.window or ahead >= 2 * s.window:
             return "jump"
@@ -79,7 +82,7 @@ class Judge:
 
     def ahead(self, member, time):
         """Chunks from the oldest one of the window."""
-        oldest = self.oldest.setdefault(member, time // self.stream.chunk) * self.stream.chunk
+        oldest = self.oldest[member] * self.stream.chunk
         return ((time - oldest + harness.WIRE // 2) % harness.WIRE - harness.WIRE // 2) // self.stream.chunk
 
     def take(self, endpoint, raw):
@@ -93,6 +96,7 @@ class Judge:
         if reason == "good":
             time = packet.get(harness.TIMESTAMP)
             self.arrived[source, time] |= self.bits(packet)
+            self.oldest.setdefault(member, time // self.stream.chunk)
             self.oldest[member] += max(0, self.ahead(member, time) - self.stream.window + 1)
         return reason
 
@@ -151,56 +155,61 @@ def nuisances(rng, stream, packet):
     return [other.put(harness.TIMESTAMP, (time + n) % harness.WIRE).bytes() for n in (1, -stream.chunk, -stream.step)]
 
 
-def make_storm(stream, rng):
-    """([packets of the storm], [packets without the heaps that have holes], refused by reason, heaps with a hole)"""
-    judge = Judge(stream)
-    heaps = defaultdict(list)
-    for i, (endpoint, packet) in enumerate(stream.packets):
-        heaps[endpoint, packet.get(wire.HEAP_CNT)].append(i)
+def out_of_order(stream, rng):
+    """Indices of packets, each so much later at most that its chunk has not left yet; the first heaps stay first."""
+    times = np.array([packet.get(harness.TIMESTAMP) for _, packet in stream.packets])
+    n_per_chunk = np.count_nonzero(times // stream.chunk == times[len(times) // 2] // stream.chunk)
+    late = rng.uniform(0, (stream.window - 1) * n_per_chunk, len(times))
+    late[times == times[0]] = -len(times)
+    return sorted(range(len(times)), key=lambda i: i + late[i]), 2 * int(n_per_chunk)
+
+
+def choose_holes(heaps, rng):
+    """Some heaps and a packet of each; neither the first heaps nor the last, which say how long the stream is."""
     keys = list(heaps)
-    # Neither the first heaps nor the last, which say how long the stream is.
     middle = np.arange(len(keys) // 20, len(keys) * 3 // 5)
     holed = {keys[i] for i in rng.choice(middle, len(keys) // 20, replace=False)}
-    holes = {int(rng.choice(heaps[key])) for key in holed}
-    # Each may come so much later that its chunk has not left yet; the first heaps, where windows begin, stay first.
-    begin = [p.get(harness.TIMESTAMP) for _, p in stream.packets].count(stream.packets[0][1].get(harness.TIMESTAMP))
-    n_per_chunk = sum(p.get(harness.TIMESTAMP) // stream.chunk == stream.packets[len(stream.packets) // 2][1].get(
-        harness.TIMESTAMP) // stream.chunk for _, p in stream.packets)
-    late = rng.uniform(0, (stream.window - 1) * n_per_chunk, len(stream.packets))
-    late[:begin] = -begin
-    order = sorted(range(len(stream.packets)), key=lambda i: i + late[i])
-    storm, refused = [], Counter()
+    return holed, {int(rng.choice(heaps[key])) for key in sorted(holed)}
+
+
+def make_storm(stream, rng):
+    """([packets of the storm], [packets without the heaps that have holes], refused by reason, heaps with a hole)"""
+    judge, storm, refused = Judge(stream), [], Counter()
+    heap_of = [(endpoint, packet.get(wire.HEAP_CNT)) for endpoint, packet in stream.packets]
+    heaps = defaultdict(list)
+    for i, heap in enumerate(heap_of):
+        heaps[heap].append(i)
+    holed, holes = choose_holes(heaps, rng)
+    order, reach = out_of_order(stream, rng)
 
     def add(endpoint, raw, good=False):
         assert good or judge.is_harmless(endpoint, raw)
         reason = judge.take(endpoint, raw)
         assert (reason == "good") == good, reason
         storm.append((endpoint, raw))
-        refused[reason] += not good
+        if not good:
+            refused[reason] += 1
 
-    come, has_come = [], set()
+    come = []
     for n, i in enumerate(order):
         endpoint, packet = stream.packets[i]
-        calm = n > len(order) * 3 // 4
         if i in holes:
-            # In its place another packet of the same heap, as often as that needs to have the size of the heap.
-            others = [k for k in heaps[endpoint, packet.get(wire.HEAP_CNT)] if k in has_come]
-            for k in others * 4:
-                add(endpoint, stream.packets[k][1].inverted().bytes())
+            # In its place the others of the same heap that have come, so often that they have the size of the heap.
+            for k in set(heaps[heap_of[i]]) & set(come[-reach:]):
+                for _ in heaps[heap_of[i]]:
+                    add(endpoint, stream.packets[k][1].inverted().bytes())
             continue
         add(endpoint, packet.bytes(), good=True)
         come.append(i)
-        has_come.add(i)
-        if calm or rng.random() < 0.5:
+        if n > len(order) * 3 // 4 or rng.random() < 0.5:
             continue
-        where, victim = stream.packets[come[-min(len(come), int(rng.integers(1, 3 * n_per_chunk)))]]
+        where, victim = stream.packets[come[-min(len(come), int(rng.integers(1, reach)))]]
         for raw in nuisances(rng, stream, victim):
             if judge.is_harmless(where, raw):
                 add(where, raw)
     assert len(order) // 4 > 2 * BATCH
-    without = [(endpoint, packet.bytes()) for endpoint, packet in stream.packets
-               if (endpoint, packet.get(wire.HEAP_CNT)) not in holed]
-    return storm, without, refused, len(holed)
+    calm = [(endpoint, packet.bytes()) for heap, (endpoint, packet) in zip(heap_of, stream.packets) if heap not in holed]
+    return storm, calm, refused, len(holed)
 
 
 def check_storm(stream, rng, daemon, work):

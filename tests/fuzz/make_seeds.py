@@ -45,19 +45,31 @@ def spead_seeds():
 
 
 def receiver_seeds():
-    """The first byte is the shape (fuzz_receiver.c), the second the size of a batch."""
+    """The first byte is the shape (fuzz_receiver.c), the second the size of a batch, the third where time starts."""
     out = []
     for choice, n_bytes, heap, n_sources in [(7, 640, digitiser, 2), (5, 72, digitiser, 2), (4, 72, feng, 2),
-                                             (0x24, 72, feng, 4), (0x0E, 640, feng, 2)]:
+                                             (0x2C, 72, feng, 4), (0x0E, 640, feng, 2)]:
         for max_packet in (72 + 48, 2000):
-            text = bytes([choice, 5])
-            for t in range(8):
+            text = bytes([choice, 3, 96])
+            for t in range(9):
                 for source in range(n_sources):
-                    for p in packets(heap(n_bytes, 64 * t, source), t, max_packet):
+                    for p in packets(heap(n_bytes, t, source), t, max_packet):
                         text += b"\7" + struct.pack(">H", len(p)) + p
             out.append(text[:4000])
-    for choice in range(0, 256, 37):  # the target's own packets
-        out.append(bytes([choice, 63]) + bytes(x for t in range(60) for x in (t % 2, t % 4, 1 if t % 4 == 3 else 0)))
+    # The target's own packets: streams in order, so that packets land where they are expected.
+    for choice in (5, 7, 4, 0x0C, 0x2C, 0x0E, 0x1D):
+        n_sources = 2 if choice & 1 or not choice & 0x20 else 4
+        for which, rest in [(0x80, [b""]), (0xC0, [b"\0\3", b"\4\xff"])]:
+            text = bytes([choice, 3, 96])
+            for t in range(25):
+                for source in range(n_sources):
+                    for i, part in enumerate(rest):
+                        text += bytes([source & choice, which | source, source == 0 and i == 0]) + part
+            out.append(text)
+    # A jump is believed in mid-batch, before a packet of the old time that landed where it was expected.
+    stream = [x for t in range(5) for x in [(0, 0x80, t > 0), (1, 0x81, 0)]]
+    jump = [(8, 0x80, 1), (1, 0x81, 1), (8, 0x80, 1), (1, 0x81, 1), (8, 0x80, 1), (0, 0x80, 1)]
+    out.append(bytes([0x1D, 10, 96]) + bytes(x for command in stream + jump for x in command))
     return out
 
 
