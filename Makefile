@@ -3,7 +3,8 @@
 #   make                     build the daemons and tools into build/
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
-#   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
+#   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
 #   make bench-recv          receiving and sending packets, beside spead2 (10 minutes each, the first with its build)
 #   make bench-send
 #   make bench-cpu           what the kernels cost on this machine (2 minutes); docs/performance.md
@@ -63,7 +64,8 @@ HDF5_CFLAGS = $(call pkg,--cflags,$(HDF5))
 HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
 CHECK_LIBS  = $(call pkg,--libs,check)
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all bench-peers demo install clean examples
+.PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
+.PHONY: bench-cpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS))
 
 # ---- Programs ------------------------------------------------------------------------------------------------------
@@ -126,6 +128,27 @@ check-unit: unit-tests
 check-engine: all
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
 
+# What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_MAKE     = $(MAKE) --no-print-directory CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
+
+$(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/fuzz/fuzz_log.o \
+		$(call objects,$(DAEMON_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+fuzz-targets: $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS))
+
+fuzz:
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz $(FUZZ_SECONDS) $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
+check-fuzz:
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
 check-all:
 	@scripts/setup ci
 	@scripts/check-variants
@@ -152,7 +175,6 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
 BENCHES       = $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
 BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
-.PHONY: bench-cpu bench-recv bench-send
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a

@@ -259,6 +259,8 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     a->first_time = first_time;
     a->end_time = first_time;
     a->retry_packets = 0;
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        a->sources[i].n_claim_heaps = 0; /* claims are against a window, and this is another one */
 }
 
 /* The window starts again far away.  After a jump forward, what it leaves out was expected and is missing, up to the
@@ -277,8 +279,6 @@ static void window_jump(struct assembler *a, const struct assemble_place *place)
     if (n_left_out >= 0)
         counter_add(&a->config.stats->missing_heaps, (uint64_t)(n_left_out * n_times) * layout->n_sources);
     window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
-    for (unsigned i = 0; i < layout->n_sources; i++)
-        a->sources[i].n_claim_heaps = 0;
 }
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
