@@ -70,13 +70,13 @@ int dsim_recording_pread(const struct dsim_recording *recording, int64_t offset,
         if (n < 0 && errno == EINTR)
             continue;
         int err = n < 0 ? -errno : -ENODATA;
-        int64_t where = offset + (int64_t)done;
-        if (n == 0)
-            snprintf(why, why_bytes, "%s ends at byte %lld, but had %lld bytes when it was opened", recording->path,
-                     (long long)where, (long long)recording->file_bytes);
+        struct stat status = {0};
+        if (n == 0 && fstat(recording->fd, &status) == 0)
+            snprintf(why, why_bytes, "%s has only %lld bytes now, but had %lld when it was opened", recording->path,
+                     (long long)status.st_size, (long long)recording->file_bytes);
         else
-            snprintf(why, why_bytes, "%s cannot be read at byte %lld: %s", recording->path, (long long)where,
-                     strerror(-err));
+            snprintf(why, why_bytes, "%s cannot be read at byte %lld: %s", recording->path,
+                     (long long)(offset + (int64_t)done), strerror(-err));
         return err;
     }
     return 0;
