@@ -155,18 +155,12 @@ static int take_frame(struct vdif_recording *vdif, int64_t k, const struct vdif_
     return err;
 }
 
-/* A frame that has a place: takes it if it is wanted and counts it if it will never be.  Sets *is_ahead if it comes
- * later. */
+/* A frame that has a place, and does not come later: takes it if it is wanted and counts it if it will never be. */
 static int place_frame(struct vdif_recording *vdif, int64_t k, const struct vdif_header *header, int64_t index,
-                       const struct want *want, bool *is_ahead, char *why, size_t why_bytes)
+                       const struct want *want, char *why, size_t why_bytes)
 {
-    bool is_new = k >= vdif->n_seen;
-
-    *is_ahead = index >= want->end_frame;
-    if (*is_ahead)
-        return 0;
     if (index < want->first_frame) {
-        if (is_new && index >= vdif->seek_frame) {
+        if (k >= vdif->n_seen && index >= vdif->seek_frame) {
             counter_add(&vdif->base.counters->n_late_frames, 1);
             warn(vdif, k, "comes too late to be played", "");
         }
@@ -215,7 +209,8 @@ static int64_t lookback(const struct vdif_recording *vdif)
     return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
 }
 
-/* Goes through the file from 'next_file_frame' on until everything wanted that can come has come. */
+/* Goes through the file from 'next_file_frame' on until everything wanted that can come has come.  Frames that are late
+ * tell nothing about that, nor about where the next read is to begin. */
 static int scan(struct vdif_recording *vdif, const struct want *want, char *why, size_t why_bytes)
 {
     int64_t k = vdif->next_file_frame;
@@ -224,17 +219,22 @@ static int scan(struct vdif_recording *vdif, const struct want *want, char *why,
     for (int n_ahead = 0; k < vdif->n_file_frames && n_ahead < N_AHEAD; k++) {
         struct vdif_header header;
         int64_t index;
-        bool is_ahead;
         int err = read_header(vdif, k, &header, why, why_bytes);
         if (err)
             return err;
         if (!judge(vdif, k, &header, &index))
             continue;
-        remember(vdif, k);
-        err = place_frame(vdif, k, &header, index, want, &is_ahead, why, why_bytes);
+        if (index >= want->first_frame - N_LOOKBACK)
+            remember(vdif, k);
+        if (index >= want->end_frame) {
+            n_ahead++;
+            continue;
+        }
+        if (index >= want->first_frame)
+            n_ahead = 0;
+        err = place_frame(vdif, k, &header, index, want, why, why_bytes);
         if (err)
             return err;
-        n_ahead = is_ahead ? n_ahead + 1 : 0;
     }
     count_missing(vdif, want);
     if (k > vdif->n_seen)
@@ -244,24 +244,30 @@ static int scan(struct vdif_recording *vdif, const struct want *want, char *why,
     return 0;
 }
 
-/* The highest index of the next few frames of our thread from file frame k on, so that one wrong header does not
+static int compare_indices(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median index of the next few frames of our thread from file frame k on, so that one wrong header does not
  * mislead; INT64_MAX where there is none. */
 static int index_from(const struct vdif_recording *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
-    int64_t highest = INT64_MAX;
+    int64_t found[N_PROBES];
+    size_t n = 0;
 
-    for (int n = 0; k < vdif->n_file_frames && n < N_PROBES; k++) {
+    for (; k < vdif->n_file_frames && n < N_PROBES; k++) {
         struct vdif_header header;
         int err = read_header(vdif, k, &header, why, why_bytes);
         if (err)
             return err;
-        if (!is_of_thread(vdif, &header))
-            continue;
-        int64_t found = frame_index(vdif, &header);
-        if (n++ == 0 || found > highest)
-            highest = found;
+        if (is_of_thread(vdif, &header))
+            found[n++] = frame_index(vdif, &header);
     }
-    *index = highest;
+    qsort(found, n, sizeof(found[0]), compare_indices);
+    *index = n > 0 ? found[n / 2] : INT64_MAX;
     return 0;
 }
 
@@ -448,13 +454,6 @@ static int check_first(struct vdif_recording *vdif, int64_t k, const struct dsim
         return -EINVAL;
     }
     return 0;
-}
-
-static int compare_indices(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* How long the recording is, by the last frames of the thread in the file.  Of a frame that is far from the others only

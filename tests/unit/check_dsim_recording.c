@@ -498,6 +498,38 @@ START_TEST(vdif_late)
 }
 END_TEST
 
+/* Frames that are early by far, one after each of many, do not hide those that are in their place. */
+START_TEST(vdif_early)
+{
+    for (int64_t index = 0; index < 1000; index++) {
+        add_frame(index, 0);
+        if (index >= 200 && index < 300)
+            add_frame(index + 700, 0);
+    }
+    write_frames();
+    struct dsim_recording *recording = open_good(vdif_config(0, 0));
+    double *expected = expect(0, 0, 1000);
+    check_run(recording, expected, 0, dsim_recording_n_samples(recording));
+    check_counters(0, 0, 0, 0, 0);
+    free(expected);
+    dsim_recording_close(recording);
+}
+END_TEST
+
+/* Neither do frames whose number is too low mislead a read that has to seek. */
+START_TEST(vdif_seek)
+{
+    for (int64_t index = 0; index < 1000; index++)
+        add_frame(index % 3 == 0 && index > 200 ? index - 200 : index, 0);
+    write_frames();
+    struct dsim_recording *recording = open_good(vdif_config(0, 1));
+    double *expected = expect(0, 1, 1000);
+    check_all(recording, expected);
+    free(expected);
+    dsim_recording_close(recording);
+}
+END_TEST
+
 /* Gaps longer than all that is looked ahead. */
 START_TEST(vdif_long_gap)
 {
@@ -531,7 +563,7 @@ START_TEST(vdif_wrong_headers)
         uint8_t *bytes = bytes_of_frame(wrong[i]);
         memset(expected + wrong[i] * FRAME_SAMPLES, 0, FRAME_SAMPLES * sizeof(*expected));
         switch ((i + (size_t)_i) % 6) {
-        case 0: bytes[3] ^= 0x20; break;  /* seconds */
+        case 0: bytes[1] ^= 0x08; break;  /* seconds */
         case 1: bytes[7] ^= 0x01; break;  /* epoch */
         case 2: bytes[6] ^= 0x01; break;  /* number in the second */
         case 3: bytes[8] ^= 0x04; break;  /* length */
@@ -731,6 +763,8 @@ int main(void)
     tcase_add_loop_test(vdif, vdif_in_order, 0, 2);
     tcase_add_loop_test(vdif, vdif_disorder, 0, 4);
     tcase_add_test(vdif, vdif_late);
+    tcase_add_test(vdif, vdif_early);
+    tcase_add_test(vdif, vdif_seek);
     tcase_add_test(vdif, vdif_long_gap);
     tcase_add_loop_test(vdif, vdif_wrong_headers, 0, 6);
     tcase_add_test(vdif, vdif_threads_begin_apart);
