@@ -1,4 +1,4 @@
-/* dsim_play.c - the reader: the thread that turns recordings into blocks of packed heaps before dsim_send wants them. */
+/* dsim_play.c - the reader: a thread that makes recordings into blocks of packed heaps before dsim_send wants them. */
 #include "tools/dsim_play.h"
 
 #include "common/inbox.h"

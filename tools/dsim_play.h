@@ -1,6 +1,7 @@
 /* dsim_play.h - recordings as heaps, ahead of their time.
  *
- * Flow:      recordings --read, scale, quantise, pack: reader thread--> full blocks --take--> dsim_send --loan_put--> free
+ * Flow:      recordings --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send --loan_put-->
+ *            free blocks --> reader thread
  * Ahead:     the blocks hold half a second of all inputs, within limits; that bounds the memory, and the time for
  *            which the disk may stall without a heap being late.
  * Time:      the first sample of every recording belongs to the first heap.  All end with the shortest one, at a whole
@@ -46,7 +47,7 @@ bool dsim_play_failed(const struct dsim_play *play);
 /* Ends the reader and waits for it.  NULL is accepted. */
 void dsim_play_stop(struct dsim_play *play);
 
-/* Prints what was missing or wrong in the recordings, if anything was; once stopped. */
+/* Prints how much of the recordings was not played, missing or wrong; once stopped. */
 void dsim_play_print_summary(const struct dsim_play *play);
 
 /* NULL is accepted. */

@@ -1,5 +1,5 @@
-/* dsim_recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats, of
- * which one column is played. */
+/* dsim_recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats,
+ * of which one column is played. */
 #include "common/units.h"
 #include "tools/dsim_recording.h"
 

@@ -74,6 +74,7 @@ struct dsim_send {
     struct counter n_waits;
     struct gauge late_ns;
     struct log_limit late_limit;
+    struct log_limit waits_limit;
     struct log_limit failed_limit;
 
     struct thread thread;
@@ -163,8 +164,11 @@ static bool have_heaps(struct dsim_send *send)
         return true;
     flush(send); /* so that no block waits for more packets before it goes back to the reader */
     int err = dsim_play_take(send->play, clock_monotonic_ns(), &send->block);
-    if (err == -ETIMEDOUT && send->paced && send->n_heaps > 0)
+    if (err == -ETIMEDOUT && send->paced && send->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
+        log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
+                    "Heaps are due and the recordings not read yet: disk or processor do not keep up.");
+    }
     while (err == -ETIMEDOUT && !must_stop(send))
         err = dsim_play_take(send->play, clock_monotonic_ns() + STOP_POLL_NS, &send->block);
     send->has_ended = err == -EPIPE;

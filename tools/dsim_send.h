@@ -1,4 +1,4 @@
-/* dsim_send.h - heaps to the network when their time has come: those of a period, over and over, or those of recordings.
+/* dsim_send.h - heaps to the network when their time has come: a period's, over and over, or those of recordings.
  *
  * Flow:      dsim_heaps or dsim_play --sender thread--> packet_sink
  * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.

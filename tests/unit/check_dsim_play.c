@@ -1,5 +1,5 @@
-/* check_dsim_play.c - recordings as blocks of packed heaps: which samples, in which heap, how many of them saturated; and
- * how a run of them ends. */
+/* check_dsim_play.c - recordings as blocks of packed heaps: which samples, in which heap, how many of them saturated;
+ * and how a run of them ends. */
 #include "common/clock.h"
 #include "common/units.h"
 #include "test_random.h"

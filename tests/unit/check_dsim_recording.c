@@ -1,5 +1,5 @@
-/* check_dsim_recording.c - recordings of all kinds as numbers, against what the test wrote into the file; files that are
- * wrong in every way that can be told, and files of which any bytes are. */
+/* check_dsim_recording.c - recordings of all kinds as numbers, against what the test wrote into the file; files that
+ * are wrong in every way that can be told, and files of which any bytes are. */
 #include "common/units.h"
 #include "test_random.h"
 #include "tools/dsim_recording.h"
