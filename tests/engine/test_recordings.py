@@ -393,8 +393,8 @@ def correlate(daemon, work, name, configs):
 def test_whole_correlator(daemon, work):
     """A recording to visibilities, offline: exact, and the same to the last packet when it is done again.
 
-    Antennas share fgpu's capture, where one may be ahead of another by what fgpu has in hand: one receive thread bounds
-    that, xbgpu's window bridges it, and nothing behind it depends on it.
+    Antennas share fgpu's capture, where one may be ahead of another by what fgpu has in hand: xbgpu's window bridges
+    that, and nothing behind it depends on it.
     """
     rate, n_ants, n_chan, heap, length = 32000000, 4, 64, 16, 3
     antennas = fgpu_antennas(n_ants)
@@ -403,7 +403,7 @@ def test_whole_correlator(daemon, work):
     time = {"sync_time": 1700000000, "adc_sample_rate": rate, "timebase": "packets"}
     fgpu = scenario.fgpu_config(
         outputs=[{"channels": n_chan, "taps": 4, "gain": 0.9, "dither": "uniform", "dither_seed": 20261121}],
-        time=time, recv={"packet_samples": 256, "chunk_samples": 4096, "threads": 1}, send={"array_size": n_ants})
+        time=time, recv={"packet_samples": 256, "chunk_samples": 4096}, send={"array_size": n_ants})
     fgpu["antennas"], fgpu["outputs"][0]["destinations"] = antennas, voltages
     stream = {"channels": n_chan, "channels_per_substream": n_chan, "spectra_per_heap": heap,
               "samples_between_spectra": 2 * n_chan}
