@@ -59,7 +59,8 @@ void packet_source_close(struct packet_source *source);
  * file that is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
-/* True if the next recv is likely to lend packets: then it would be wasted work to predict where they belong. */
+/* True if the next recv will only lend packets, so that the slots need not offer anything.  The packets of a recv are
+ * all lent, or none is. */
 bool packet_source_lends(const struct packet_source *source);
 
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
