@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define COPY_BLOCK_BYTES ((size_t)1 << 20)
-#define N_LOOPS          100000
+#define N_LOOPS          2000000 /* milliseconds, so that what starts and ends the threads hardly counts */
 
 /* Enough for the latencies, and few enough for the registers: 16, or 32 of AVX-512.  Chains must differ, or the compiler
  * computes one of them. */

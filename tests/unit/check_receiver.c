@@ -483,7 +483,8 @@ START_TEST(landing_is_given_up_when_the_window_jumps)
     shape = (struct shape){
         .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 64, .n_times = 1};
     n_sent = 0;
-    make_packet(0, 0, 0, 0, 64, 0);
+    for (int64_t i = 0; i < 9; i++) /* a batch, upon which twice as many slots are offered to the next */
+        make_packet(0, 0, HEAP_SAMPLES * i, 0, 64, 0);
     for (int64_t i = 0; i < 8; i++)
         make_packet(0, 0, far + HEAP_SAMPLES * i, 0, 64, 0);
     for (int64_t i = 0; i < 8; i++)
@@ -495,13 +496,13 @@ START_TEST(landing_is_given_up_when_the_window_jumps)
     scramble(&seed, 0);
 
     struct packet_source *source = make_source(&seed, 1, -ENODATA);
-    CONTAINER_OF(source, struct fake_source, source)->first_batch = 1;
+    CONTAINER_OF(source, struct fake_source, source)->first_batch = 9;
     make_receiver(source);
     ck_assert_int_eq(receiver_start(receiver), 0);
     work(false);
     ck_assert_uint_eq(counter_get(&stats[0].jumps), 2);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 7 + 7 + 1);
-    ck_assert_uint_eq(n_present[0], 4);
+    ck_assert_uint_eq(n_present[0], 9 + 3);
     destroy_receiver();
     device_close(device);
 }
