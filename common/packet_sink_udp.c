@@ -52,9 +52,11 @@ struct udp_sink {
 
 /* ---- Which packets go together ------------------------------------------------------------------------------------ */
 
+/* An empty packet would leave no trace in a message. */
 static bool fits(const struct udp_message *message, size_t n_bytes)
 {
-    return !message->closed && n_bytes <= message->segment_bytes && message->n_bytes + n_bytes <= DATAGRAM_MAX;
+    return !message->closed && n_bytes > 0 && n_bytes <= message->segment_bytes &&
+           message->n_bytes + n_bytes <= DATAGRAM_MAX;
 }
 
 /* Deals the packets to messages: message_of[i] is that of packet i.  Returns the number of messages. */

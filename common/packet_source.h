@@ -22,6 +22,9 @@
 #define PACKET_BATCH_MAX 64
 #define PACKET_BYTES_MAX 65536
 
+/* Buffer that a source may take for packets that it lends. */
+#define PACKET_SOURCE_BYTES (PACKET_BATCH_MAX * (size_t)PACKET_BYTES_MAX)
+
 struct packet_slot {
     /* Offered by the caller. */
     uint8_t *header;
@@ -33,8 +36,9 @@ struct packet_slot {
     /* Filled in by recv. */
     size_t packet_bytes; /* of the packet as sent; what did not fit into the three is lost and 'truncated' is set */
     bool truncated;
-    bool
-        lent; /* 'header' is the source's memory until the next recv, with the whole packet; there are no other parts */
+    /* 'header' is the source's memory until the next recv, with the whole packet; there are no other parts.  What the
+     * caller had offered is forgotten. */
+    bool lent;
     unsigned endpoint; /* index in the list that the source was opened with */
 };
 
@@ -54,7 +58,8 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
 
 void packet_source_close(struct packet_source *source);
 
-/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.
+/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.  All slots are offered
+ * anew each time; those beyond the packets received may have been written to as well.
  * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a
  * file that is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
@@ -66,7 +71,8 @@ bool packet_source_lends(const struct packet_source *source);
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
-/* Datagrams that the kernel dropped for want of socket buffer since open, where it says so (SO_RXQ_OVFL); else 0. */
+/* Messages that the kernel dropped for want of socket buffer since open, where it says so (SO_RXQ_OVFL); else 0.  The
+ * kernel counts joined packets once, because it drops them together. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */

@@ -254,6 +254,12 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
     return errno == EINTR ? 0 : -errno;
 }
 
+/* Whether it is to be asked again which sockets are ready.  Where all are, none can have been left out. */
+static bool turns_are_over(struct udp_source *source)
+{
+    return (size_t)source->n_ready < source->n_sockets && source->n_turns_left-- <= 0;
+}
+
 /* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
 static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
 {
@@ -262,7 +268,6 @@ static int serve_next(struct udp_source *source, struct packet_slot *slots, size
     size_t n_wanted = joined ? JOINED_MESSAGES : n_slots;
     int n = joined ? recv_joined(source, endpoint) : recv_single(source, endpoint, slots, n_slots, n_filled);
 
-    source->n_turns_left--;
     if (n == (int)n_wanted) {
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;
@@ -278,18 +283,17 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
     size_t n_filled = lend_packets(source, slots, n_slots);
-    bool may_wait = true;
     int err = 0;
 
     while (n_filled == 0) {
-        if (source->n_turns_left <= 0 && (size_t)source->n_ready < source->n_sockets)
+        if (source->n_ready == 0) {
+            err = find_ready(source, timeout_ns);
+            timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
+        } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
-        if (!err && source->n_ready == 0) {
-            err = may_wait ? find_ready(source, timeout_ns) : 0;
-            may_wait = false;
-            if (!err && source->n_ready == 0)
-                return 0;
         }
+        if (!err && source->n_ready == 0)
+            return 0;
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
@@ -475,7 +479,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     source->base.ops = &udp_ops;
     source->epoll_fd = -1;
     source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
-    source->buffer = malloc(PACKET_BATCH_MAX * (size_t)MESSAGE_MAX);
+    source->buffer = malloc(PACKET_SOURCE_BYTES);
     if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
     } else {

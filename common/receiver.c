@@ -514,7 +514,7 @@ int receiver_get_error(const struct receiver *receiver)
 
 size_t receiver_bytes(void)
 {
-    return PACKET_BATCH_MAX * SLOT_BYTES;
+    return PACKET_BATCH_MAX * SLOT_BYTES + PACKET_SOURCE_BYTES;
 }
 
 static int create_buffers(struct receiver *r)

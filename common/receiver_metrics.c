@@ -77,7 +77,8 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
             &stats->malformed[e]);
     }
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
-    stats_gauge(full, "Packets that the kernel dropped for want of socket buffer.", labels, &stats->kernel_drops);
+    stats_gauge(full, "Messages that the kernel dropped for want of socket buffer; joined packets count once.", labels,
+                &stats->kernel_drops);
 }
 
 void assembler_stats_log(const char *name, const struct assembler_stats *stats)

@@ -4,10 +4,8 @@
 #include <endian.h>
 #include <string.h>
 
-#define IMMEDIATE_FLAG (UINT64_C(1) << 63)
-#define ID_SHIFT       48
-#define ID_MASK        0x7fff
-#define TAG_MASK       (~SPEAD_VALUE_MASK)
+#define ID_SHIFT 48
+#define ID_MASK  0x7fff
 
 static uint64_t word_in_memory(const uint8_t *header, size_t i)
 {
@@ -15,6 +13,12 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
 
     memcpy(&word, header + i * SPEAD_WORD_BYTES, sizeof(word));
     return word;
+}
+
+/* Word 'i' without what may differ between headers alike: of the first word every bit counts. */
+static uint64_t word_alike(const uint8_t *header, size_t i)
+{
+    return word_in_memory(header, i) & (i == 0 ? UINT64_MAX : htobe64(~SPEAD_VALUE_MASK));
 }
 
 static uint64_t value_at(const uint8_t *header, size_t i)
@@ -49,9 +53,8 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
     shape->found = packet->found;
     shape->immediate = packet->immediate;
     for (size_t i = 0; i < n_words; i++) {
-        shape->masks[i] = i == 0 ? UINT64_MAX : htobe64(TAG_MASK);
-        shape->tags[i] = word_in_memory(header, i) & shape->masks[i];
-        unsigned id = be64toh(shape->tags[i]) >> ID_SHIFT & ID_MASK;
+        shape->words[i] = word_alike(header, i);
+        unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
         if (i > 0 && id == SPEAD_STREAM_CTRL)
             return; /* its value decides what the packet is */
         if (i > 0 && id != SPEAD_NULL)
@@ -69,21 +72,22 @@ bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, s
     if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes)
         return false;
     for (size_t i = 0; i < shape->n_words; i++)
-        difference |= (word_in_memory(header, i) ^ shape->tags[i]) & shape->masks[i];
+        difference |= word_alike(header, i) ^ shape->words[i];
     if (difference)
         return false;
 
-    packet->heap_cnt = value_at(header, shape->heap_cnt_at);
-    packet->heap_length = value_at(header, shape->heap_length_at);
-    packet->payload_offset = value_at(header, shape->payload_offset_at);
-    packet->payload_length = value_at(header, shape->payload_length_at);
-    packet->header_bytes = total_bytes;
-    packet->found = shape->found;
-    packet->immediate = shape->immediate;
-    packet->is_stop = false;
-    packet->is_descriptor = false;
+    *packet = (struct spead_packet){
+        .heap_cnt = value_at(header, shape->heap_cnt_at),
+        .heap_length = value_at(header, shape->heap_length_at),
+        .payload_offset = value_at(header, shape->payload_offset_at),
+        .payload_length = value_at(header, shape->payload_length_at),
+        .header_bytes = total_bytes,
+        .found = shape->found,
+        .immediate = shape->immediate,
+    };
     for (size_t i = 0; i < shape->n_wanted; i++)
-        packet->wanted[i] = value_at(header, shape->wanted_at[i]);
-    return packet->payload_length == packet_bytes - total_bytes &&
+        if (shape->found & 1u << i)
+            packet->wanted[i] = value_at(header, shape->wanted_at[i]);
+    return packet->heap_length > 0 && packet->payload_length == packet_bytes - total_bytes &&
            packet->payload_offset + packet->payload_length <= packet->heap_length;
 }

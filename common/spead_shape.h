@@ -13,8 +13,7 @@
 /* A zeroed one is like no header. */
 struct spead_shape {
     size_t n_words;                        /* of the header, the first included; 0: nothing learnt */
-    uint64_t tags[SPEAD_SHAPE_MAX_WORDS];  /* as in memory: the first word, then id and flag of each item */
-    uint64_t masks[SPEAD_SHAPE_MAX_WORDS]; /* which bits of a word count */
+    uint64_t words[SPEAD_SHAPE_MAX_WORDS]; /* as in memory, but without the values: of items, id and flag are left */
     unsigned heap_cnt_at, heap_length_at, payload_offset_at, payload_length_at; /* word */
     unsigned wanted_at[SPEAD_MAX_WANTED];                                       /* word, of those found */
     size_t n_wanted;
@@ -22,13 +21,13 @@ struct spead_shape {
     uint32_t immediate;
 };
 
-/* Learns from a header that spead_parse() found right with 'wanted_ids', unless it is one of a stop or descriptor heap or
- * has too many items. */
+/* Learns from a header that spead_parse() found right with 'wanted_ids', unless it is one of a stop or descriptor heap
+ * or has too many items: then nothing is like it. */
 void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const uint16_t *wanted_ids, size_t n_wanted,
                        const struct spead_packet *packet);
 
 /* True if the header, of which 'header_bytes' are at 'header', is like the one learnt and the packet is right; 'packet'
- * is then as spead_parse() would make it, but for the values of what it did not find. */
+ * is then as spead_parse() would make it.  Else it is unspecified. */
 bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                        struct spead_packet *packet);
 
