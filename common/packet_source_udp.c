@@ -62,7 +62,8 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left; /* until it is asked again which are ready */
+    int n_turns_left;         /* until it is asked again which are ready */
+    int64_t alone_timeout_ns; /* what the only socket waits, as set last */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
@@ -183,13 +184,13 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
  * the buffer.  Returns the number of messages, and in 'n_filled' that of slots filled; or negative errno. */
-static int recv_single(struct udp_source *source, unsigned endpoint, struct packet_slot *slots, size_t n_slots,
-                       size_t *n_filled)
+static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
+                       size_t n_slots, size_t *n_filled)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < n_slots; i++)
         point_at_slot(source, i, &slots[i]);
-    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, flags, NULL);
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
@@ -211,14 +212,14 @@ static int recv_single(struct udp_source *source, unsigned endpoint, struct pack
 /* ---- Messages of several packets ----------------------------------------------------------------------------------- */
 
 /* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
-static int recv_joined(struct udp_source *source, unsigned endpoint)
+static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < JOINED_MESSAGES; i++) {
         source->iovecs[i][0] = (struct iovec){source->buffer + i * MESSAGE_MAX, MESSAGE_MAX};
         source->messages[i].msg_hdr = message_of(source, i, 1);
     }
-    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, MSG_DONTWAIT, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, flags, NULL);
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
@@ -232,17 +233,45 @@ static int recv_joined(struct udp_source *source, unsigned endpoint)
 
 /* ---- Turns --------------------------------------------------------------------------------------------------------- */
 
+/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is dry,
+ * or negative errno where it is dead. */
+static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
+                     size_t *n_filled)
+{
+    bool joined = source->sockets[endpoint].joined;
+    int n =
+        joined ? recv_joined(source, endpoint, flags) : recv_single(source, endpoint, flags, slots, n_slots, n_filled);
+
+    if (n < 0 && n != -EAGAIN && n != -EINTR && n != -ECONNREFUSED)
+        return n;
+    if (*n_filled == 0)
+        *n_filled = lend_packets(source, slots, n_slots);
+    return n < (joined ? JOINED_MESSAGES : (int)n_slots);
+}
+
+/* The only socket waits for itself: one call instead of two. */
+static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    size_t n_filled = 0;
+
+    if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
+        struct timeval timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_usec = timeout_ns % NS_PER_S / NS_PER_US + 1};
+        if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
+            return -errno;
+        source->alone_timeout_ns = timeout_ns;
+    }
+    int err = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
+    return err < 0 ? err : (int)n_filled;
+}
+
 /* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
 static int find_ready(struct udp_source *source, int64_t timeout_ns)
 {
-    bool alone = source->n_sockets == 1;
-
-    if (timeout_ns > 0 || alone) {
+    if (timeout_ns > 0) {
         /* ppoll, because epoll_wait counts in milliseconds. */
-        struct pollfd readable = {.fd = alone ? source->sockets[0].fd : source->epoll_fd, .events = POLLIN};
+        struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
         struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
-        source->n_ready = ppoll(&readable, 1, &timeout, NULL) > 0;
-        if (source->n_ready == 0 || alone)
+        if (ppoll(&readable, 1, &timeout, NULL) == 0)
             return 0;
     }
     source->next_ready = 0;
@@ -263,28 +292,40 @@ static bool turns_are_over(struct udp_source *source)
 /* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
 static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
 {
-    unsigned endpoint = source->ready[source->next_ready].data.u32;
-    bool joined = source->sockets[endpoint].joined;
-    size_t n_wanted = joined ? JOINED_MESSAGES : n_slots;
-    int n = joined ? recv_joined(source, endpoint) : recv_single(source, endpoint, slots, n_slots, n_filled);
+    int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
 
-    if (n == (int)n_wanted) {
+    if (!dry) {
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;
     }
-    /* It is dry: the last of the list takes its place. */
+    /* The last of the list takes its place. */
     source->ready[source->next_ready] = source->ready[--source->n_ready];
     if (source->next_ready == source->n_ready)
         source->next_ready = 0;
-    return n >= 0 || n == -EAGAIN || n == -EINTR || n == -ECONNREFUSED ? 0 : n;
+    return dry < 0 ? dry : 0;
+}
+
+/* True if the socket that is served next joins packets. */
+static bool next_is_joined(const struct udp_source *source)
+{
+    return source->sockets[source->ready[source->next_ready].data.u32].joined;
+}
+
+static bool udp_lends(const struct packet_source *base)
+{
+    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
+    return source->n_joined > 0 || next_is_joined(source);
 }
 
 static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
+    bool lends = udp_lends(base);
     size_t n_filled = lend_packets(source, slots, n_slots);
     int err = 0;
 
+    if (n_filled == 0 && source->n_sockets == 1)
+        return recv_alone(source, slots, n_slots, timeout_ns);
     while (n_filled == 0) {
         if (source->n_ready == 0) {
             err = find_ready(source, timeout_ns);
@@ -292,23 +333,14 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
         } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
         }
-        if (!err && source->n_ready == 0)
-            return 0;
+        if (!err && (source->n_ready == 0 || (lends && !next_is_joined(source))))
+            return 0; /* nothing, or nothing to lend, but only that was promised */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
             return err; /* a dead socket says so again */
-        if (n_filled == 0)
-            n_filled = lend_packets(source, slots, n_slots);
     }
     return (int)n_filled;
-}
-
-/* The next packets come from the buffer, if those of the socket that is served next do. */
-static bool udp_lends(const struct packet_source *base)
-{
-    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    return source->n_joined > 0 || source->sockets[source->ready[source->next_ready].data.u32].joined;
 }
 
 static uint64_t udp_kernel_drops(const struct packet_source *base)
