@@ -67,6 +67,7 @@ struct landing {
     struct spead_packet packet;
     struct receiver_identity identity;
     enum reject reject;
+    enum spead_error error; /* of one that is malformed */
     bool as_predicted;
 };
 
@@ -258,9 +259,9 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     struct spead_packet *packet = &landing->packet;
 
     landing->as_predicted = false;
-    enum spead_error error = parse(r, slot, packet);
-    if (error) {
-        counter_add(&r->stats.malformed[error], 1);
+    landing->error = parse(r, slot, packet);
+    if (landing->error) {
+        counter_add(&r->stats.malformed[landing->error], 1);
         return REJECT_MALFORMED;
     }
     if (packet->is_stop)
@@ -296,8 +297,8 @@ static void name_reject(struct receiver *r, const struct packet_slot *slot, cons
     if (endpoints && slot->endpoint < endpoints->n)
         endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
     if (landing->reject == REJECT_MALFORMED) {
-        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48",
-                    r->config.thread_name, slot->packet_bytes, from);
+        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
+                    r->config.thread_name, slot->packet_bytes, from, spead_error_name(landing->error));
         return;
     }
     /* These are part of any stream. */

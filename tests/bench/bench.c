@@ -112,7 +112,8 @@ void bench_print_machine(void)
     getloadavg(&load, 1);
     printf("%s, %d CPUs, %s %s, %s, build %s\n", model, bench_n_cpus(), kernel.sysname, kernel.release, compiler(),
            cbf_build_id);
-    printf("load average at the start %.1f; %d repetitions; the ratio is of the best to the best\n", load,
+    printf("load average at the start %.1f\n", load);
+    % d repetitions; the ratio is of the best to the best\n", load,
            BENCH_REPETITIONS);
 }
 

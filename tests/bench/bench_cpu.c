@@ -405,6 +405,7 @@ static void bench_on(int n_threads)
 int main(void)
 {
     bench_print_machine();
+    printf("%d repetitions; the ratio is of the best to the best\n", BENCH_REPETITIONS);
     bench_on(1);
     if (bench_n_cpus() > 1)
         bench_on(bench_n_cpus());
