@@ -113,8 +113,6 @@ void bench_print_machine(void)
     printf("%s, %d CPUs, %s %s, %s, build %s\n", model, bench_n_cpus(), kernel.sysname, kernel.release, compiler(),
            cbf_build_id);
     printf("load average at the start %.1f\n", load);
-    % d repetitions; the ratio is of the best to the best\n", load,
-           BENCH_REPETITIONS);
 }
 
 void bench_print_head(const char *title, const char *unit)
