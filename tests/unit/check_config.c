@@ -335,9 +335,9 @@ static const struct {
     /* What is not there. */
     {"http: {}\n\nbasic:\n  size: 8\n", "3:1: basic.count is missing; it is required: How many.\n"},
     {"http: {}\nbasic:\n", "2:1: basic.count is missing; it is required: How many.\n"},
-    {"", "1:1: the section basic is missing: What everybody needs.\n"},
-    {"# nothing\n", "1:1: the section basic is missing: What everybody needs.\n"},
-    {"---\n...\n", "1:1: the section basic is missing: What everybody needs.\n"},
+    {"", " the file is empty; see test --print-example\n"},
+    {"# nothing\n", " the file is empty; see test --print-example\n"},
+    {"---\n...\n", " the file is empty; see test --print-example\n"},
     {"{}", "1:1: the section basic is missing: What everybody needs.\n"},
     {COUNT "  size:\n", "3:8: basic.size must be a power of two from 4 to 64 bytes, but nothing is given\n"},
     {COUNT "  name: null\n", "3:9: basic.name must be a text of at most 8 characters, but nothing is given\n"},
