@@ -70,6 +70,18 @@ void config_check_send(const struct config_send *send, const char *recv_pcap_fil
                      (long long)send->packet_payload_bytes);
 }
 
+void config_check_sources(const struct endpoint_list *list, struct config *errors)
+{
+    char text[32];
+
+    for (size_t i = 0; i < list->n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (endpoint_equal(&list->items[i], &list->items[j])) {
+                config_error(errors, list, "%s is given twice", endpoint_format(&list->items[i], text, sizeof(text)));
+                return;
+            }
+}
+
 int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,
                       size_t why_bytes)
 {

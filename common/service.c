@@ -109,7 +109,9 @@ struct ev_loop *service_loop(struct service *service)
 
 int service_run(struct service *service)
 {
-    sd_notify(0, "READY=1\nSTATUS=running");
+    int err = sd_notify(0, "READY=1\nSTATUS=running");
+    if (err < 0)
+        log_warning("running, but the init system cannot be told so: %s", strerror(-err));
     ev_run(service->loop, 0);
     if (n_signals)
         log_info("stopping on a signal");

@@ -15,11 +15,12 @@
 struct start {
     char name[NAME_BYTES];
     int cpu;
+    bool held; /* it waits at the gate */
     void *(*run)(void *arg);
     void *arg;
 };
 
-/* The gate at which new threads wait. */
+/* The gate at which new threads wait; only main moves it. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static enum { GATE_OPEN, GATE_HELD, GATE_GIVEN_UP } gate;
@@ -59,7 +60,7 @@ static void *begin(void *arg)
     struct start start = *(struct start *)arg;
 
     free(arg);
-    if (!pass_gate())
+    if (start.held && !pass_gate())
         return NULL;
     pthread_setname_np(pthread_self(), start.name);
     if (start.cpu >= 0) {
@@ -84,7 +85,7 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
 
     if (!start)
         return -ENOMEM;
-    *start = (struct start){.cpu = cpu, .run = run, .arg = arg};
+    *start = (struct start){.cpu = cpu, .held = gate == GATE_HELD, .run = run, .arg = arg};
     snprintf(start->name, sizeof(start->name), "%s", name);
 
     /* A new thread inherits the mask, so there is no moment at which a signal could reach it. */

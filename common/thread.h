@@ -16,8 +16,8 @@ struct thread {
 int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(void *arg), void *arg);
 
 /* From threads_hold() on, threads that are started wait before their first step, until threads_release(): either all
- * that a process needs begin, or (false) each ends without having done anything: a packet sent, a file begun.  Main
- * thread. */
+ * that a process needs begin, or (false) each ends without having done anything: a packet sent, a file begun.  Both,
+ * and thread_start() in between, on the main thread. */
 void threads_hold(void);
 void threads_release(bool begin);
 

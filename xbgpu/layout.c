@@ -143,6 +143,13 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                          "threads must be 1 with a unicast source: only one socket gets its packets");
             break;
         }
+    config_check_sources(&recv->sources, errors);
+    /* Where F-engines send one substream to different places there are several; more often they are other substreams. */
+    if (recv->sources.n > 1)
+        config_warning(errors, &recv->sources,
+                       "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
+                       "substreams is received and refused",
+                       recv->sources.n);
     if (recv->spectra_per_heap % 16 != 0)
         config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)recv->spectra_per_heap);
