@@ -24,10 +24,10 @@ struct config_place {
     bool given;
 };
 
-/* A value by its full name, for config_locate(). */
+/* The place of what has this full name, for config_locate(). */
 struct config_name {
     char *name;
-    const void *field;
+    struct config_mark mark;
 };
 
 struct config {
@@ -122,7 +122,7 @@ static const struct config_place *find_place(const struct config *config, const 
     return best;
 }
 
-const char *config_add_name(struct config *config, const char *name, const void *field)
+const char *config_add_name(struct config *config, const char *name, struct config_mark mark)
 {
     struct config_name *names = grow(config->names, config->n_names, sizeof(*names));
     char *copy = strdup(name);
@@ -134,7 +134,7 @@ const char *config_add_name(struct config *config, const char *name, const void 
         free(copy);
         return NULL;
     }
-    names[config->n_names++] = (struct config_name){copy, field};
+    names[config->n_names++] = (struct config_name){copy, mark};
     return copy;
 }
 
@@ -146,11 +146,8 @@ char *config_locate(const struct config *config, const char *sentence, char *tex
     for (size_t i = 0; i < config->n_names; i++) {
         const struct config_name *name = &config->names[i];
 
-        if (strncmp(name->name, sentence, n) != 0 || name->name[n] != '\0')
-            continue;
-        const struct config_place *place = find_place(config, name->field);
-        if (place)
-            snprintf(text, text_bytes, "%s:%zu:%zu: ", config->path, place->mark.line, place->mark.column);
+        if (strncmp(name->name, sentence, n) == 0 && name->name[n] == '\0')
+            snprintf(text, text_bytes, "%s:%zu:%zu: ", config->path, name->mark.line, name->mark.column);
     }
     return text;
 }

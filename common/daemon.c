@@ -37,9 +37,10 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
 
 int daemon_threads_failed(int err)
 {
-    log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=), or lower "
-              "recv.threads, send.threads or device.threads",
-              strerror(-err));
+    log_error(
+        "not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=), or lower "
+        "recv.threads, send.threads or device.threads",
+        strerror(-err));
     return 1;
 }
 

@@ -198,8 +198,8 @@ static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_
             char address[INET_ADDRSTRLEN];
             struct in_addr own = address_of(i);
             inet_ntop(AF_INET, &own, address, sizeof(address));
-            used += (size_t)snprintf(text + used, text_bytes - used, "%s%s (%s)", used ? ", " : "", i->ifa_name,
-                                     address);
+            used +=
+                (size_t)snprintf(text + used, text_bytes - used, "%s%s (%s)", used ? ", " : "", i->ifa_name, address);
         }
     return text;
 }
@@ -222,11 +222,13 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
                  found->ifa_name);
         return -ENETDOWN;
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
-        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another", name);
+        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
+                 name);
     else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback does, and does not say so */
-        snprintf(why, why_bytes,
-                 "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",
-                 name, found->ifa_name);
+        snprintf(
+            why, why_bytes,
+            "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",
+            name, found->ifa_name);
     else
         return 0;
     return -ENODEV;

@@ -153,8 +153,8 @@ undo_listener:
 undo_alloc:
     free(h);
 fail:
-    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s", endpoint_format(listen_at, where, sizeof(where)),
-             strerror(-err), cure(err));
+    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
     return err;
 }
 

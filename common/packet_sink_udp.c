@@ -117,7 +117,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
@@ -173,7 +173,7 @@ static int check_routes(const struct packet_sink_config *config, const struct in
         const char *cure = "";
         if (errno == ENETUNREACH || errno == EHOSTUNREACH)
             cure = endpoint_is_multicast(to) && !config->interface ? "name the send.interface to send on"
-                                                                    : "there is no route to it: see \"ip route get\"";
+                                                                   : "there is no route to it: see \"ip route get\"";
         else if (errno == EACCES)
             cure = "it is a broadcast address: name a multicast group or a host";
         err = fail(to, errno, "send there", cure, why, why_bytes);

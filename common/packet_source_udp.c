@@ -181,7 +181,7 @@ static void set_buffer(struct opening *opening, int fd)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
@@ -204,7 +204,8 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
         return 0;
     /* Without an interface the kernel looks for a route to the group, which may yet come. */
     if (errno == ENODEV && !opening->config->interface)
-        return fail(opening, endpoint, ENETUNREACH, "join the multicast group", "name the recv.interface to receive on");
+        return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
+                    "name the recv.interface to receive on");
     return fail(opening, endpoint, errno, "join the multicast group",
                 errno == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
 }

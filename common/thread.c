@@ -137,8 +137,10 @@ int threads_check_cpus(const int64_t *cpus, size_t n_cpus, const char *key, char
             CPU_SET((size_t)cpus[i], &one);
         if (pthread_setaffinity_np(pthread_self(), sizeof(one), &one) == 0)
             continue;
-        snprintf(why, why_bytes, "%s: no thread can be pinned to CPU %lld: this host has no such CPU, or does not let us "
-                 "use it; \"taskset -cp $$\" says which there are", key, (long long)cpus[i]);
+        snprintf(why, why_bytes,
+                 "%s: no thread can be pinned to CPU %lld: this host has no such CPU, or does not let us "
+                 "use it; \"taskset -cp $$\" says which there are",
+                 key, (long long)cpus[i]);
         err = EINVAL;
     }
     pthread_setaffinity_np(pthread_self(), sizeof(before), &before);

@@ -117,15 +117,16 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
 }
 
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
-                             size_t why_bytes)
+                           size_t why_bytes)
 {
     /* On the cpu device, device memory is the host's. */
     uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
 
-    int err = memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.chunk_samples",
-                        "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
-                        "fewer antennas",
-                        why, why_bytes);
+    int err =
+        memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.chunk_samples",
+                     "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
+                     "fewer antennas",
+                     why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 

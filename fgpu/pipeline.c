@@ -222,7 +222,8 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
 undo:
     if (err == -ENOMEM && !why[0])
         snprintf(why, why_bytes,
-                 "recv.chunk_samples: there is not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+                 "recv.chunk_samples: there is not enough memory: %llu MiB on the host and %llu MiB on the device are "
+                 "needed",
                  (unsigned long long)(p->layout->host_bytes >> 20),
                  (unsigned long long)(p->layout->device_bytes >> 20));
     fgpu_pipeline_destroy(p);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +25,9 @@
 
 /* Rows in a chunk of the per-row columns of the header. */
 #define COLUMN_CHUNK_ROWS 4096
+
+/* What HDF5 takes for its caches of chunks and its tables, and more. */
+#define HDF5_BYTES (32 << 20)
 
 /* What a dump may add to the file beside its values and rows of columns: chunks begun, HDF5's own tables. */
 #define RESERVE_BYTES (4 << 20)
@@ -378,6 +382,14 @@ static hid_t open_file(const char *path)
     return file;
 }
 
+/* HDF5 crashes where it gets no memory, so it is asked for before. */
+static bool has_memory_for_hdf5(void)
+{
+    void *memory = mmap(NULL, HDF5_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory != MAP_FAILED && munmap(memory, HDF5_BYTES) == 0;
+}
+
 /* What was recorded before stays until there is something to put in its place. */
 static int choose_paths(struct visrec_uvh5 *file, const char *path)
 {
@@ -435,8 +447,11 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         return -EEXIST;
     }
     file = calloc(1, sizeof(*file));
-    if (!file)
+    if (!file || !has_memory_for_hdf5()) {
+        snprintf(why, why_bytes, "output.file: there are no %d MiB of memory for HDF5", HDF5_BYTES >> 20);
+        free(file);
         return -ENOMEM;
+    }
     file->array = array;
     err = choose_paths(file, path);
     if (err)

@@ -92,8 +92,8 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     for (size_t m = 0; m < l.n_members; m++) {
         size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
-        l.host_bytes = bytes_plus(
-            l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
+        l.host_bytes =
+            bytes_plus(l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
     }
     l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants, l.heap_bytes);
     for (size_t o = 0; o < l.n_outputs; o++) {
@@ -107,15 +107,15 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 }
 
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
-                              size_t why_bytes)
+                            size_t why_bytes)
 {
     /* On the cpu device, device memory is the host's. */
     uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
 
     int err = memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.batches_per_chunk",
-                        "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                        "outputs, or correlate fewer recv.antennas",
-                        why, why_bytes);
+                           "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
+                           "outputs, or correlate fewer recv.antennas",
+                           why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 

@@ -24,7 +24,7 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    size_t vis_bytes; /* of a dump's visibilities */
+    size_t vis_bytes;      /* of a dump's visibilities */
     uint64_t host_bytes;   /* UINT64_MAX where they go beyond 64 bits */
     uint64_t device_bytes; /* likewise */
 };

@@ -331,7 +331,8 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
 undo:
     if (err == -ENOMEM && !why[0])
         snprintf(why, why_bytes,
-                 "recv.batches_per_chunk: there is not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+                 "recv.batches_per_chunk: there is not enough memory: %llu MiB on the host and %llu MiB on the device "
+                 "are needed",
                  (unsigned long long)(p->layout->host_bytes >> 20),
                  (unsigned long long)(p->layout->device_bytes >> 20));
     xpipeline_destroy(p);

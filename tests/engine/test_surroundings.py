@@ -5,7 +5,6 @@ no packet, no file, no file that was there changed.
 Each row of CASES changes a good configuration, or what surrounds the program, and says what must come of it.
 """
 import contextlib
-import copy
 import functools
 import os
 import re
@@ -15,7 +14,6 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -552,10 +550,11 @@ def check_config(one, row, error):
 # ---- What must not be lost, and what must not be said twice --------------------------------------------------------------
 
 
-def kept_file(case, program):
-    """A file of an earlier run, which this one is told to replace."""
+def output_file(case, program, exists):
+    """A file that the program is to write, in place of one of an earlier run or not."""
     old = case.work / "old"
-    old.write_bytes(b"precious")
+    if exists:
+        old.write_bytes(b"precious")
     case.set("output.file" if program == "visrec" else "send.pcap_file", str(old))
     if program == "visrec":
         case.set("output.overwrite", True)
@@ -566,7 +565,6 @@ def kept_file(case, program):
 def attempt(one):
     """Runs a start that may fail or not.  Returns True if it was ready; it failed as it must otherwise."""
     before = files_in(one.work)
-    ears_heard = []
     was_ready, code, out, err = one.run()
     what = f"{shlex.join(map(str, one.wrap))}: code {code}\n{err}"
     if was_ready:
@@ -585,14 +583,14 @@ def attempt(one):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_few_threads(case, program):
-    """However few threads are allowed: a sentence, and an older file as it was, or a start."""
+    """However few threads are allowed: a sentence and no file, or an older one as it was; or a start."""
     n = 0
     ready = False
     while not ready:
         n += 1
         assert n < 40
         one = case(program)
-        kept_file(one, program)
+        output_file(one, program, exists=n % 2)
         if program in ("fgpu", "xbgpu"):
             one.set("device.threads", 3)
         one.write_file()
@@ -610,7 +608,7 @@ def test_few_files(case, program):
         n += 1
         assert n < 60
         one = case(program)
-        kept_file(one, program)
+        output_file(one, program, exists=n % 2)
         one.write_file()
         limit(nofile=n)(one)
         ready = attempt(one)
@@ -622,15 +620,117 @@ def test_few_files(case, program):
 def test_little_address_space(case, program):
     """From too little for the libraries to enough, in steps that fall everywhere in between."""
     n_failed = 0
-    size = 12 * MIB
+    n = 0
     ready = False
     while not ready:
-        size = int(size * 1.2)
+        n += 1
+        size = int(12 * MIB * 1.2**n)
         assert size < 1 << 36
         one = case(program)
-        kept_file(one, program)
+        output_file(one, program, exists=n % 2)
         one.write_file()
         limit(**{"as": size})(one)
         ready = attempt(one)
         n_failed += not ready
     assert n_failed > 2, "the limit has no effect"
+
+
+# ---- What is no reason not to start --------------------------------------------------------------------------------------
+
+
+def warnings_in(text):
+    return [line for line in text.splitlines() if " warning: " in line]
+
+
+BUFFERS = [("fgpu", ("recv", "send")), ("xbgpu", ("recv", "send")), ("dsim", ("send",)), ("visrec", ("recv",))]
+
+
+@pytest.mark.parametrize("program, sides", BUFFERS, ids=[program for program, _ in BUFFERS])
+def test_buffers_that_are_not_granted(case, program, sides):
+    """One warning for receiving and one for sending, however many sockets there are, and the cure in it."""
+    one = case(program)
+    asked = 1 << 29
+    for side in sides:
+        one.set(f"{side}.buffer", asked)
+    one.write_file()
+    without_net_admin(one)
+    was_ready, code, _, err = one.run()
+    assert was_ready and code == 0, err
+    warnings = warnings_in(err)
+    assert len(warnings) == len(sides), err
+    for side, warning in zip(sides, warnings):
+        letter = side[0].replace("s", "w")
+        there = int(Path(f"/proc/sys/net/core/{letter}mem_max").read_text())
+        assert f" warning: {side}.buffer: the kernel grants {there} of " in warning
+        wanted = int(re.search(rf'"sysctl net.core.{letter}mem_max=(\d+)"', warning)[1])
+        n_sockets = 2 if program in ("fgpu", "visrec") else 1  # of one receive thread, which share its buffer
+        assert wanted == (asked // n_sockets if side == "recv" else asked)
+
+
+@pytest.mark.parametrize("surroundings", ["notify", "files"])
+def test_no_init_system_and_no_terminal(daemon, work, rng, surroundings):
+    """A replay does the same with NOTIFY_SOCKET leading nowhere, and with stdin, stdout and stderr closed: what would be
+    written there must not find its way into another file."""
+    config = fgpu_config(recv={"threads": 1}, send={"rate_factor": 0})
+    chunk_for(config)
+    samples = noise(rng, 1, 4 * config["recv"]["chunk_samples"], 10)
+    harness.write_heaps(work / "in.pcap", digitiser_heaps(config, samples, 0))
+    packets = {}
+    for how in ("plain", surroundings):
+        config["recv"]["pcap_file"] = str(work / "in.pcap")
+        config["send"]["pcap_file"] = str(work / f"{how}.pcap")
+        path = work / f"{how}.yaml"
+        path.write_text(yaml.safe_dump(config))
+        environment = os.environ | {"NOTIFY_SOCKET": str(work / "nowhere")}
+        done = subprocess.run([str(BUILD / "fgpu"), str(path)], timeout=harness.TIMEOUT_S, env=environment,
+                              stderr=subprocess.DEVNULL, preexec_fn=close_standard if how == "files" else None)
+        assert done.returncode == 0
+        packets[how] = harness.read_pcap(config["send"]["pcap_file"])
+    assert len(packets["plain"]) > 4
+    assert packets[surroundings] == packets["plain"]
+
+
+def close_standard():
+    for fd in range(3):
+        os.close(fd)
+
+
+def test_many_groups(daemon, case, rng):
+    """The kernel lets a socket join 20 groups; one receive thread must get all of 64."""
+    config = fgpu_config(pol_groups=32, recv={"interface": "lo", "threads": 1, "buffer": 64 * 65536},
+                         http={"listen": f"{LOOPBACK}:{free_tcp_port()}"})
+    chunk_for(config, 5)
+    process = daemon("fgpu", config).wait_ready()
+    n_heaps = 32
+    samples = noise(rng, 1, n_heaps * config["recv"]["packet_samples"], 10)
+    sent = digitiser_heaps(config, samples, 0)
+    assert len({s.endpoint for s in sent}) == 64
+    harness.send_live(sent)
+    for pol in range(2):
+        process.wait_metric(lambda metrics, pol=pol: metrics.get("fgpu_input_packets_total") == 64, "64 packets")
+    process.terminate().wait_end(0)
+    assert f"m000 pol0: {n_heaps} heaps received" in process.log.read_text()
+    assert f"m000 pol1: {n_heaps} heaps received" in process.log.read_text()
+
+
+def test_several_sources_are_odd(case):
+    """More often a mistake than meant, so it is said, but F-engines may send a substream to different places."""
+    one = case("xbgpu")
+    one.set("recv.sources", groups(3))
+    one.write_file()
+    done = one.start("--check-config")
+    out, err = done.communicate(timeout=harness.TIMEOUT_S)
+    assert (done.returncode, out) == (0, f"{one.path}: OK\n")
+    assert err.startswith(f"{one.path}{one.place('recv.sources')}: warning: sources has 3 endpoints")
+    assert len(err.splitlines()) == 1
+
+
+def test_overwritten_only_by_a_dump(case):
+    """A recording that is told to overwrite another and gets nothing leaves it as it was."""
+    one = case("visrec")
+    output_file(one, "visrec", exists=True)
+    one.write_file()
+    before = files_in(one.work)
+    was_ready, code, _, err = one.run()
+    assert was_ready and code == 0, err
+    assert files_in(one.work) == before

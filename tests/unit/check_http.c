@@ -137,8 +137,9 @@ START_TEST(address_of_another_host)
     char why[200];
 
     ck_assert_int_eq(http_open(&endpoint, NULL, &http, why, sizeof(why)), -EADDRNOTAVAIL);
-    ck_assert_str_eq(why, "http.listen: cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address; this host "
-                          "has no such address");
+    ck_assert_str_eq(why,
+                     "http.listen: cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address; this host "
+                     "has no such address");
 }
 END_TEST
 
