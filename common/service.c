@@ -69,7 +69,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
     memory = realloc(memory, (size_t)bytes);
     if (!memory) {
         log_error("the event loop gets no memory");
-        exit(1);
+        _exit(1);
     }
     return memory;
 }
@@ -77,7 +77,7 @@ static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 static void ev_failed(const char *what) EV_NOEXCEPT
 {
     log_error("the event loop cannot go on: %s: %s", what, strerror(errno));
-    exit(1);
+    _exit(1);
 }
 
 int service_open(struct service **service)
