@@ -104,10 +104,9 @@ void config_error(struct config *config, const void *field, const char *format, 
 void config_warning(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "FILE:line:column: " of the value whose key the sentence begins with ("recv.interface: ...", "antennas[0].pol0
- * ..."), for failures that only the start finds: they name a key, wherever they are found, and whoever reports them puts
- * this in front.  Without a key only "FILE: "; where the file leaves the key out, the place of its section.  Returns
- * 'text'. */
+/* "FILE:line:column: " of the value whose key the sentence begins with ("recv.interface: ..."), for what only the start
+ * finds wrong: whoever finds it names the key ("antennas[0].pol0" in a list), and who reports it puts this in front.
+ * Where the file leaves the key out it is the place of the section; without a key only "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
 /* True if the value at 'field' was given in the file (not defaulted). */

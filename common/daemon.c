@@ -23,25 +23,25 @@ static int open_http(const struct config_http *config, const struct gauge *healt
     return http_open(&config->listen.items[0], healthy, http, why, why_bytes);
 }
 
-int daemon_start_failed(const struct config *config, int err, const char *why)
-{
-    char place[512];
-
-    if (!why[0] && err == -EAGAIN)
-        return daemon_threads_failed(err);
-    if (!why[0])
-        why = strerror(-err);
-    log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
-    return service_exit_code(err);
-}
-
-int daemon_threads_failed(int err)
+static int threads_failed(int err)
 {
     log_error(
         "not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=), or lower "
         "recv.threads, send.threads or device.threads",
         strerror(-err));
     return 1;
+}
+
+int daemon_start_failed(const struct config *config, int err, const char *why)
+{
+    char place[512];
+
+    if (!why[0] && err == -EAGAIN)
+        return threads_failed(err);
+    if (!why[0])
+        why = strerror(-err);
+    log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
+    return service_exit_code(err);
 }
 
 /* Runs a pipeline that has been created, until it is stopped and drained. */
@@ -51,7 +51,7 @@ static int run_pipeline(const struct daemon *daemon, void *pipeline, struct serv
     int err = daemon->start(pipeline);
     threads_release(!err);
     if (err)
-        return daemon_threads_failed(err);
+        return threads_failed(err);
     int exit_code = service_run(service);
     service_stopping(service);
     return daemon->stop(pipeline) ? exit_code : 1;

@@ -39,10 +39,9 @@ struct daemon {
     void (*destroy)(void *pipeline);
 };
 
-/* For the programs that have a main() of their own: reports the error 'err' of a start ('why' may be empty), and what it
- * means that a thread could not be started.  Both return the exit code. */
+/* Reports that a start failed with 'err', for 'why' (may be empty), at its place in the file; also for the programs
+ * that have a main() of their own.  Returns the exit code. */
 int daemon_start_failed(const struct config *config, int err, const char *why);
-int daemon_threads_failed(int err);
 
 /* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);

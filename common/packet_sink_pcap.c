@@ -1,7 +1,9 @@
 /* packet_sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave.
  *
  * Opening a sink shows that the file can be written, but what is in it stays until the first packet comes, and a file
- * that was not there is removed if none does: a start that fails elsewhere must not cost an old capture.  All sinks of a process that name the same file share it, as streams share a wire. */
+ * that was not there is removed if none does: a start that fails elsewhere must not cost an old capture.
+ *
+ * All sinks of a process that name the same file share it, as streams share a wire. */
 #include "common/clock.h"
 #include "common/packet_sink.h"
 #include "common/units.h"

@@ -79,8 +79,8 @@ void config_check_send(const struct config_send *send, const char *recv_pcap_fil
 /* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
 void config_check_sources(const struct endpoint_list *list, struct config *errors);
 
-/* At the start of both: whether threads can be pinned as recv.affinity and send.affinity ask.  Returns 0, or -EINVAL with
- * one sentence in 'why'. */
+/* At the start of both: whether threads can be pinned as recv.affinity and send.affinity ask.  Returns 0, or -EINVAL
+ * with one sentence in 'why'. */
 int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,
                       size_t why_bytes);
 

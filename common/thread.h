@@ -21,8 +21,8 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
 void threads_hold(void);
 void threads_release(bool begin);
 
-/* Whether 'n' more threads could be started, such as a library starts later and cannot do without.  Returns 0 or negative
- * errno. */
+/* Whether 'n' more threads could be started, such as a library starts later and cannot do without.  Returns 0 or
+ * negative errno. */
 int threads_probe(size_t n);
 
 /* Whether each of the CPUs (< 0: none) can be pinned to.  Returns 0, or -EINVAL with one sentence in 'why' that begins

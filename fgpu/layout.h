@@ -33,8 +33,8 @@ struct fgpu_layout {
 /* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
 
-/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one sentence
- * in 'why'. */
+/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
                            size_t why_bytes);
 

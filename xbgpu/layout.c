@@ -144,7 +144,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             break;
         }
     config_check_sources(&recv->sources, errors);
-    /* Where F-engines send one substream to different places there are several; more often they are other substreams. */
+    /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
                        "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "

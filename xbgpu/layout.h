@@ -32,8 +32,8 @@ struct xbgpu_layout {
 /* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one sentence
- * in 'why'. */
+/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
                             size_t why_bytes);
 

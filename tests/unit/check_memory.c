@@ -1,4 +1,4 @@
-/* check_memory - what memory there is, from trees like those of the kernel; and sums that stay where they would wrap. */
+/* check_memory - what memory there is, from trees like the kernel's; and sums that stay where they would wrap. */
 #include "common/memory.h"
 #include "common/units.h"
 
