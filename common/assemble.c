@@ -4,6 +4,7 @@
  * state machine. */
 #include "common/assemble.h"
 
+#include "common/copy.h"
 #include "common/log.h"
 #include "common/units.h"
 
@@ -78,14 +79,15 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
     if (packet->n_bytes == 0 || packet->offset % UNIT_BYTES != 0 ||
         (packet->n_bytes % UNIT_BYTES != 0 && end != packet->heap_bytes))
         return REJECT_ALIGNMENT;
-    if (packet->timestamp % layout->heap_samples != 0)
+    int64_t time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    if (time * layout->heap_samples != packet->timestamp)
         return REJECT_BAD_TIMESTAMP;
     if (packet->source >= layout->n_sources)
         return REJECT_BAD_SOURCE;
 
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    place->time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
-    place->chunk = floor_div(place->time, n_times);
+    place->time = time;
+    place->chunk = floor_div(time, n_times);
     place->heap = (size_t)(place->time - place->chunk * n_times) * layout->n_sources + packet->source;
     place->offset = place->heap * layout->heap_bytes + packet->offset;
     return REJECT_NONE;
@@ -131,6 +133,7 @@ static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_pa
     size_t first = packet->offset / UNIT_BYTES;
     size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
 
+    bool is_first = chunk->filled_bytes[heap] == 0;
     chunk->filled_bytes[heap] += packet->n_bytes;
     if (chunk->filled_bytes[heap] == chunk->heap_bytes) {
         chunk->present[heap] = 1;
@@ -138,6 +141,8 @@ static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_pa
         chunk->n_present++;
         return;
     }
+    if (is_first)
+        memset(filled, 0, chunk->filled_words * sizeof(*filled));
     for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
         filled[word] |= word_mask(word, first, end);
 }
@@ -219,6 +224,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     counter_add(&stats->chunks, 1);
     chunk->n_times = (size_t)n_times;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
+    copy_finish(); /* of the payloads in it */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
 
@@ -253,6 +259,8 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     a->first_time = first_time;
     a->end_time = first_time;
     a->retry_packets = 0;
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        a->sources[i].n_claim_heaps = 0; /* claims are against a window, and this is another one */
 }
 
 /* The window starts again far away.  After a jump forward, what it leaves out was expected and is missing, up to the
@@ -271,8 +279,6 @@ static void window_jump(struct assembler *a, const struct assemble_place *place)
     if (n_left_out >= 0)
         counter_add(&a->config.stats->missing_heaps, (uint64_t)(n_left_out * n_times) * layout->n_sources);
     window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
-    for (unsigned i = 0; i < layout->n_sources; i++)
-        a->sources[i].n_claim_heaps = 0;
 }
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */

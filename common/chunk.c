@@ -109,6 +109,5 @@ void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)
     chunk->last_arrival_ns = 0;
     memset(chunk->present, 0, chunk->n_heaps * sizeof(*chunk->present));
     memset(chunk->extra, 0, chunk->n_heaps * sizeof(*chunk->extra));
-    memset(chunk->filled, 0, chunk->n_heaps * chunk->filled_words * sizeof(*chunk->filled));
     memset(chunk->filled_bytes, 0, chunk->n_heaps * sizeof(*chunk->filled_bytes));
 }

@@ -29,7 +29,7 @@ struct chunk {
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
-    uint64_t *filled;       /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived */
+    uint64_t *filled;       /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, of heaps begun */
     size_t filled_words;    /* [const] words of 'filled' per heap */
     uint32_t *filled_bytes; /* [n_heaps] bytes that have arrived */
 };
@@ -49,7 +49,7 @@ void chunk_pool_destroy(struct chunk_pool *pool);
  * where they go beyond 64 bits. */
 uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
 
-/* Starts a chunk afresh at 'timestamp_samples': nothing present, no bit filled.  Payload bytes are left as they are. */
+/* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);
 
 #endif

@@ -19,10 +19,12 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define DEVICE_ALIGN_BYTES 64   /* a cache line, and the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
+#define HUGE_PAGE_BYTES    ((size_t)2 << 20)
 
 /* A point in a stream: passed once 'n_operations' of it are done.  Without a stream it has passed already. */
 struct mark {
@@ -100,16 +102,13 @@ static _Thread_local bool on_stream_thread;
 
 static void *alloc_aligned(size_t align_bytes, size_t bytes)
 {
-    size_t rounded_bytes = (bytes + align_bytes - 1) / align_bytes * align_bytes;
     void *memory;
 
-    if (rounded_bytes < bytes)
+    if (posix_memalign(&memory, align_bytes, bytes ? bytes : align_bytes))
         return NULL;
-    memory = aligned_alloc(align_bytes, rounded_bytes ? rounded_bytes : align_bytes);
 #ifdef CBF_SANITIZE
     /* So that what reads memory before writing it gets neither zeros nor the answer of the last run. */
-    if (memory)
-        memset(memory, 0xA5, rounded_bytes);
+    memset(memory, 0xA5, bytes);
 #endif
     return memory;
 }
@@ -119,9 +118,21 @@ static void *cpu_alloc(struct device *device, size_t bytes)
     return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
 }
 
+/* Packets land in this memory, so it is there from the start: no page is first touched by a packet.  Huge pages where
+ * the kernel has them, for 512 times fewer translations. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
-    return alloc_aligned(PINNED_ALIGN_BYTES, bytes);
+    if (bytes < HUGE_PAGE_BYTES)
+        return alloc_aligned(PINNED_ALIGN_BYTES, bytes);
+    void *memory = alloc_aligned(HUGE_PAGE_BYTES, bytes);
+    if (!memory)
+        return NULL;
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) && errno != EINVAL) { /* EINVAL: a kernel before 5.14 */
+        free(memory);
+        return NULL;
+    }
+    return memory;
 }
 
 static void cpu_free(struct device *device, void *memory)

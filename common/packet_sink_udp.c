@@ -1,11 +1,17 @@
-/* packet_sink_udp.c - packets to the network, by sendmmsg: one socket, every packet with its own destination. */
+/* packet_sink_udp.c - packets to the network, by sendmmsg from one socket.
+ *
+ * Packets of a batch that go to the same place are handed to the kernel joined (UDP_SEGMENT), so their way through it
+ * costs once for all of them; on the wire they are what they would be alone.  Each destination's packets leave in
+ * order, all of a batch at once.  Where the kernel or the network card refuses, each packet goes alone. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
 #include "common/units.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,53 +19,120 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define IOVECS_PER_PACKET 2
+#define PARTS_PER_PACKET 2
+#define DATAGRAM_MAX     65507 /* a joined message may not be longer either */
+#define NO_MESSAGE       UINT_MAX
 /* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
 
+/* Packets for one destination, of one size but for a shorter last one. */
+struct udp_message {
+    unsigned destination;
+    size_t segment_bytes; /* of the first */
+    size_t n_bytes;
+    size_t n_packets;
+    bool closed; /* the last is shorter */
+};
+
 struct udp_sink {
     struct packet_sink base;
     int fd;
+    bool joins;
     struct sockaddr_in *destinations;
+    unsigned *open_message; /* [n_destinations] the message that takes its next packet, or NO_MESSAGE */
+    struct udp_message plan[PACKET_SINK_BATCH_MAX];
     struct mmsghdr messages[PACKET_SINK_BATCH_MAX];
-    struct iovec iovecs[PACKET_SINK_BATCH_MAX][IOVECS_PER_PACKET];
+    struct iovec iovecs[PACKET_SINK_BATCH_MAX][PARTS_PER_PACKET]; /* message by message */
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } controls[PACKET_SINK_BATCH_MAX];
 };
 
-/* ---- Sending ----------------------------------------------------------------------------------------------------- */
+/* ---- Which packets go together ------------------------------------------------------------------------------------ */
 
-static void point_at_packet(struct udp_sink *sink, size_t i, const struct packet_out *packet)
+static bool fits(const struct udp_message *message, size_t n_bytes)
 {
-    struct iovec *iovecs = sink->iovecs[i];
-    iovecs[0] = (struct iovec){packet->header, packet->header_bytes};
-    iovecs[1] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
-    sink->messages[i].msg_hdr = (struct msghdr){
-        .msg_name = &sink->destinations[packet->destination],
-        .msg_namelen = sizeof(sink->destinations[0]),
-        .msg_iov = iovecs,
-        .msg_iovlen = IOVECS_PER_PACKET,
-    };
+    return !message->closed && n_bytes <= message->segment_bytes && message->n_bytes + n_bytes <= DATAGRAM_MAX;
 }
 
-/* Sends from packet 'first' on.  Returns how many left, or -errno of the first, which did not. */
-static int try_send(struct udp_sink *sink, size_t first, size_t n)
+/* Deals the packets to messages: message_of[i] is that of packet i.  Returns the number of messages. */
+static size_t plan_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n, unsigned *message_of)
 {
-    int n_sent = sendmmsg(sink->fd, sink->messages + first, (unsigned)(n - first), MSG_DONTWAIT);
-    return n_sent < 0 ? -errno : n_sent;
+    unsigned n_messages = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sink->open_message[packets[i].destination] = NO_MESSAGE;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes = packets[i].header_bytes + packets[i].payload_bytes;
+        unsigned *open = &sink->open_message[packets[i].destination];
+        if (!sink->joins || *open == NO_MESSAGE || !fits(&sink->plan[*open], n_bytes)) {
+            *open = n_messages++;
+            sink->plan[*open] = (struct udp_message){.destination = packets[i].destination, .segment_bytes = n_bytes};
+        }
+        struct udp_message *message = &sink->plan[*open];
+        message->closed = n_bytes < message->segment_bytes;
+        message->n_bytes += n_bytes;
+        message->n_packets++;
+        message_of[i] = *open;
+    }
+    return n_messages;
 }
 
-/* True if the packet may be tried again at once; waits for room where there was none. */
+static void set_segment_bytes(struct udp_sink *sink, size_t m)
+{
+    struct msghdr *header = &sink->messages[m].msg_hdr;
+    uint16_t segment_bytes = (uint16_t)sink->plan[m].segment_bytes;
+
+    header->msg_control = &sink->controls[m];
+    header->msg_controllen = sizeof(sink->controls[m]);
+    struct cmsghdr *c = CMSG_FIRSTHDR(header);
+    c->cmsg_level = SOL_UDP;
+    c->cmsg_type = UDP_SEGMENT;
+    c->cmsg_len = CMSG_LEN(sizeof(segment_bytes));
+    memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
+}
+
+/* Makes the messages of a batch.  Returns how many. */
+static size_t make_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n)
+{
+    unsigned message_of[PACKET_SINK_BATCH_MAX];
+    size_t n_messages = plan_messages(sink, packets, n, message_of);
+    size_t first = 0;
+
+    for (size_t m = 0; m < n_messages; m++) {
+        sink->messages[m].msg_hdr = (struct msghdr){
+            .msg_name = &sink->destinations[sink->plan[m].destination],
+            .msg_namelen = sizeof(sink->destinations[0]),
+            .msg_iov = sink->iovecs[first],
+        };
+        first += sink->plan[m].n_packets;
+        if (sink->plan[m].n_packets > 1)
+            set_segment_bytes(sink, m);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct msghdr *header = &sink->messages[message_of[i]].msg_hdr;
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){packets[i].header, packets[i].header_bytes};
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){(void *)packets[i].payload, packets[i].payload_bytes};
+    }
+    return n_messages;
+}
+
+/* ---- Sending ------------------------------------------------------------------------------------------------------ */
+
+/* True if the message may be tried again at once; waits for room where there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     switch (err) {
-    case -EINTR: return true;
-    case -EAGAIN: {
+    case EINTR: return true;
+    case EAGAIN: {
         struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
         poll(&writable, 1, POLL_TIMEOUT_MS);
         return true;
     }
-    case -ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
-    case -ECONNREFUSED: { /* an ICMP answer to an earlier packet, not this one's fault */
+    case ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
+    case ECONNREFUSED: { /* an ICMP answer to an earlier packet, not this one's fault */
         bool first_time = !*refused;
         *refused = true;
         return first_time;
@@ -68,27 +141,83 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     }
 }
 
+/* Sends messages until one fails that is not worth another try.  Returns how many left; '*err' says why not more. */
+static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
+{
+    size_t n_gone = 0;
+    bool refused = false; /* the message at n_gone, once */
+
+    while (n_gone < n) {
+        int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);
+        if (n_sent > 0) {
+            n_gone += (size_t)n_sent;
+            refused = false;
+        } else if (n_sent < 0 && !worth_retrying(sink, errno, &refused)) {
+            *err = errno;
+            break;
+        }
+    }
+    return n_gone;
+}
+
+/* What the kernel says where joined packets are more than the route's MTU or the network card can take. */
+static bool refuses_joined(int err)
+{
+    return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;
+}
+
+/* Sends the packets of a message one by one.  Returns how many failed. */
+static size_t send_apart(struct udp_sink *sink, size_t m)
+{
+    struct mmsghdr single = sink->messages[m];
+    size_t n_failed = 0;
+
+    single.msg_hdr.msg_iovlen = PARTS_PER_PACKET;
+    single.msg_hdr.msg_control = NULL;
+    single.msg_hdr.msg_controllen = 0;
+    for (size_t i = 0; i < sink->plan[m].n_packets; i++) {
+        int err;
+        if (send_messages(sink, &single, 1, &err) == 0) {
+            packet_sink_note_failed(&sink->base, err);
+            n_failed++;
+        }
+        single.msg_hdr.msg_iov += PARTS_PER_PACKET;
+    }
+    return n_failed;
+}
+
+/* Sends all messages.  Returns how many packets failed. */
+static size_t send_all(struct udp_sink *sink, size_t n_messages)
+{
+    size_t n_failed = 0;
+
+    for (size_t m = 0; m < n_messages; m++) {
+        int err;
+        m += send_messages(sink, sink->messages + m, n_messages - m, &err);
+        if (m == n_messages)
+            break;
+        if (sink->plan[m].n_packets > 1 && refuses_joined(err)) {
+            log_info("packets are sent one by one: joined, they are refused (%s)", strerror(err));
+            sink->joins = false;
+            for (; m < n_messages; m++)
+                n_failed += send_apart(sink, m);
+            break;
+        }
+        for (size_t i = 0; i < sink->plan[m].n_packets; i++)
+            packet_sink_note_failed(&sink->base, err);
+        n_failed += sink->plan[m].n_packets;
+    }
+    return n_failed;
+}
+
 static size_t udp_send(struct packet_sink *base, struct packet_out *packets, size_t n)
 {
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
+    size_t n_failed = send_all(sink, make_messages(sink, packets, n));
+
+    /* Only now: packets leave in another order than that of the list, and the last of a buffer carries its loan. */
     for (size_t i = 0; i < n; i++)
-        point_at_packet(sink, i, &packets[i]);
-    size_t n_gone = 0;
-    size_t n_failed = 0;
-    bool refused = false; /* the packet at n_gone, once */
-    while (n_gone < n) {
-        int n_sent = try_send(sink, n_gone, n);
-        if (n_sent < 0 && worth_retrying(sink, n_sent, &refused))
-            continue;
-        if (n_sent < 0) {
-            packet_sink_note_failed(base, -n_sent);
-            n_failed++;
-            n_sent = 1;
-        }
-        refused = false;
-        for (int i = 0; i < n_sent; i++)
-            packet_sink_put_loan(&packets[n_gone++]);
-    }
+        packet_sink_put_loan(&packets[i]);
     return n - n_failed;
 }
 
@@ -97,6 +226,7 @@ static void udp_close(struct packet_sink *base)
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     if (sink->fd >= 0)
         close(sink->fd);
+    free(sink->open_message);
     free(sink->destinations);
     free(sink);
 }
@@ -218,14 +348,18 @@ int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_
         return err;
     struct udp_sink *sink = calloc(1, sizeof(*sink));
     struct sockaddr_in *destinations = calloc(endpoints->n, sizeof(*destinations));
-    if (!sink || !destinations) {
+    unsigned *open_message = calloc(endpoints->n, sizeof(*open_message));
+    if (!sink || !destinations || !open_message) {
         snprintf(why, why_bytes, "out of memory");
+        free(open_message);
         free(destinations);
         free(sink);
         return -ENOMEM;
     }
     sink->base.ops = &udp_ops;
+    sink->joins = true;
     sink->destinations = destinations;
+    sink->open_message = open_message;
     for (size_t i = 0; i < endpoints->n; i++)
         destinations[i] = (struct sockaddr_in){
             .sin_family = AF_INET,

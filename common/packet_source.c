@@ -25,6 +25,11 @@ int packet_source_recv(struct packet_source *source, struct packet_slot *slots, 
     return source->ops->recv(source, slots, n_slots, timeout_ns);
 }
 
+bool packet_source_lends(const struct packet_source *source)
+{
+    return source->ops->lends && source->ops->lends(source);
+}
+
 bool packet_source_can_wait(const struct packet_source *source)
 {
     return source->ops->can_wait;
@@ -33,6 +38,29 @@ bool packet_source_can_wait(const struct packet_source *source)
 uint64_t packet_source_kernel_drops(const struct packet_source *source)
 {
     return source->ops->kernel_drops ? source->ops->kernel_drops(source) : 0;
+}
+
+size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes)
+{
+    const struct {
+        uint8_t *start;
+        size_t n_bytes;
+    } parts[] = {
+        {slot->header, slot->header_bytes},
+        {slot->payload, slot->payload_bytes},
+        {slot->spill, slot->spill_bytes},
+    };
+    size_t n_filled = 0;
+
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && n_filled < n_bytes; i++) {
+        size_t here = n_bytes - n_filled;
+        if (here > parts[i].n_bytes)
+            here = parts[i].n_bytes;
+        if (here > 0)
+            memcpy(parts[i].start, bytes + n_filled, here);
+        n_filled += here;
+    }
+    return n_filled;
 }
 
 void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out)

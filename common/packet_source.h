@@ -6,6 +6,7 @@
  * exactly where it is wanted and the CPU reads the header only.  packet_copy() gathers whatever fell elsewhere.
  *
  * Sockets give recvmmsg three iovecs a slot; a verbs source scatters likewise; a file source copies.
+ * Lending:   where packets come several at a time, a source may lend them instead, each in one piece in its own memory.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) is never obliged to lose a packet: its reader may block on free memory. */
 #ifndef COMMON_PACKET_SOURCE_H
@@ -32,6 +33,8 @@ struct packet_slot {
     /* Filled in by recv. */
     size_t packet_bytes; /* of the packet as sent; what did not fit into the three is lost and 'truncated' is set */
     bool truncated;
+    bool
+        lent; /* 'header' is the source's memory until the next recv, with the whole packet; there are no other parts */
     unsigned endpoint; /* index in the list that the source was opened with */
 };
 
@@ -56,6 +59,9 @@ void packet_source_close(struct packet_source *source);
  * file that is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
+/* True if the next recv is likely to lend packets: then it would be wasted work to predict where they belong. */
+bool packet_source_lends(const struct packet_source *source);
+
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
@@ -65,9 +71,13 @@ uint64_t packet_source_kernel_drops(const struct packet_source *source);
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
 void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
 
+/* Puts a packet's first 'n_bytes' into the slot's parts.  Returns how many of them fitted.  For implementations. */
+size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes);
+
 /* The vtable of an implementation, for packet_source_*.c only. */
 struct packet_source_ops {
     int (*recv)(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
+    bool (*lends)(const struct packet_source *source); /* NULL: never */
     uint64_t (*kernel_drops)(const struct packet_source *source);
     void (*close)(struct packet_source *source);
     bool can_wait;

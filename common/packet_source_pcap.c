@@ -162,25 +162,6 @@ static int peel_datagram(const struct pcap_source *source, struct cursor *frame)
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
-static void fill(uint8_t *out, size_t out_bytes, struct cursor *rest)
-{
-    size_t n = rest->n_captured < out_bytes ? rest->n_captured : out_bytes;
-    if (n > 0)
-        memcpy(out, rest->at, n);
-    skip(rest, n);
-}
-
-static void fill_slot(struct packet_slot *slot, const struct cursor *datagram, unsigned endpoint)
-{
-    struct cursor rest = *datagram;
-    fill(slot->header, slot->header_bytes, &rest);
-    fill(slot->payload, slot->payload_bytes, &rest);
-    fill(slot->spill, slot->spill_bytes, &rest);
-    slot->packet_bytes = datagram->n_bytes;
-    slot->truncated = rest.n_captured > 0;
-    slot->endpoint = endpoint;
-}
-
 /* Takes the next packet for one of our endpoints.  Returns 1, or 0 at the end, of which source->end tells the kind. */
 static int next_packet(struct pcap_source *source, struct packet_slot *slot)
 {
@@ -201,7 +182,9 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
                 log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
             continue;
         }
-        fill_slot(slot, &frame, (unsigned)endpoint);
+        slot->truncated = packet_fill(slot, frame.at, frame.n_bytes) < frame.n_bytes;
+        slot->packet_bytes = frame.n_bytes;
+        slot->endpoint = (unsigned)endpoint;
         return 1;
     }
     source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */

@@ -1,14 +1,21 @@
-/* packet_source_udp.c - packets from the network into landing slots, by recvmmsg.
+/* packet_source_udp.c - packets from the network into landing slots.
  *
  * One socket per endpoint, because the kernel grants a socket 20 memberships only, and because a socket that is bound
- * to its group gets nobody else's packets.  epoll tells which sockets are ready; each is then served once before any
- * is served again, so a busy group cannot starve the others.  Nothing is allocated after open. */
+ * to its group gets nobody else's packets.  epoll tells which sockets are ready; those take turns until they are dry,
+ * so a busy group cannot starve the others.  Nothing is allocated after open.
+ *
+ * Where the kernel joins packets into a message (UDP_GRO), their way through it costs once for all of them.  Such
+ * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
+ * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
+ * (docs/performance.md). */
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/units.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,18 +26,32 @@
 #include <time.h>
 #include <unistd.h>
 
-#define IOVECS_PER_SLOT 3
+#define PARTS_MAX       4  /* those of a slot, and what does not fit into them */
 #define READY_MAX       64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
+#define READY_TURNS     16 /* of the ready sockets, before it is asked again which are */
+#define SINGLES_MAX     64 /* messages of one packet in a row, after which the kernel seems to join no more */
+#define MESSAGE_MAX     PACKET_BYTES_MAX
+#define JOINED_MESSAGES 4 /* received at a time: their buffers stay in the second-level cache */
 
 struct udp_socket {
     int fd;
     uint32_t n_dropped; /* as the kernel last said: a count since the socket was made, modulo 2^32 */
+    bool joined;        /* the kernel joins packets */
+    unsigned n_single;  /* messages of one packet since the last of several */
 };
 
-/* Where the kernel puts a message's SO_RXQ_OVFL. */
+/* What comes with a message: SO_RXQ_OVFL and UDP_GRO. */
 union control {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(uint32_t))];
+    char bytes[CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int))];
+};
+
+/* A message in the buffer, or the rest of one, whose packets are still to be lent. */
+struct joined_message {
+    uint8_t *bytes;
+    size_t n_bytes;
+    size_t segment_bytes; /* of its packets, but for a shorter last one */
+    unsigned endpoint;
 };
 
 struct udp_source {
@@ -39,97 +60,252 @@ struct udp_source {
     size_t n_sockets;
     struct udp_socket *sockets;
     uint64_t n_dropped;
-    struct epoll_event ready[READY_MAX]; /* those from next_ready on are still to be served */
+    struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
+    int n_turns_left; /* until it is asked again which are ready */
     struct mmsghdr messages[PACKET_BATCH_MAX];
-    struct iovec iovecs[PACKET_BATCH_MAX][IOVECS_PER_SLOT];
+    struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
+    uint8_t *buffer; /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
+    struct joined_message joined[PACKET_BATCH_MAX];
+    size_t n_joined, next_joined;
 };
 
-/* ---- Receiving --------------------------------------------------------------------------------------------------- */
+/* ---- Packets of joined messages ------------------------------------------------------------------------------------ */
 
-static void note_kernel_drops(struct udp_source *source, struct udp_socket *udp_socket, struct msghdr *message)
+static void add_joined(struct udp_source *source, uint8_t *bytes, size_t n_bytes, size_t segment_bytes,
+                       unsigned endpoint)
 {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_RXQ_OVFL)
-            continue;
-        uint32_t n_dropped;
-        memcpy(&n_dropped, CMSG_DATA(c), sizeof(n_dropped));
-        source->n_dropped += (uint32_t)(n_dropped - udp_socket->n_dropped);
-        udp_socket->n_dropped = n_dropped;
-    }
+    assert(source->n_joined < PACKET_BATCH_MAX);
+    source->joined[source->n_joined++] = (struct joined_message){bytes, n_bytes, segment_bytes, endpoint};
 }
 
-static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
+/* Lends the next packets, if there are any.  Returns how many. */
+static size_t lend_packets(struct udp_source *source, struct packet_slot *slots, size_t n_slots)
 {
-    struct iovec *iovecs = source->iovecs[i];
-    iovecs[0] = (struct iovec){slot->header, slot->header_bytes};
-    iovecs[1] = (struct iovec){slot->payload, slot->payload_bytes};
-    iovecs[2] = (struct iovec){slot->spill, slot->spill_bytes};
-    source->messages[i].msg_hdr = (struct msghdr){
-        .msg_iov = iovecs,
-        .msg_iovlen = IOVECS_PER_SLOT,
+    size_t n_filled = 0;
+
+    while (n_filled < n_slots && source->next_joined < source->n_joined) {
+        struct joined_message *message = &source->joined[source->next_joined];
+        size_t n_bytes = message->n_bytes < message->segment_bytes ? message->n_bytes : message->segment_bytes;
+
+        slots[n_filled++] = (struct packet_slot){
+            .header = message->bytes,
+            .header_bytes = n_bytes,
+            .packet_bytes = n_bytes,
+            .lent = true,
+            .endpoint = message->endpoint,
+        };
+        message->bytes += n_bytes;
+        message->n_bytes -= n_bytes;
+        if (message->n_bytes == 0)
+            source->next_joined++;
+    }
+    if (source->next_joined == source->n_joined) {
+        source->next_joined = 0;
+        source->n_joined = 0;
+    }
+    return n_filled;
+}
+
+/* ---- What came with a message -------------------------------------------------------------------------------------- */
+
+/* Takes note of the drops that the kernel tells of.  Returns the size of the packets that it joined, 'n_bytes' if the
+ * message is one packet. */
+static size_t read_control(struct udp_source *source, struct udp_socket *udp_socket, struct msghdr *message,
+                           size_t n_bytes)
+{
+    size_t segment_bytes = n_bytes;
+
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
+            uint32_t n_dropped;
+            memcpy(&n_dropped, CMSG_DATA(c), sizeof(n_dropped));
+            source->n_dropped += (uint32_t)(n_dropped - udp_socket->n_dropped);
+            udp_socket->n_dropped = n_dropped;
+        } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
+            int joined_bytes;
+            memcpy(&joined_bytes, CMSG_DATA(c), sizeof(joined_bytes));
+            if (joined_bytes > 0 && (size_t)joined_bytes < n_bytes)
+                segment_bytes = (size_t)joined_bytes;
+        }
+    }
+    return segment_bytes;
+}
+
+/* Learns from a message how those to come may be. */
+static void learn(struct udp_socket *udp_socket, bool several)
+{
+    udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
+    udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
+}
+
+/* ---- Messages of one packet each ---------------------------------------------------------------------------------- */
+
+static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_parts)
+{
+    return (struct msghdr){
+        .msg_iov = source->iovecs[i],
+        .msg_iovlen = n_parts,
         .msg_control = &source->controls[i],
         .msg_controllen = sizeof(source->controls[i]),
     };
 }
 
-/* Takes what one socket has.  Returns the number of packets, or negative errno where the socket is dead. */
-static int recv_from(struct udp_source *source, unsigned endpoint, struct packet_slot *slots, size_t n_slots)
+static size_t slot_room(const struct packet_slot *slot)
+{
+    return slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
+}
+
+/* A message of several packets may be larger than the slot, so the rest goes to the buffer, where it would lie if the
+ * whole message were there. */
+static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
+{
+    struct iovec *iovecs = source->iovecs[i];
+    size_t room = slot_room(slot);
+    iovecs[0] = (struct iovec){slot->header, slot->header_bytes};
+    iovecs[1] = (struct iovec){slot->payload, slot->payload_bytes};
+    iovecs[2] = (struct iovec){slot->spill, slot->spill_bytes};
+    if (room < MESSAGE_MAX)
+        iovecs[3] = (struct iovec){source->buffer + i * MESSAGE_MAX + room, MESSAGE_MAX - room};
+    source->messages[i].msg_hdr = message_of(source, i, room < MESSAGE_MAX ? 4 : 3);
+}
+
+/* Moves message 'i', of several packets, from the slot where it fell to the buffer. */
+static void take_joined(struct udp_source *source, size_t i, const struct packet_slot *slot, size_t segment_bytes)
+{
+    size_t room = slot_room(slot);
+    uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
+
+    packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
+    add_joined(source, bytes, slot->packet_bytes, segment_bytes, slot->endpoint);
+}
+
+/* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
+ * the buffer.  Returns the number of messages, and in 'n_filled' that of slots filled; or negative errno. */
+static int recv_single(struct udp_source *source, unsigned endpoint, struct packet_slot *slots, size_t n_slots,
+                       size_t *n_filled)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < n_slots; i++)
         point_at_slot(source, i, &slots[i]);
-    /* MSG_TRUNC: msg_len is what was sent, not what fitted. */
-    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT | MSG_TRUNC, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT, NULL);
     if (n < 0)
-        return errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED ? 0 : -errno;
+        return -errno;
     for (int i = 0; i < n; i++) {
-        slots[i].packet_bytes = source->messages[i].msg_len;
-        slots[i].truncated = source->messages[i].msg_hdr.msg_flags & MSG_TRUNC;
+        size_t n_bytes = source->messages[i].msg_len;
+        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        slots[i].packet_bytes = n_bytes;
+        slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
-        note_kernel_drops(source, udp_socket, &source->messages[i].msg_hdr);
+        learn(udp_socket, segment_bytes < n_bytes);
+        /* Behind a message in the buffer, all go there: the order is kept. */
+        if (segment_bytes < n_bytes || source->n_joined > 0)
+            take_joined(source, (size_t)i, &slots[i], segment_bytes);
+        else
+            (*n_filled)++;
     }
     return n;
 }
 
-/* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns how many, or negative errno. */
+/* ---- Messages of several packets ----------------------------------------------------------------------------------- */
+
+/* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
+static int recv_joined(struct udp_source *source, unsigned endpoint)
+{
+    struct udp_socket *udp_socket = &source->sockets[endpoint];
+    for (size_t i = 0; i < JOINED_MESSAGES; i++) {
+        source->iovecs[i][0] = (struct iovec){source->buffer + i * MESSAGE_MAX, MESSAGE_MAX};
+        source->messages[i].msg_hdr = message_of(source, i, 1);
+    }
+    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, MSG_DONTWAIT, NULL);
+    if (n < 0)
+        return -errno;
+    for (int i = 0; i < n; i++) {
+        size_t n_bytes = source->messages[i].msg_len;
+        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        learn(udp_socket, segment_bytes < n_bytes);
+        add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint);
+    }
+    return n;
+}
+
+/* ---- Turns --------------------------------------------------------------------------------------------------------- */
+
+/* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
 static int find_ready(struct udp_source *source, int64_t timeout_ns)
 {
+    bool alone = source->n_sockets == 1;
+
+    if (timeout_ns > 0 || alone) {
+        /* ppoll, because epoll_wait counts in milliseconds. */
+        struct pollfd readable = {.fd = alone ? source->sockets[0].fd : source->epoll_fd, .events = POLLIN};
+        struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
+        source->n_ready = ppoll(&readable, 1, &timeout, NULL) > 0;
+        if (source->n_ready == 0 || alone)
+            return 0;
+    }
     source->next_ready = 0;
     source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
-    if (source->n_ready == 0 && timeout_ns > 0) {
-        /* ppoll, because epoll_wait counts in milliseconds. */
-        struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
-        struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
-        if (ppoll(&readable, 1, &timeout, NULL) > 0)
-            source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
+    source->n_turns_left = READY_TURNS * source->n_ready;
+    if (source->n_ready >= 0)
+        return 0;
+    source->n_ready = 0;
+    return errno == EINTR ? 0 : -errno;
+}
+
+/* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
+static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
+{
+    unsigned endpoint = source->ready[source->next_ready].data.u32;
+    bool joined = source->sockets[endpoint].joined;
+    size_t n_wanted = joined ? JOINED_MESSAGES : n_slots;
+    int n = joined ? recv_joined(source, endpoint) : recv_single(source, endpoint, slots, n_slots, n_filled);
+
+    source->n_turns_left--;
+    if (n == (int)n_wanted) {
+        source->next_ready = (source->next_ready + 1) % source->n_ready;
+        return 0;
     }
-    if (source->n_ready < 0) {
-        source->n_ready = 0;
-        return errno == EINTR ? 0 : -errno;
-    }
-    return source->n_ready;
+    /* It is dry: the last of the list takes its place. */
+    source->ready[source->next_ready] = source->ready[--source->n_ready];
+    if (source->next_ready == source->n_ready)
+        source->next_ready = 0;
+    return n >= 0 || n == -EAGAIN || n == -EINTR || n == -ECONNREFUSED ? 0 : n;
 }
 
 static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
-    if (source->next_ready == source->n_ready) {
-        int err = find_ready(source, timeout_ns);
-        if (err < 0)
-            return err;
-    }
-    size_t n_filled = 0;
-    while (source->next_ready < source->n_ready && n_filled < n_slots) {
-        unsigned endpoint = source->ready[source->next_ready++].data.u32;
-        int n = recv_from(source, endpoint, slots + n_filled, n_slots - n_filled);
-        if (n < 0)
-            return n_filled > 0 ? (int)n_filled : n; /* a dead socket says so again */
-        n_filled += (size_t)n;
+    size_t n_filled = lend_packets(source, slots, n_slots);
+    bool may_wait = true;
+    int err = 0;
+
+    while (n_filled == 0) {
+        if (source->n_turns_left <= 0 && (size_t)source->n_ready < source->n_sockets)
+            err = find_ready(source, 0);
+        if (!err && source->n_ready == 0) {
+            err = may_wait ? find_ready(source, timeout_ns) : 0;
+            may_wait = false;
+            if (!err && source->n_ready == 0)
+                return 0;
+        }
+        if (!err)
+            err = serve_next(source, slots, n_slots, &n_filled);
+        if (err)
+            return err; /* a dead socket says so again */
+        if (n_filled == 0)
+            n_filled = lend_packets(source, slots, n_slots);
     }
     return (int)n_filled;
+}
+
+/* The next packets come from the buffer, if those of the socket that is served next do. */
+static bool udp_lends(const struct packet_source *base)
+{
+    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
+    return source->n_joined > 0 || source->sockets[source->ready[source->next_ready].data.u32].joined;
 }
 
 static uint64_t udp_kernel_drops(const struct packet_source *base)
@@ -145,6 +321,7 @@ static void udp_close(struct packet_source *base)
         close(source->sockets[i].fd);
     if (source->epoll_fd >= 0)
         close(source->epoll_fd);
+    free(source->buffer);
     free(source->sockets);
     free(source);
 }
@@ -243,7 +420,9 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
                     errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
     set_buffer(opening, fd);
     const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on)); /* without it, drops are not known: no reason to fail */
+    /* Neither is a reason to fail: without the first, drops are not known, without the second every packet comes alone. */
+    setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on));
+    setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
     if (!err && endpoint_is_multicast(endpoint))
         err = join_group(opening, endpoint, fd);
@@ -294,6 +473,7 @@ static int open_all(struct udp_source *source, struct opening *opening)
 
 static const struct packet_source_ops udp_ops = {
     .recv = udp_recv,
+    .lends = udp_lends,
     .kernel_drops = udp_kernel_drops,
     .close = udp_close,
     .can_wait = false,
@@ -320,7 +500,8 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     source->base.ops = &udp_ops;
     source->epoll_fd = -1;
     source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
-    if (source->sockets) {
+    source->buffer = malloc(PACKET_BATCH_MAX * (size_t)MESSAGE_MAX);
+    if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
     } else {
         snprintf(why, why_bytes, "out of memory");

@@ -6,7 +6,9 @@
 #include "common/receiver.h"
 
 #include "common/clock.h"
+#include "common/copy.h"
 #include "common/log.h"
+#include "common/spead_shape.h"
 #include "common/thread.h"
 #include "common/units.h"
 
@@ -80,8 +82,9 @@ struct receiver {
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct landing landings[PACKET_BATCH_MAX];
 
-    size_t header_bytes;    /* of the last good packet: what is offered to the next */
-    struct flow *last_flow; /* of the last packet admitted; NULL before */
+    struct spead_shape shape; /* of the last good packet */
+    size_t header_bytes;      /* of the last good packet: what is offered to the next */
+    struct flow *last_flow;   /* of the last packet admitted; NULL before */
     bool last_ended_heap;
     uint64_t n_batches;
     unsigned n_unpredicted;               /* batches still to be received without prediction */
@@ -173,6 +176,8 @@ static void offer_slots(struct receiver *r)
         r->n_unpredicted--;
         flow = NULL;
     }
+    if (packet_source_lends(r->source))
+        flow = NULL;
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
         struct landing *landing = &r->landings[i];
 
@@ -203,7 +208,7 @@ static void judge_predictions(struct receiver *r)
 
 /* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
 
-static enum spead_error parse(const struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
+static enum spead_error parse(struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
 {
     uint8_t gathered[GATHERED_HEADER_BYTES];
     const uint8_t *header = slot->header;
@@ -211,6 +216,8 @@ static enum spead_error parse(const struct receiver *r, const struct packet_slot
 
     if (slot->truncated)
         return SPEAD_TRUNCATED;
+    if (spead_shape_parse(&r->shape, header, n_bytes, slot->packet_bytes, packet))
+        return SPEAD_OK;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
     if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes) {
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
@@ -219,7 +226,11 @@ static enum spead_error parse(const struct receiver *r, const struct packet_slot
         packet_copy(slot, 0, n_bytes, gathered);
         header = gathered;
     }
-    return spead_parse(header, n_bytes, slot->packet_bytes, r->config.wanted_ids, r->config.n_wanted, packet);
+    enum spead_error error =
+        spead_parse(header, n_bytes, slot->packet_bytes, r->config.wanted_ids, r->config.n_wanted, packet);
+    if (!error)
+        spead_shape_learn(&r->shape, header, r->config.wanted_ids, r->config.n_wanted, packet);
+    return error;
 }
 
 static bool is_as_predicted(const struct packet_slot *slot, const struct landing *landing)
@@ -244,6 +255,8 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     struct spead_packet *packet = &landing->packet;
 
     landing->as_predicted = false;
+    if (slot->lent)
+        landing->flow = NULL; /* it did not fall where it was predicted */
     enum spead_error error = parse(r, slot, packet);
     if (error) {
         counter_add(&r->stats.malformed[error], 1);
@@ -302,11 +315,13 @@ static void settle(struct receiver *r, const struct packet_slot *slot, const str
         assert(place == slot->payload);
         return;
     }
-    if (landing->flow)
+    if (slot->lent)
+        copy_past_cache(place, slot->header + packet->header_bytes, packet->payload_length);
+    else if (landing->flow)
         memcpy(place, landing->own, packet->payload_length);
     else
         packet_copy(slot, packet->header_bytes, packet->payload_length, place);
-    counter_add(&r->members[landing->identity.member].stats->copied_packets, 1);
+    counter_add_alone(&r->members[landing->identity.member].stats->copied_packets, 1);
 }
 
 static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,

@@ -86,6 +86,8 @@ void assembler_stats_log(const char *name, const struct assembler_stats *stats)
 
     for (int r = REJECT_NONE + 1; r < N_REJECTS; r++)
         refused += counter_get(&stats->rejects[r]);
-    log_info("%s: %" PRIu64 " heaps received, %" PRIu64 " missing, %" PRIu64 " packets refused", name,
-             counter_get(&stats->heaps), counter_get(&stats->missing_heaps), refused);
+    log_info("%s: %" PRIu64 " heaps received, %" PRIu64 " missing (%" PRIu64 " of them incomplete), %" PRIu64
+             " packets refused",
+             name, counter_get(&stats->heaps), counter_get(&stats->missing_heaps),
+             counter_get(&stats->incomplete_heaps), refused);
 }

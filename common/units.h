@@ -36,7 +36,9 @@ static inline int64_t round_up(int64_t value, int64_t step)
 /* value / step rounded towards minus infinity. */
 static inline int64_t floor_div(int64_t value, int64_t step)
 {
-    return round_down(value, step) / step;
+    int64_t quotient = value / step;
+
+    return quotient * step > value ? quotient - 1 : quotient;
 }
 
 #endif

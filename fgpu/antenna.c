@@ -2,6 +2,7 @@
 #include "fgpu/antenna.h"
 
 #include "common/device.h"
+#include "common/log.h"
 #include "common/matcher.h"
 #include "common/presence.h"
 #include "common/stats.h"
@@ -21,6 +22,7 @@ struct fgpu_device_input {
     uint32_t *sums[N_POLS];        /* [const] their prefix sums */
     struct device_event *uploaded; /* [const] */
     int64_t timestamp_samples;     /* of the first sample of the history */
+    int64_t first_samples;         /* timestamp of the first sample of both polarisations, if a stream starts here */
     int64_t end_samples;           /* timestamp behind the last sample that there is */
     bool has_history;
     int64_t last_arrival_ns;
@@ -43,6 +45,7 @@ struct output_walk {
 struct fgpu_antenna {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
+    const char *name; /* the configuration's */
     struct device *device;
     struct device_stream *upload, *compute, *download;
     struct matcher *matcher;
@@ -114,6 +117,16 @@ static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, u
     presence_sums(in->present[pol], n_history + n_chunk, in->sums[pol]);
 }
 
+/* Heaps of a chunk before the first that arrived. */
+static size_t n_leading_absent(const struct chunk *chunk)
+{
+    size_t n = 0;
+
+    while (n < chunk->n_heaps && !chunk->present[n])
+        n++;
+    return n;
+}
+
 /* Queues the upload of a pair, and the copy of its history behind it. */
 static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, struct chunk *const *pair,
                         int64_t timestamp_samples)
@@ -123,6 +136,7 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     in->timestamp_samples = timestamp_samples - l->history_samples;
     in->has_history =
         a->previous && a->previous->timestamp_samples + a->config->recv.chunk_samples == in->timestamp_samples;
+    in->first_samples = timestamp_samples;
     in->end_samples = timestamp_samples + a->config->recv.chunk_samples;
     in->last_arrival_ns = 0;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
@@ -131,7 +145,11 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
         count_saturated(a, pol, chunk);
         if (chunk->last_arrival_ns > in->last_arrival_ns)
             in->last_arrival_ns = chunk->last_arrival_ns;
-        int64_t end_samples = timestamp_samples + (int64_t)chunk->n_times * a->config->recv.packet_samples;
+        int64_t packet_samples = a->config->recv.packet_samples;
+        int64_t first_samples = timestamp_samples + (int64_t)n_leading_absent(chunk) * packet_samples;
+        int64_t end_samples = timestamp_samples + (int64_t)chunk->n_times * packet_samples;
+        if (first_samples > in->first_samples)
+            in->first_samples = first_samples;
         if (end_samples < in->end_samples)
             in->end_samples = end_samples;
         device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->payload, l->chunk_bytes);
@@ -291,7 +309,9 @@ static bool walk_output(struct fgpu_antenna *a, struct output_walk *w, const str
     int64_t end = in->end_samples;
     int64_t first = in->timestamp_samples + (in->has_history ? 0 : a->layout->history_samples);
 
-    if (!w->started || w->next_samples < first)
+    if (!w->started)
+        restart_walk(a, w, in->first_samples);
+    else if (w->next_samples < first)
         restart_walk(a, w, first);
     while (w->next_samples + w->window_samples <= end) {
         if (!w->filling && !take_buffer(w)) {
@@ -330,6 +350,13 @@ void fgpu_antenna_flush(struct fgpu_antenna *antenna)
 {
     for (size_t o = 0; o < antenna->layout->n_outputs; o++)
         flush_walk(antenna, &antenna->walks[o]);
+}
+
+void fgpu_antenna_log(const struct fgpu_antenna *antenna)
+{
+    log_info("%s: %llu chunks discarded for want of the other polarisation's, %llu because they came too late for it",
+             antenna->name, (unsigned long long)counter_get(&antenna->unmatched_chunks),
+             (unsigned long long)counter_get(&antenna->late_chunks));
 }
 
 size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna)
@@ -397,11 +424,11 @@ static int create_walk(struct fgpu_antenna *a, const struct fgpu_antenna_config 
     return err ? err : upload_gain(a, w);
 }
 
-static void register_metrics(struct fgpu_antenna *a, const char *name)
+static void register_metrics(struct fgpu_antenna *a)
 {
     char labels[256] = "", with_pol[280];
 
-    stats_label(labels, sizeof(labels), "antenna", name);
+    stats_label(labels, sizeof(labels), "antenna", a->name);
     stats_counter("fgpu_unmatched_chunks", "Chunks discarded because the other polarisation's was missing.", labels,
                   &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
@@ -424,6 +451,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         return -ENOMEM;
     a->config = config->config;
     a->layout = config->layout;
+    a->name = fgpu_config_antenna(a->config, config->ant)->name;
     a->device = config->device;
     a->upload = config->upload;
     a->download = config->download;
@@ -453,7 +481,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         fgpu_antenna_destroy(a);
         return err;
     }
-    register_metrics(a, fgpu_config_antenna(a->config, config->ant)->name);
+    register_metrics(a);
     *antenna = a;
     return 0;
 }

@@ -7,7 +7,9 @@
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
  * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  After a gap each output starts again
- *            at the first such multiple that the input allows; a batch cut by the gap is skipped.
+ *            at the first such multiple that the input allows; a batch cut by the gap is skipped.  A stream starts with
+ *            the first heap that each polarisation has in their first common chunk, and ends with the last: what lies
+ *            outside is not skipped but was never expected.
  * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history
  *            has been copied out of it; an output buffer when sent.
  * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is
@@ -54,6 +56,9 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 
 /* Sends the whole batches of buffers begun.  After fgpu_antenna_end() and an advance that returned true. */
 void fgpu_antenna_flush(struct fgpu_antenna *antenna);
+
+/* Logs how many chunks were of no use. */
+void fgpu_antenna_log(const struct fgpu_antenna *antenna);
 
 /* Output buffers handed to the device and not yet downloaded; the worker counts them down. */
 size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna);

@@ -255,6 +255,8 @@ bool fgpu_pipeline_stop(void *arg)
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);
+    for (size_t a = 0; a < pipeline->layout->n_ants; a++)
+        fgpu_antenna_log(pipeline->antennas[a]);
     fgpu_send_stop(pipeline->send);
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NO_WINDOW INT64_MIN
+
 static size_t sums_bytes(const struct correlation *c)
 {
     return 2 * c->layout->vis_bytes; /* 64 bits for each of the dump's 32 */
@@ -22,8 +24,12 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
 {
     const struct xbgpu_config_output *output = stream->output;
 
-    *correlation = (struct correlation){
-        .layout = layout, .device = device, .compute = compute, .download = download, .stream = stream};
+    *correlation = (struct correlation){.layout = layout,
+                                        .device = device,
+                                        .compute = compute,
+                                        .download = download,
+                                        .stream = stream,
+                                        .next_window = NO_WINDOW};
     int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
                           output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
@@ -85,6 +91,15 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     c->n_finished++;
 }
 
+/* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
+ * the first, nor behind a jump back.) */
+static void count_absent(struct correlation *c)
+{
+    if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
+        counter_add(&c->stream->absent_accs, (uint64_t)(c->window.index - c->next_window));
+    c->next_window = c->window.index + 1;
+}
+
 /* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
 static bool close_window(struct correlation *c, bool may_wait)
 {
@@ -92,6 +107,7 @@ static bool close_window(struct correlation *c, bool may_wait)
         struct xdump *dump = xstream_take(c->stream);
         if (!dump && may_wait)
             return false;
+        count_absent(c);
         if (dump) {
             finish_dump(c, dump);
         } else {

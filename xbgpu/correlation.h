@@ -32,8 +32,9 @@ struct correlation {
     struct xstream *stream;
     struct window window;
     struct audit audit;
-    int64_t *sums; /* device: [chan][baseline][product][re, im] */
-    size_t next;   /* batch of the current input to take next */
+    int64_t *sums;       /* device: [chan][baseline][product][re, im] */
+    int64_t next_window; /* the one after the last that ended and of which a heap came */
+    size_t next;         /* batch of the current input to take next */
     int64_t last_arrival_ns;
     size_t n_finished; /* dumps handed to the device */
 };

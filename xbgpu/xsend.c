@@ -121,6 +121,7 @@ static void register_metrics(struct xstream *stream)
         {"xbgpu_output_x_skipped_accs", "Accumulations not sent because no baseline was complete.",
          &stream->skipped_accs},
         {"xbgpu_output_x_incomplete_accs", "Accumulations with incomplete baselines.", &stream->incomplete_accs},
+        {"xbgpu_output_x_absent_accs", "Accumulations not made because no heap of them came.", &stream->absent_accs},
         {"xbgpu_output_x_dropped_accs", "Accumulations not sent because no output buffer was free.",
          &stream->dropped_accs},
         {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
@@ -252,11 +253,12 @@ void xsend_stop(struct xsend *send)
     sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xstream *stream = &send->streams[o];
-        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu dropped for want of a buffer; "
+        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped for want of a buffer; "
                  "%llu products audited, %llu wrong",
                  stream->output->name, (unsigned long long)counter_get(&stream->stats.heaps),
                  (unsigned long long)counter_get(&stream->incomplete_accs),
                  (unsigned long long)counter_get(&stream->skipped_accs),
+                 (unsigned long long)counter_get(&stream->absent_accs),
                  (unsigned long long)counter_get(&stream->dropped_accs),
                  (unsigned long long)counter_get(&stream->audits),
                  (unsigned long long)counter_get(&stream->audit_failures));

@@ -51,6 +51,7 @@ struct xstream {
     struct counter clipped_visibilities; /* sent, with a part clipped */
     struct counter skipped_accs;         /* not sent: no baseline was complete */
     struct counter incomplete_accs;      /* some baseline was not complete */
+    struct counter absent_accs;          /* not made: no heap came, though of earlier and later ones */
     struct counter dropped_accs;         /* not sent: no output buffer was free */
     struct counter audits, audit_failures;
 };

@@ -79,7 +79,7 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
         v = np.zeros((length, *voltages.shape[1:]), np.int8)
         p = np.zeros((length, present.shape[1]), bool)
         v[inside], p[inside] = voltages[at[inside]], present[at[inside]]
-        if not p.any() or (missing_dump == "skip" and not p.all(axis=0).any()):
-            continue
-        out[window] = dump(v, p, missing)
+        made = dump(v, p, missing)
+        if p.any() and not (missing_dump == "skip" and (made[0] == MAGIC).all()):
+            out[window] = made
     return out

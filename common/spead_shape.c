@@ -1,0 +1,89 @@
+/* spead_shape.c - parses a header like the one before it, in the receive thread. */
+#include "common/spead_shape.h"
+
+#include <endian.h>
+#include <string.h>
+
+#define IMMEDIATE_FLAG (UINT64_C(1) << 63)
+#define ID_SHIFT       48
+#define ID_MASK        0x7fff
+#define TAG_MASK       (~SPEAD_VALUE_MASK)
+
+static uint64_t word_in_memory(const uint8_t *header, size_t i)
+{
+    uint64_t word;
+
+    memcpy(&word, header + i * SPEAD_WORD_BYTES, sizeof(word));
+    return word;
+}
+
+static uint64_t value_at(const uint8_t *header, size_t i)
+{
+    return be64toh(word_in_memory(header, i)) & SPEAD_VALUE_MASK;
+}
+
+/* Of a repeated item the last counts, as in spead_parse(). */
+static void learn_item(struct spead_shape *shape, unsigned at, unsigned id, const uint16_t *wanted_ids)
+{
+    switch (id) {
+    case SPEAD_HEAP_CNT: shape->heap_cnt_at = at; break;
+    case SPEAD_HEAP_LENGTH: shape->heap_length_at = at; break;
+    case SPEAD_PAYLOAD_OFFSET: shape->payload_offset_at = at; break;
+    case SPEAD_PAYLOAD_LENGTH: shape->payload_length_at = at; break;
+    default: break;
+    }
+    for (size_t i = 0; i < shape->n_wanted; i++)
+        if (wanted_ids[i] == id)
+            shape->wanted_at[i] = at;
+}
+
+void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const uint16_t *wanted_ids, size_t n_wanted,
+                       const struct spead_packet *packet)
+{
+    size_t n_words = packet->header_bytes / SPEAD_WORD_BYTES;
+
+    shape->n_words = 0;
+    if (packet->is_stop || packet->is_descriptor || n_words > SPEAD_SHAPE_MAX_WORDS)
+        return;
+    shape->n_wanted = n_wanted;
+    shape->found = packet->found;
+    shape->immediate = packet->immediate;
+    for (size_t i = 0; i < n_words; i++) {
+        shape->masks[i] = i == 0 ? UINT64_MAX : htobe64(TAG_MASK);
+        shape->tags[i] = word_in_memory(header, i) & shape->masks[i];
+        unsigned id = be64toh(shape->tags[i]) >> ID_SHIFT & ID_MASK;
+        if (i > 0 && id == SPEAD_STREAM_CTRL)
+            return; /* its value decides what the packet is */
+        if (i > 0 && id != SPEAD_NULL)
+            learn_item(shape, (unsigned)i, id, wanted_ids);
+    }
+    shape->n_words = n_words;
+}
+
+bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, size_t header_bytes, size_t packet_bytes,
+                       struct spead_packet *packet)
+{
+    size_t total_bytes = shape->n_words * SPEAD_WORD_BYTES;
+    uint64_t difference = 0;
+
+    if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes)
+        return false;
+    for (size_t i = 0; i < shape->n_words; i++)
+        difference |= (word_in_memory(header, i) ^ shape->tags[i]) & shape->masks[i];
+    if (difference)
+        return false;
+
+    packet->heap_cnt = value_at(header, shape->heap_cnt_at);
+    packet->heap_length = value_at(header, shape->heap_length_at);
+    packet->payload_offset = value_at(header, shape->payload_offset_at);
+    packet->payload_length = value_at(header, shape->payload_length_at);
+    packet->header_bytes = total_bytes;
+    packet->found = shape->found;
+    packet->immediate = shape->immediate;
+    packet->is_stop = false;
+    packet->is_descriptor = false;
+    for (size_t i = 0; i < shape->n_wanted; i++)
+        packet->wanted[i] = value_at(header, shape->wanted_at[i]);
+    return packet->payload_length == packet_bytes - total_bytes &&
+           packet->payload_offset + packet->payload_length <= packet->heap_length;
+}

@@ -1,0 +1,56 @@
+/* peer_place.c - tells spead2's chunk receiver where a heap belongs; peer_spead2_recv.py compiles it, once per run.
+ *
+ * The sizes come as macros, so that the compiler sees constants: HEAP_BYTES, HEAPS_PER_CHUNK (of each source),
+ * N_SOURCES, SAMPLES_PER_HEAP.  The items are those that the receiver asked for, in its order; an absent one is -1. */
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ITEM_HEAP_LENGTH, ITEM_TIMESTAMP, ITEM_SOURCE };
+
+/* The fields of spead2's chunk_place_data, which it passes by address with its size. */
+struct place {
+    const uint8_t *packet;
+    size_t packet_size;
+    int64_t *items;
+    int64_t chunk_id;
+    size_t heap_index;
+    size_t heap_offset;
+};
+
+void place_dig(struct place *place, size_t size);
+void place_feng(struct place *place, size_t size);
+
+/* True if the heap is one of ours; descriptors and stop heaps are not.  What is refused keeps a chunk_id of -1. */
+static int accept(const struct place *place, size_t size)
+{
+    const int64_t *items = place->items;
+
+    return size >= sizeof(*place) && items[ITEM_HEAP_LENGTH] == HEAP_BYTES && items[ITEM_TIMESTAMP] >= 0 &&
+           items[ITEM_TIMESTAMP] % SAMPLES_PER_HEAP == 0 && items[ITEM_SOURCE] >= 0 && items[ITEM_SOURCE] < N_SOURCES;
+}
+
+/* Digitisers: a source's heaps lie one after another, [source][time]. */
+void place_dig(struct place *place, size_t size)
+{
+    if (!accept(place, size))
+        return;
+
+    uint64_t time = (uint64_t)place->items[ITEM_TIMESTAMP] / SAMPLES_PER_HEAP;
+
+    place->chunk_id = (int64_t)(time / HEAPS_PER_CHUNK);
+    place->heap_index = (uint64_t)place->items[ITEM_SOURCE] * HEAPS_PER_CHUNK + time % HEAPS_PER_CHUNK;
+    place->heap_offset = place->heap_index * HEAP_BYTES;
+}
+
+/* F-engines: the heaps of one time lie one after another, [time][source]. */
+void place_feng(struct place *place, size_t size)
+{
+    if (!accept(place, size))
+        return;
+
+    uint64_t time = (uint64_t)place->items[ITEM_TIMESTAMP] / SAMPLES_PER_HEAP;
+
+    place->chunk_id = (int64_t)(time / HEAPS_PER_CHUNK);
+    place->heap_index = time % HEAPS_PER_CHUNK * N_SOURCES + (uint64_t)place->items[ITEM_SOURCE];
+    place->heap_offset = place->heap_index * HEAP_BYTES;
+}

@@ -1,0 +1,103 @@
+"""What a window of chunks makes of the packets that are left: heaps received, missing, incomplete and refused, and
+which chunks come too late for the others'.  Written from the rules (docs/loss.md, common/assemble.h, common/matcher.h).
+"""
+import math
+from collections import Counter
+
+
+class Member:
+    """What one window makes of packets [(source, time, place in the recording)], 'n_parts' to a heap.
+
+    The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a jump, believed when a
+    source has claimed it with 'jump_heaps' heaps, of which the packets before that are refused.
+    """
+
+    def __init__(self, packets, n_sources, n_parts, chunk, window, jump_heaps=8):
+        self.chunk, self.window = chunk, window
+        parts = Counter()
+        self.n_refused = 0
+        self.left = {}  # {chunk: the packet that made it leave}
+        oldest, claims, still_open = None, {}, set()
+        for source, time, place in packets:
+            at = time // chunk
+            oldest = at if oldest is None else oldest
+            if at - oldest < 2 * window:
+                # (That others go on where they were, which would speak against a claim, is another test's business.)
+                assert not claims
+                oldest = max(oldest, at - window + 1)
+            else:
+                claim = claims.setdefault(source, [])
+                if claim and time - claim[-1] > window * chunk:
+                    claim.clear()
+                if not claim or time > claim[-1]:
+                    claim.append(time)
+                if len(claim) < jump_heaps:
+                    self.n_refused += 1
+                    continue
+                oldest, claims = at, {}
+            self.left |= {c: place for c in still_open if c < oldest}
+            still_open = {c for c in still_open if c >= oldest} | {at}
+            parts[source, time] += 1
+        self.left |= {c: math.inf for c in still_open}
+        self.complete = {heap for heap, n in parts.items() if n == n_parts}
+        self.n_incomplete = len(parts) - len(self.complete)
+        # Heaps are expected of every source, from the first of any to the last of any.
+        times = [time for _, time in parts]
+        self.first, self.end = (min(times), max(times) + 1) if times else (0, 0)
+        self.n_missing = (self.end - self.first) * n_sources - len(self.complete)
+        # Nobody is told of a chunk without a heap.
+        self.left = {c: place for c, place in self.left.items() if any(t // chunk == c for _, t in self.complete)}
+        self.late = set()
+
+    @property
+    def used(self):
+        return {(source, time) for source, time in self.complete if time // self.chunk not in self.late}
+
+    def ends(self):
+        """Where the stream ends in each of the chunks that are used."""
+        return {c: min((c + 1) * self.chunk, self.end) for c in self.left if c not in self.late}
+
+    def line(self):
+        return (f"{len(self.complete)} heaps received, {self.n_missing} missing ({self.n_incomplete} of them "
+                f"incomplete), {self.n_refused} packets refused")
+
+
+def match(members):
+    """Finds the late chunks: who is silent while another goes on for a window is not waited for.
+
+    Chunks are put together by time, once every member has brought its own or a later one, or is given up.  One further
+    than two windows from those before waits until others agree, or nobody contradicts it for a window.
+    """
+    window = members[0].window
+    far = 2 * window
+    events = sorted((place, c if place == math.inf else 0, m, c) for m, member in enumerate(members)
+                    for c, place in member.left.items())
+    held = [[] for _ in members]
+    said = [(None, -1)] * len(members)  # the chunk that a member brought last, and when
+    n_claims = [0] * len(members)
+    last, horizon = None, math.inf
+    for now, (_, _, m, c) in enumerate(events):
+        before, since = said[m]
+        said[m] = c, now
+        near = last is None or last - far <= c <= horizon
+        if near or before is None or abs(c - before) > far:
+            n_claims[m] = 0
+        if not near:
+            agree = sum(s is not None and abs(s - c) <= far for s, _ in said)
+            against = sum(s is not None and abs(s - c) > far and at > since and last - far <= s <= horizon
+                          for s, at in said)
+            n_claims[m] = n_claims[m] + 1 if agree > against else 0
+            if n_claims[m] and (agree >= min(2, len(members)) or n_claims[m] >= window):
+                horizon = c
+        if last is not None and c <= last:
+            members[m].late.add(c)
+            continue
+        if len(held[m]) > window:
+            members[m].late.add(held[m].pop(0))
+        held[m].append(c)
+        while any(h and h[0] <= horizon for h in held):
+            oldest = min(h[0] for h in held if h)
+            if not all(held) and max(c for h in held for c in h if c <= horizon) < oldest + window:
+                break
+            last, horizon = oldest, max(oldest + far, -math.inf if last is None else horizon)
+            held = [h[1:] if h[:1] == [oldest] else h for h in held]
