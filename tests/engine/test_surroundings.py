@@ -428,6 +428,9 @@ CASES = [
          in_work("recv.pcap_file", "a.pcap")), CONFIG, "recv.pcap_file", "cannot be read as a capture"),
     *row("other-link-type", "fgpu xbgpu visrec", (file("a.pcap", pcap_header(105)), in_work("recv.pcap_file", "a.pcap")),
          CONFIG, "recv.pcap_file", "802.11", "link type 105"),
+    *row("no-recording", "dsim", (lambda case: case.config.pop("signals"), key("digitiser.period", None),
+         key("recordings", [{"kind": "int8", "file": "none.dada"}])), CONFIG, "recordings[0]", "none.dada",
+         "No such file"),
     # Files that are written
     *row("no-directory", "fgpu xbgpu dsim", (in_work("send.pcap_file", "none/a.pcap"), key("digitiser.duration", 1)),
          CONFIG, "send.pcap_file", "No such file"),
