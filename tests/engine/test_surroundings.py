@@ -99,7 +99,7 @@ class Case:
 
     def set(self, key, value):
         """set("antennas[0].pol0", ...); None takes the key away."""
-        *path, last = [int(part) if part.isdigit() else part for part in re.split(r"[.\[\]]+", key)]
+        *path, last = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", key)]
         section = self.config
         for part in path:
             section = section[part] if isinstance(part, int) else section.setdefault(part, {})
@@ -110,7 +110,7 @@ class Case:
     def place(self, key):
         """":line:column" of a key's value in the file, by PyYAML's reckoning."""
         node = yaml.compose(self.path.read_text())
-        for part in re.split(r"[.\[\]]+", key):
+        for part in re.findall(r"[^.\[\]]+", key):
             if isinstance(node, yaml.SequenceNode):
                 node = node.value[int(part)]
             else:
