@@ -2,6 +2,7 @@
 #include "common/chunk.h"
 
 #include "common/device.h"
+#include "common/memory.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -90,13 +91,15 @@ void chunk_pool_destroy(struct chunk_pool *pool)
     free(pool);
 }
 
-size_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes)
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
     size_t per_heap = heap_bytes + sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
                       filled_words(heap_bytes) * sizeof(*chunk->filled);
 
-    return sizeof(struct chunk_pool) + n_chunks * (sizeof(*chunk) + n_heaps * per_heap);
+    uint64_t chunk_bytes = bytes_plus(sizeof(*chunk), bytes_times(n_heaps, per_heap));
+
+    return bytes_plus(sizeof(struct chunk_pool), bytes_times(n_chunks, chunk_bytes));
 }
 
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)

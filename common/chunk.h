@@ -45,8 +45,9 @@ int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, si
 /* Frees all chunks; they must all be home or belong to nobody any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Bytes of pinned and of ordinary memory that such a pool takes, for the sum that is checked before start. */
-size_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
+/* Bytes of pinned and of ordinary memory that such a pool takes, for the sum that is checked before start; UINT64_MAX
+ * where they go beyond 64 bits. */
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
 
 /* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);

@@ -461,6 +461,7 @@ int device_cpu_open(const struct device_config *config, struct device **device)
     assert(config->n_threads >= 0);
     new->base = (struct device){.ops = &cpu_ops, .name = "cpu"};
     new->n_threads = config->n_threads > 0 ? config->n_threads : n_cpus > 0 ? (int)n_cpus : 1;
+    new->base.n_threads = (size_t) new->n_threads;
     *device = &new->base;
     return 0;
 }

@@ -115,6 +115,16 @@ static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
     return daemon;
 }
 
+static const char *cure(int err)
+{
+    switch (err) {
+    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
+    case -EADDRNOTAVAIL: return "; this host has no such address";
+    case -EACCES: return "; ports below 1024 are for root";
+    default: return "";
+    }
+}
+
 int http_open(const struct endpoint *listen_at, const struct gauge *healthy, struct http **http, char *why,
               size_t why_bytes)
 {
@@ -130,9 +140,10 @@ int http_open(const struct endpoint *listen_at, const struct gauge *healthy, str
         err = fd;
         goto undo_alloc;
     }
+    errno = 0;
     h->daemon = start_daemon(fd, h);
     if (!h->daemon) {
-        err = -EIO;
+        err = errno ? -errno : -EIO;
         goto undo_listener;
     }
     *http = h;
@@ -142,8 +153,8 @@ undo_listener:
 undo_alloc:
     free(h);
 fail:
-    snprintf(why, why_bytes, "cannot serve HTTP on %s: %s", endpoint_format(listen_at, where, sizeof(where)),
-             strerror(-err));
+    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
     return err;
 }
 

@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -366,18 +367,18 @@ static void udp_close(struct packet_source *base)
 /* What is needed to open the sockets, and to say why one could not be. */
 struct opening {
     const struct packet_source_config *config;
-    struct in_addr interface; /* INADDR_ANY: the kernel's choice */
-    size_t buffer_bytes;      /* of each socket */
-    bool buffer_warned;
+    struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
+    size_t buffer_bytes;        /* of each socket */
     char *why;
     size_t why_bytes;
 };
 
-static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *hint)
+/* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
+static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
 {
-    char name[32];
-    snprintf(opening->why, opening->why_bytes, "cannot %s %s: %s%s", what,
-             endpoint_format(endpoint, name, sizeof(name)), strerror(err), hint);
+    char name[128];
+    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
+             what, strerror(err), cure[0] ? "; " : "", cure);
     return -err;
 }
 
@@ -393,12 +394,13 @@ static void set_buffer(struct opening *opening, int fd)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
-    if (granted < asked && !opening->buffer_warned) {
-        log_warning("the kernel grants %d of %d bytes of receive buffer per socket; "
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    static bool warned; /* once for all sockets; main thread */
+    if (granted < asked && !warned) {
+        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
                     granted, asked, asked);
-        opening->buffer_warned = true;
+        warned = true;
     }
 }
 
@@ -407,16 +409,18 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     /* Without this a socket also gets groups that other sockets of the host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
-        return fail(opening, endpoint, errno, "refuse other groups than", "");
-    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address, .imr_address = opening->interface};
+        return fail(opening, endpoint, errno, "keep other groups away", "");
+    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address,
+                                  .imr_address = opening->interface.address,
+                                  .imr_ifindex = opening->interface.index};
     if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) == 0)
         return 0;
-    const char *hint = "";
-    if (errno == ENODEV)
-        hint = opening->config->interface ? "; the interface cannot multicast" : "; name the interface to receive on";
-    else if (errno == ENOBUFS)
-        hint = "; see \"sysctl net.ipv4.igmp_max_memberships\"";
-    return fail(opening, endpoint, errno, "join the multicast group", hint);
+    /* Without an interface the kernel looks for a route to the group, which may yet come. */
+    if (errno == ENODEV && !opening->config->interface)
+        return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
+                    "name the recv.interface to receive on");
+    return fail(opening, endpoint, errno, "join the multicast group",
+                errno == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
 }
 
 static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
@@ -425,7 +429,7 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
      * packets among them.)  A unicast packet goes to one socket only: there, sharing would hide a mistake. */
     const int on = 1;
     if (endpoint_is_multicast(endpoint) && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
-        return fail(opening, endpoint, errno, "share the port of", "");
+        return fail(opening, endpoint, errno, "share the port", "");
     const struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_port = htons(endpoint->port),
@@ -435,12 +439,12 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
         return 0;
     const char *hint = "";
     if (errno == EADDRINUSE)
-        hint = "; another program receives there";
+        hint = "another program receives there: stop it, or choose another port";
     else if (errno == EADDRNOTAVAIL)
-        hint = "; it is neither a multicast group nor an address of this host";
+        hint = "it is neither a multicast group nor an address of this host";
     else if (errno == EACCES)
-        hint = "; ports below 1024 are for root";
-    return fail(opening, endpoint, errno, "receive at", hint);
+        hint = "ports below 1024 are for root";
+    return fail(opening, endpoint, errno, "receive there", hint);
 }
 
 /* Returns a socket that receives what is sent to 'endpoint', or negative errno. */
@@ -448,8 +452,8 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return fail(opening, endpoint, errno, "open a socket for",
-                    errno == EMFILE ? "; raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
+        return fail(opening, endpoint, errno, "open a socket",
+                    errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
     set_buffer(opening, fd);
     const int on = 1;
     /* Neither is a reason to fail: without the first, drops are not known, without the second every packet comes alone. */
@@ -464,12 +468,33 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     return err;
 }
 
+/* The system's usual limit of open files is low for select(2)'s sake, which is not used here. */
+static void allow_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int find_interface(struct opening *opening)
+{
+    char reason[400];
+    if (!opening->config->interface)
+        return 0;
+    int err = interface_find(opening->config->interface, &opening->interface, reason, sizeof(reason));
+    if (err)
+        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
+    return err;
+}
+
 static int open_all(struct udp_source *source, struct opening *opening)
 {
     const struct endpoint_list *endpoints = opening->config->endpoints;
     source->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (source->epoll_fd < 0)
-        return fail(opening, &endpoints->items[0], errno, "wait for packets to", "");
+        return fail(opening, &endpoints->items[0], errno, "wait for packets", "");
     for (size_t i = 0; i < endpoints->n; i++) {
         int fd = open_socket(opening, &endpoints->items[i]);
         if (fd < 0)
@@ -477,7 +502,7 @@ static int open_all(struct udp_source *source, struct opening *opening)
         source->sockets[source->n_sockets++].fd = fd;
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         if (epoll_ctl(source->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-            return fail(opening, &endpoints->items[i], errno, "wait for packets to", "");
+            return fail(opening, &endpoints->items[i], errno, "wait for packets", "");
     }
     return 0;
 }
@@ -495,14 +520,14 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
 {
     struct opening opening = {
         .config = config,
-        .interface.s_addr = htonl(INADDR_ANY),
         .buffer_bytes = config->buffer_bytes / config->endpoints->n,
         .why = why,
         .why_bytes = why_bytes,
     };
-    int err = config->interface ? interface_address(config->interface, &opening.interface, why, why_bytes) : 0;
+    int err = find_interface(&opening);
     if (err)
         return err;
+    allow_files();
     struct udp_source *source = calloc(1, sizeof(*source));
     if (!source) {
         snprintf(why, why_bytes, "out of memory");

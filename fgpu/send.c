@@ -247,7 +247,7 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
 {
     struct fgpu_send *s = calloc(1, sizeof(*s));
 
-    snprintf(why, why_bytes, "outputs: not enough memory for the output buffers");
+    snprintf(why, why_bytes, "outputs: there is no memory for the output buffers");
     if (!s)
         return -ENOMEM;
     s->config = config->config;

@@ -1,4 +1,5 @@
 /* dsim.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
+#include "common/daemon.h"
 #include "common/http.h"
 #include "common/log.h"
 #include "common/service.h"
@@ -63,7 +64,7 @@ static void print_summary(const struct dsim_send *send, const struct dsim_play *
         dsim_play_print_summary(play);
 }
 
-static int run(const struct dsim_config *config, struct service *service)
+static int run(const struct dsim_config *config, const struct config *book, struct service *service)
 {
     char why[512] = "";
     struct dsim_heaps *heaps = NULL;
@@ -82,8 +83,7 @@ static int run(const struct dsim_config *config, struct service *service)
     if (!err)
         err = dsim_send_start(send);
     if (err) {
-        log_error("%s", why[0] ? why : "start failed");
-        exit_code = service_exit_code(err);
+        exit_code = daemon_start_failed(book, err, why);
     } else {
         log_info("dsim %s: %zu antennas", cbf_build_id, config->antennas.n);
         exit_code = service_run(service);
@@ -107,8 +107,10 @@ int main(int argc, char **argv)
 
     log_init("dsim", LOG_LEVEL_INFO);
     int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(&values, service) : 1;
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
     service_close(service);
     config_free(&dsim_config_table, &values, config);
     return exit_code;

@@ -265,14 +265,11 @@ static void describe(struct dsim_play *play)
 static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
 {
     size_t n_all = play->n_inputs * play->block_heaps;
-    uint64_t available = memory_available_bytes();
-    double bytes = (double)play->n_blocks * (double)n_all * (double)(play->heap_bytes + sizeof(uint32_t));
+    uint64_t bytes = bytes_times(play->n_blocks, bytes_times(n_all, play->heap_bytes + sizeof(uint32_t)));
+    int err = memory_check(bytes, "digitiser.packet_samples", "lower it, or play fewer antennas", why, why_bytes);
 
-    if (available != 0 && bytes > (double)available) {
-        snprintf(why, why_bytes, "reading recordings ahead takes %.1f MiB, of which %.1f MiB are available",
-                 bytes / 1048576, (double)available / 1048576);
-        return -ENOMEM;
-    }
+    if (err)
+        return err;
     play->values = malloc(play->block_heaps * play->packet_samples * sizeof(*play->values));
     play->quantised = malloc(play->packet_samples * sizeof(*play->quantised));
     play->blocks = calloc(play->n_blocks, sizeof(*play->blocks));

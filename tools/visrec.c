@@ -5,11 +5,14 @@
  * The main thread listens for signals and tells the operator when nothing comes. */
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "common/daemon.h"
 #include "common/device.h"
 #include "common/http.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/receiver_metrics.h"
 #include "common/service.h"
+#include "common/thread.h"
 #include "common/units.h"
 #include "common/version.h"
 #include "tools/visrec_config.h"
@@ -101,8 +104,13 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
 {
     size_t n_chunks = (size_t)v->config->recv.window_dumps + SPARE_CHUNKS;
     struct device_config device = {.kind = DEVICE_CPU, .n_threads = 1};
-    int err = device_open(&device, &v->device, why, why_bytes);
+    uint64_t chunk_bytes = visrec_dump_n_substreams(&v->shape) * visrec_dump_heap_bytes(&v->shape);
+    uint64_t needed = n_chunks * chunk_bytes + visrec_dump_n_values(&v->shape) * VISREC_DUMP_VALUE_BYTES;
+    int err = memory_check(needed, "recv.window", "lower recv.window", why, why_bytes);
 
+    if (err)
+        return err;
+    err = device_open(&device, &v->device, why, why_bytes);
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
@@ -111,8 +119,8 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
         err = chunk_pool_create(v->device, n_chunks, visrec_dump_n_substreams(&v->shape),
                                 visrec_dump_heap_bytes(&v->shape), 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool);
     if (err)
-        snprintf(why, why_bytes, "not enough memory for %zu dumps of %zu MiB", n_chunks,
-                 visrec_dump_n_substreams(&v->shape) * visrec_dump_heap_bytes(&v->shape) >> 20);
+        snprintf(why, why_bytes, "recv.window: there is no memory for %zu dumps of %llu MiB", n_chunks,
+                 (unsigned long long)(chunk_bytes >> 20));
     return err;
 }
 
@@ -251,10 +259,10 @@ static int record(struct visrec *v)
     return exit_code;
 }
 
-static int run(const struct visrec_config *config, struct service *service)
+static int run(const struct visrec_config *config, const struct config *book, struct service *service)
 {
     struct visrec *v = calloc(1, sizeof(*v));
-    char why[WHY_BYTES] = "not enough memory", close_why[WHY_BYTES];
+    char why[WHY_BYTES] = "", close_why[WHY_BYTES];
     int exit_code, err;
 
     if (!v)
@@ -263,21 +271,19 @@ static int run(const struct visrec_config *config, struct service *service)
     v->service = service;
     err = create(v, why, sizeof(why));
     if (!err) {
+        why[0] = '\0';
+        threads_hold();
         err = visrec_writer_start(v->writer);
         if (!err) {
             err = receiver_start(v->receiver);
-            if (err) {
-                inbox_stop(v->inbox);
+            threads_release(!err);
+            if (err)
                 visrec_writer_join(v->writer);
-            }
         }
-        if (err)
-            snprintf(why, sizeof(why), "cannot start a thread");
     }
     if (err) {
-        log_error("%s", why);
-        visrec_uvh5_close(v->file, close_why, sizeof(close_why));          /* which is empty, and so removed */
-        exit_code = err == -EEXIST ? EXIT_CONFIG : service_exit_code(err); /* the file */
+        exit_code = daemon_start_failed(book, err, why);
+        visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
     } else {
         log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,
                  config->output.file);
@@ -298,8 +304,10 @@ int main(int argc, char **argv)
     log_init("visrec", LOG_LEVEL_INFO);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
     exit_code = config_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(&values, service) : EXIT_FAILURE;
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
     service_close(service);
     config_free(&visrec_config_table, &values, config);
     return exit_code;

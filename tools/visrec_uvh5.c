@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* An HDF5 chunk is at least one row; rows are taken together up to about this size, so that small arrays do not pay a
@@ -23,6 +25,9 @@
 
 /* Rows in a chunk of the per-row columns of the header. */
 #define COLUMN_CHUNK_ROWS 4096
+
+/* What HDF5 takes for its caches of chunks and its tables, and more. */
+#define HDF5_BYTES (32 << 20)
 
 /* What a dump may add to the file beside its values and rows of columns: chunks begun, HDF5's own tables. */
 #define RESERVE_BYTES (4 << 20)
@@ -60,7 +65,8 @@ enum cube_index { VISDATA, FLAGS, NSAMPLES, N_CUBES };
 
 struct visrec_uvh5 {
     const struct visrec_array *array;
-    char *path;
+    char *path;     /* of the file as it is now */
+    char *replaces; /* the path of an older file, whose place this one takes with the first dump; else NULL */
     hid_t file;
     int fd; /* of the same file, to reserve room in it */
     hid_t vis_type, bool_type;
@@ -98,7 +104,7 @@ static void watch_errors(struct visrec_uvh5 *file)
 
 static int failure(const struct visrec_uvh5 *file, const char *doing, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "%s: cannot %s: %s", file->path, doing,
+    snprintf(why, why_bytes, "output.file: \"%s\": cannot %s: %s", file->path, doing,
              file->os_errno ? strerror(file->os_errno) : "HDF5 failed");
     return file->os_errno ? -file->os_errno : -EIO;
 }
@@ -359,6 +365,7 @@ static void free_memory(struct visrec_uvh5 *file)
     for (size_t i = 0; i < N_COLUMNS; i++)
         free(file->columns[i].dump.doubles);
     free(file->path);
+    free(file->replaces);
     free(file);
 }
 
@@ -373,6 +380,46 @@ static hid_t open_file(const char *path)
     file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
     H5Pclose(access);
     return file;
+}
+
+/* HDF5 crashes where it gets no memory, so it is asked for before. */
+static bool has_memory_for_hdf5(void)
+{
+    void *memory = mmap(NULL, HDF5_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return memory != MAP_FAILED && munmap(memory, HDF5_BYTES) == 0;
+}
+
+/* What was recorded before stays until there is something to put in its place. */
+static int choose_paths(struct visrec_uvh5 *file, const char *path)
+{
+    struct stat old;
+
+    if (stat(path, &old) == 0 && S_ISREG(old.st_mode)) {
+        file->replaces = realpath(path, NULL);
+        if (!file->replaces)
+            return -errno;
+    }
+    if (asprintf(&file->path, file->replaces ? "%s.new" : "%s", file->replaces ? file->replaces : path) < 0) {
+        file->path = NULL;
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+/* With the first dump. */
+static bool replace_old(struct visrec_uvh5 *file)
+{
+    if (!file->replaces)
+        return true;
+    if (rename(file->path, file->replaces) != 0) {
+        file->os_errno = errno;
+        return false;
+    }
+    free(file->path);
+    file->path = file->replaces;
+    file->replaces = NULL;
+    return true;
 }
 
 static bool fill_new_file(struct visrec_uvh5 *file, const char *history)
@@ -395,27 +442,29 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
     int err;
 
     if (!overwrite && access(path, F_OK) == 0) {
-        snprintf(why, why_bytes, "%s: exists already; move it away, or say `overwrite: true` in section output", path);
+        snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away, or say output.overwrite: true",
+                 path);
         return -EEXIST;
     }
     file = calloc(1, sizeof(*file));
-    if (!file)
+    if (!file || !has_memory_for_hdf5()) {
+        snprintf(why, why_bytes, "output.file: there are no %d MiB of memory for HDF5", HDF5_BYTES >> 20);
+        free(file);
         return -ENOMEM;
-    file->array = array;
-    file->path = strdup(path);
-    if (!file->path) {
-        err = -ENOMEM;
-        goto undo_memory;
     }
+    file->array = array;
+    err = choose_paths(file, path);
+    if (err)
+        goto undo_memory;
     memcpy(file->columns, column_kinds, sizeof(column_kinds));
     H5dont_atexit(); /* HDF5's own cleaning up crashes after a write that failed */
     watch_errors(file);
-    file->file = open_file(path);
+    file->file = open_file(file->path);
     if (file->file < 0) {
         err = failure(file, "create the file", why, why_bytes);
         goto undo_memory;
     }
-    file->fd = open(path, O_RDWR | O_CLOEXEC);
+    file->fd = open(file->path, O_RDWR | O_CLOEXEC);
     if (file->fd < 0) {
         file->os_errno = errno;
         err = failure(file, "open the file", why, why_bytes);
@@ -431,7 +480,7 @@ undo_fd:
     close(file->fd);
 undo_file:
     H5Fclose(file->file);
-    unlink(path);
+    unlink(file->path);
 undo_memory:
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
     free_memory(file);
@@ -504,7 +553,7 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
     }
     if (!reserve(file, dump))
         return failure(file, "write a dump", why, why_bytes);
-    if (!append_all(file, dump)) {
+    if (!append_all(file, dump) || !replace_old(file)) {
         file->failed = true;
         return failure(file, "write a dump", why, why_bytes);
     }

@@ -16,7 +16,8 @@
 
 struct visrec_uvh5;
 
-/* Makes the file with its header and no dumps; 'array' must outlive it, 'history' is copied into it.
+/* Makes the file with its header and no dumps; 'array' must outlive it, 'history' is copied into it.  One that is to be
+ * overwritten stays as it is until the first dump: until then the new one is beside it, as PATH.new.
  * Returns 0 or negative errno (-EEXIST where it exists and may not be overwritten) with one sentence in 'why'. */
 int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
                        struct visrec_uvh5 **file, char *why, size_t why_bytes);
