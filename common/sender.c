@@ -495,13 +495,24 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
+/* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
+ * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
+ * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
+static uint64_t first_heap_cnt(const struct send_stream_config *config)
+{
+    if (config->sink.pcap_file)
+        return config->heap_cnt_start;
+    uint64_t n_lives = (SPEAD_VALUE_MASK / 2 + 1) / config->heap_cnt_step;
+    return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
+}
+
 static int init_stream(struct send_stream *stream, const struct send_stream_config *config)
 {
     stream->n_destinations = config->sink.destinations->n;
     stream->packet_payload_bytes = config->packet_payload_bytes;
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
-    stream->heap_cnt = config->heap_cnt_start;
+    stream->heap_cnt = first_heap_cnt(config);
     stream->heap_cnt_step = config->heap_cnt_step;
     stream->max_jobs = config->max_jobs;
     stream->name = strdup(config->name);
@@ -516,7 +527,7 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
 {
     size_t packet_bytes_max = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
     assert(!sender->running && sender->n_streams < sender->max_streams);
-    assert(config->stats && config->max_jobs > 0);
+    assert(config->stats && config->max_jobs > 0 && config->heap_cnt_step > 0);
     assert(config->packet_payload_bytes > 0 && config->packet_payload_bytes % SPEAD_WORD_BYTES == 0);
     assert(packet_bytes_max <= DATAGRAM_BYTES_MAX);
     sender->n_jobs_promised += config->max_jobs;
