@@ -70,3 +70,22 @@ def daemon(work):
     yield start
     for process in started:
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory):
+    """The dumps that a chain's must be equal to; see chain.py."""
+    import chain
+
+    work = tmp_path_factory.mktemp("references")
+    started = []
+
+    def start(program, config, name):
+        started.append(harness.Daemon(program, config, work, name))
+        return started[-1]
+
+    try:
+        return chain.replay_references(start, work)
+    finally:
+        for process in started:
+            process.kill()
