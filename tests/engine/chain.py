@@ -88,7 +88,9 @@ class Layout:
                      "max_delay_diff": 0, "threads": 1, "window": 4, "chunks": 32, "buffer": 4194304},
             "antennas": [{"name": f"m{ant:03}", "feng_id": ant} | self.inputs(ant) for ant in ants],
             "outputs": [OUTPUT | {"destinations": self.voltages, "buffers": 64}],
-            "send": {"interface": "lo", "ttl": 0, "packet_payload": 4096, "array_size": N_ANTS},
+            # After a pause an engine is late by what its buffers held, seconds at this rate: 1.1 would make up for them
+            # in ten times as long, all of it too late for the X-engines.
+            "send": {"interface": "lo", "ttl": 0, "packet_payload": 4096, "array_size": N_ANTS, "rate_factor": 4},
         }
 
     def xbgpu(self, index):
@@ -141,7 +143,8 @@ def replay_references(daemon, work):
     parts = []
     for index in range(N_SUBSTREAMS):
         name = f"xbgpu{index}"
-        xbgpu = merge(layout.xbgpu(index), packets | {"recv": {"pcap_file": capture["fgpu"]},
+        # Nothing paces the antennas: one may be far ahead of the other in the capture.
+        xbgpu = merge(layout.xbgpu(index), packets | {"recv": {"pcap_file": capture["fgpu"], "window": 64, "chunks": 131},
                                                       "send": {"pcap_file": capture[name]}})
         process = daemon("xbgpu", xbgpu, f"reference.{name}").wait_end()
         scenario.check_audits(process.log.read_text())
