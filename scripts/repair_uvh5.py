@@ -46,14 +46,18 @@ def cut(path):
     return n_times
 
 
+def repair(path):
+    extend_end_of_file(path)
+    return cut(path)
+
+
 def main():
     if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     failed = False
     for path in sys.argv[1:]:
         try:
-            extend_end_of_file(path)
-            print(f"{path}: {cut(path)} dumps")
+            print(f"{path}: {repair(path)} dumps")
         except (OSError, KeyError, RuntimeError) as error:
             print(f"{path}: cannot be repaired: {error}", file=sys.stderr)
             failed = True

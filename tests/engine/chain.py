@@ -266,8 +266,8 @@ class Dumps:
                          for s, d in enumerate(self.dumps))
 
 
-def check_recording(path):
-    """The dumps of a file, each flagged or right; returns bool [dump][baseline][substream]: what was there."""
+def check_file(path, references):
+    """Holds a recording to the references; returns (windows, present [dump][baseline][substream])."""
     with h5py.File(path, "r") as file:
         header, data = file["Header"], file["Data"]
         n_times = int(header["Ntimes"][()])
@@ -276,27 +276,19 @@ def check_recording(path):
         values = data["visdata"][()].reshape(shape)
         flags = data["flags"][()].reshape(shape).astype(bool)
         nsamples = data["nsamples"][()].reshape(shape)
-        times_s = (header["time_array"][()].reshape(n_times, -1)[:, 0] - 2440587.5) * 86400
+        times_s = (header["time_array"][::len(BASELINES)] - 2440587.5) * 86400
     windows = (times_s - SYNC_TIME) * RATE / WINDOW - 0.5
     assert np.abs(windows - np.rint(windows)).max(initial=0) < 0.01  # a Julian date resolves 40 us
     windows = np.rint(windows).astype(np.int64)
     assert (np.diff(windows) > 0).all()
-    return windows, values, flags, nsamples
-
-
-def check_file(path, references):
-    """Holds a recording to the references; returns (windows, present [dump][baseline][substream])."""
-    windows, values, flags, nsamples = check_recording(path)
     products = [0, 3, 2, 1]  # of xx, yy, xy, yx
     expected = references.reshape(PERIOD, CHANNELS, len(BASELINES), 4, 2)[:, :, :, products].astype(np.int64)
-    expected = expected.transpose(0, 2, 1, 3, 4)
-    for n, window in enumerate(windows):
-        right = (values[n]["r"] == expected[window % PERIOD, ..., 0]) & \
-                (values[n]["i"] == -expected[window % PERIOD, ..., 1])
-        assert (flags[n] | right).all(), f"{path}: window {window}: {np.sum(~flags[n] & ~right)} values are wrong"
-        assert (values[n]["r"][flags[n]] == 0).all() and (values[n]["i"][flags[n]] == 0).all()
+    expected = expected.transpose(0, 2, 1, 3, 4)[windows % PERIOD]
+    right = (values["r"] == expected[..., 0]) & (values["i"] == -expected[..., 1])
+    assert (flags | right).all(), f"{path}: {np.sum(~flags & ~right)} values are wrong"
+    assert (values["r"][flags] == 0).all() and (values["i"][flags] == 0).all()
     assert (nsamples == ~flags).all()
-    by_substream = flags.reshape(len(windows), len(BASELINES), N_SUBSTREAMS, -1)
+    by_substream = flags.reshape(n_times, len(BASELINES), N_SUBSTREAMS, -1)
     assert (by_substream.all(-1) == by_substream.any(-1)).all(), f"{path}: a baseline is flagged in part"
     return windows, ~by_substream.all(-1)
 

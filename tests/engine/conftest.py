@@ -89,3 +89,23 @@ def references(tmp_path_factory):
     finally:
         for process in started:
             process.kill()
+
+
+@pytest.fixture
+def running(daemon, work, references):
+    """Makes a running chain, its layout changed by 'overrides', and a receiver that checks every dump."""
+    import chain
+
+    made = []
+
+    def start(overrides=None):
+        layout = chain.Layout(work, overrides)
+        dumps = chain.Dumps(layout, references)
+        made.append(dumps)
+        running_chain = chain.Chain(daemon, layout)
+        running_chain.start(*chain.NAMES)
+        return running_chain, dumps
+
+    yield start
+    for dumps in made:
+        dumps.receiver.stop()
