@@ -4,7 +4,7 @@
  * Threads:   one at a time: the HDF5 library is not made for more.
  * Crashes:   after each append the file is complete and readable, while we run, too; a kill costs the dump that is being
  *            written.  One that strikes between the last few writes of a flush, which bring the metadata up to date
- *            (50 us per dump), leaves a file that scripts/repair_uvh5.py makes whole.
+ *            (tens of microseconds per dump), leaves a file that scripts/repair_uvh5.py makes whole.
  * Source:    pyuvdata's "Memo: UVH5 file format", version 1.2; docs/visibilities.md has what it leaves open. */
 #ifndef TOOLS_VISREC_UVH5_H
 #define TOOLS_VISREC_UVH5_H

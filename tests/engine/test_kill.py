@@ -58,8 +58,8 @@ def check_streams(dumps):
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_restarts(how, running, references, rng):
-    """Every process in turn, in random order and at random times."""
-    running_chain, dumps = running()
+    """Every process in turn, in random order and at random times; one of the X-engines receives with two threads."""
+    running_chain, dumps = running({"xbgpu1": {"recv": {"threads": 2}}})
     dumps.wait_dumps(2, 0)
     recordings = [running_chain.recording()]
     for victim in rng.permutation(VICTIMS * ROUNDS):
