@@ -104,7 +104,7 @@ class Layout:
                      "spectra_per_heap": SPECTRA, "samples_between_spectra": 2 * CHANNELS, "batches_per_chunk": 2,
                      "window": 8, "chunks": 32, "buffer": 4194304},
             "outputs": [{"kind": "correlate", "name": "vis", "integration_batches": INTEGRATION, "audit_samples": 8,
-                         "destination": f"{to_host}:{to_port}", "send_enabled": True, "buffers": 8}],
+                         "destination": f"{to_host}:{to_port}", "send_enabled": True, "buffers": 32}],
             # A dump in many packets, over all of its time: a kill hits it in the middle.
             "send": {"interface": "lo", "ttl": 0, "packet_payload": 1024},
         }
