@@ -63,7 +63,7 @@ struct send_stream {
 struct sender {
     char *thread_name;
     int cpu;
-    struct inbox *inbox; /* items: value = index of the stream, object = job */
+    struct inbox *inbox; /* items: value = index of the stream, object = job; or NULL once, to hurry */
     size_t max_streams;
     size_t n_streams;
     struct send_stream **streams;
@@ -372,9 +372,18 @@ static void serve(struct send_stream *stream, int64_t now_ns)
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
 
+static void bound_drains(struct sender *sender)
+{
+    for (size_t i = 0; i < sender->n_streams; i++)
+        bound_drain(sender->streams[i]);
+}
+
 static void accept_item(struct sender *sender, const struct inbox_item *item)
 {
-    take_job(sender->streams[item->value], item->object);
+    if (!item->object)
+        bound_drains(sender);
+    else
+        take_job(sender->streams[item->value], item->object);
 }
 
 /* Takes all jobs that have come.  Returns false once no more will come. */
@@ -427,8 +436,7 @@ static void *run(void *arg)
     for (;;) {
         if (more_to_come && !take_jobs(sender)) {
             more_to_come = false;
-            for (size_t i = 0; i < sender->n_streams; i++)
-                bound_drain(sender->streams[i]);
+            bound_drains(sender);
         }
         if (!more_to_come && !any_job(sender))
             break;
@@ -457,7 +465,7 @@ int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t m
     new->max_jobs = max_jobs;
     new->thread_name = strdup(thread_name);
     new->streams = calloc(max_streams, sizeof(*new->streams));
-    if (!new->thread_name || !new->streams || inbox_create(max_jobs, &new->inbox)) {
+    if (!new->thread_name || !new->streams || inbox_create(max_jobs + 1, &new->inbox)) {
         sender_destroy(new);
         return -ENOMEM;
     }
@@ -565,6 +573,12 @@ void sender_push(struct send_stream *stream, struct send_job *job)
     inbox_push(stream->sender->inbox, &item);
 }
 
+void sender_hurry(struct sender *sender)
+{
+    assert(sender->running);
+    inbox_push(sender->inbox, &(struct inbox_item){.object = NULL});
+}
+
 void sender_stop(struct sender *sender)
 {
     if (!sender->running)
@@ -592,7 +606,8 @@ void sender_destroy(struct sender *sender)
     /* Jobs that came to a sender which never started, or after it had ended. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)
-        put_loan(item.object);
+        if (item.object)
+            put_loan(item.object);
     for (size_t i = 0; i < sender->n_streams; i++)
         destroy_stream(sender->streams[i]);
     inbox_destroy(sender->inbox);

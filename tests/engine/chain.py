@@ -2,9 +2,9 @@
 
     dsim -> 2 fgpu (an antenna each) -> 2 xbgpu (half of the band each) -> visrec, and a receiver of the test.
 
-How a test knows that a value is right: the signal is noise that repeats after PERIOD windows of accumulation, and nothing
-is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in between.  What
-these are is known beforehand, from a replay of captures through other processes, which numpy has confirmed.
+How a test knows that a value is right: the signal is noise that repeats after PERIOD windows of accumulation, and
+nothing is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in between.
+What these are is known beforehand, from a replay of captures through other processes, which numpy has confirmed.
 """
 import signal
 import socket
@@ -35,8 +35,8 @@ SYNC_TIME = 1_000_000  # so long ago that the wire's timestamps have wrapped a f
 BASELINES = [(0, 0), (0, 1), (1, 1)]  # in the order of the heap, and of the file
 
 SIGNALS = "sky = wgn(0.03, 100); sky + wgn(0.03, 1); sky + wgn(0.03, 2); delay(sky, 3) + wgn(0.03, 3); wgn(0.05, 4);"
-OUTPUT = {"kind": "wideband", "name": "wide", "channels": CHANNELS, "spectra_per_heap": SPECTRA, "taps": 4, "gain": 0.05,
-          "dither": "none"}
+OUTPUT = {"kind": "wideband", "name": "wide", "channels": CHANNELS, "spectra_per_heap": SPECTRA, "taps": 4,
+          "gain": 0.05, "dither": "none"}
 WIDEBAND = fmodel.Output(CHANNELS, SPECTRA, taps=4, gain=0.05)
 
 
@@ -144,8 +144,8 @@ def replay_references(daemon, work):
     for index in range(N_SUBSTREAMS):
         name = f"xbgpu{index}"
         # Nothing paces the antennas: one may be far ahead of the other in the capture.
-        xbgpu = merge(layout.xbgpu(index), packets | {"recv": {"pcap_file": capture["fgpu"], "window": 64, "chunks": 131},
-                                                      "send": {"pcap_file": capture[name]}})
+        patient = {"pcap_file": capture["fgpu"], "window": 64, "chunks": 131}
+        xbgpu = merge(layout.xbgpu(index), packets | {"recv": patient, "send": {"pcap_file": capture[name]}})
         process = daemon("xbgpu", xbgpu, f"reference.{name}").wait_end()
         scenario.check_audits(process.log.read_text())
         (heaps,) = harness.decode_pcap(capture[name]).values()
@@ -327,7 +327,8 @@ class Chain:
         for name in names:
             process = self.processes[name]
             assert process.process.poll() is None, f"{name} has ended:\n{process.tail()}"
-            with urllib.request.urlopen(f"http://{self.layout.listen[name]}/healthz", timeout=harness.TIMEOUT_S) as reply:
+            url = f"http://{self.layout.listen[name]}/healthz"
+            with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
                 assert reply.status == 200
             assert "STOPPING=1" not in notifications(process)
 

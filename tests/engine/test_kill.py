@@ -103,8 +103,8 @@ def check_accounts(running_chain, dumps):
         assert n_sent == len(received)
         assert n_incomplete == sum(not d.complete for d in received)
         n_heaps, n_missing = last_match(engine, r"F-engines 0-1: (\d+) heaps received, (\d+) missing")
-        # Baselines of an antenna with itself tell whether all of its heaps were there.  What came before the first heap of
-        # all is not missing: the first dump has only a part of its window.
+        # Baselines of an antenna with itself tell whether all of its heaps were there.  What came before the first heap
+        # of all is not missing: the first dump has only a part of its window.
         n_present = sum(d.present[0] + d.present[2] for d in received)
         n_absent = sum(2 - d.present[0] - d.present[2] for d in received[1:])
         assert n_heaps >= n_present * chain.INTEGRATION
@@ -120,7 +120,8 @@ def check_recorder_accounts(running_chain, windows, present):
 
 
 def test_pauses(running, references, rng):
-    """Every process in turn is stopped for longer than any window: it, and those after it, account for what was lost."""
+    """Every process in turn is stopped for longer than any window: it, and those after it, account for what was lost.
+    """
     # A buffer that does not hold what comes meanwhile.
     running_chain, dumps = running({"xbgpu0": {"recv": {"buffer": 65536}}})
     dumps.wait_dumps(2, 0)
@@ -179,7 +180,7 @@ def slow(program, factor):
 
 
 def test_drain_of_a_slow_x_engine(daemon, work):
-    """A dump takes four times longer to send than to make: those that are complete at the signal are sent to their end."""
+    """A dump takes four times longer to send than to make: those complete at the signal are sent to their end."""
     layout = Layout(work, slow("xbgpu0", 4))
     engines = Chain(daemon, layout)
     host, port = endpoints(layout.visibilities)[0]
@@ -222,8 +223,8 @@ def test_second_signal(program, second, daemon, work):
 
 @pytest.mark.parametrize("program", ["fgpu0", "xbgpu0", "dsim", "visrec"])
 def test_stop_while_starting(program, daemon, work, rng):
-    """SIGTERM at any time before a process is ready ends it cleanly.  Before it has so much as read its configuration it
-    ends by the signal, which the init system takes for a clean end, too."""
+    """SIGTERM at any time before a process is ready ends it cleanly.  Before it has so much as read its configuration
+    it ends by the signal, which the init system takes for a clean end, too."""
     layout = Layout(work)
     for n in range(5 * ROUNDS):
         process = daemon(program.rstrip("01"), layout.config(program), f"{program}.{n}")

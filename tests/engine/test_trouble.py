@@ -1,7 +1,6 @@
 """Trouble from outside that must stay bounded: a receiver that does not read, clients that do not speak, a disk that is
 full, a recorder that is killed."""
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -18,7 +17,8 @@ import chain
 import harness
 import test_visrec
 from chain import Chain, Layout
-from test_visrec import Sender, Stream, flatten, from_capture, heaps_of_dump, live, packets_of, recorder, wait_for  # noqa: F401
+from test_visrec import recorder  # noqa: F401
+from test_visrec import Sender, Stream, flatten, from_capture, heaps_of_dump, live, packets_of
 
 ROUNDS = int(os.environ.get("CBF_KILL_ROUNDS", "1"))
 SANITIZED = any(word in harness.BUILD.name for word in ("thread", "address"))
