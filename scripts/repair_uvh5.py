@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """repair_uvh5 FILE...: makes a recording whole that visrec was killed in the middle of.
 
-Hardly any needs it: a kill must strike within the tens of microseconds per dump in which HDF5 brings the file's metadata up
-to date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header counts,
-which visrec rewrites last; a file that is whole stays as it is.  Not for a recording that is still going on.
+Hardly any needs it: a kill must strike within the tens of microseconds per dump in which HDF5 brings the file's tables up
+to date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header
+counts, which visrec rewrites last; a file that is whole stays as it is.  Not for a recording that is still going on.
 """
 import os
 import struct
@@ -16,8 +16,8 @@ END_OF_FILE_AT = 40  # in a superblock of version 0, with offsets of 8 bytes
 
 
 def extend_end_of_file(path):
-    """The superblock is written last and may still say where the file ended a dump before.  It may end behind its data, as
-    the room for the next dump is reserved."""
+    """The superblock is written last and may still say where the file ended a dump before.  It may end behind its data,
+    as the room for the next dump is reserved."""
     with open(path, "r+b") as file:
         superblock = file.read(96)
         if superblock[:8] != SIGNATURE or superblock[8] != 0 or superblock[13] != 8:

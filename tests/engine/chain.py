@@ -3,8 +3,9 @@
     dsim -> 2 fgpu (an antenna each) -> 2 xbgpu (half of the band each) -> visrec, and a receiver of the test.
 
 How a test knows that a value is right: the signal is noise that repeats after PERIOD windows of accumulation, and
-nothing is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in between.
-What these are is known beforehand, from a replay of captures through other processes, which numpy has confirmed.
+nothing is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in
+between.  What these are is known beforehand, from a replay of captures through other processes, which numpy has
+confirmed.
 """
 import signal
 import socket

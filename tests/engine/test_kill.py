@@ -120,8 +120,7 @@ def check_recorder_accounts(running_chain, windows, present):
 
 
 def test_pauses(running, references, rng):
-    """Every process in turn is stopped for longer than any window: it, and those after it, account for what was lost.
-    """
+    """Every process in turn is stopped for longer than any window: what was lost is accounted for."""
     # A buffer that does not hold what comes meanwhile.
     running_chain, dumps = running({"xbgpu0": {"recv": {"buffer": 65536}}})
     dumps.wait_dumps(2, 0)
