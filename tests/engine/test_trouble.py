@@ -205,8 +205,8 @@ def small_disk(tmp_path):
 
 
 def read_recording(path, stream, dumps, first, sync_s):
-    """Checks a file against the dumps that were sent; returns the indices of those that are in it, and how many of their
-    heaps are not."""
+    """Checks a file against the dumps that were sent; returns the indices of those that are in it, and how many of
+    their heaps are not."""
     with h5py.File(path, "r") as file:
         n_times = int(file["Header/Ntimes"][()])
         shape = (n_times, stream.n_baselines, stream.n_chan, 4)
@@ -218,7 +218,8 @@ def read_recording(path, stream, dumps, first, sync_s):
     for n, index in enumerate(indices):
         values = raw[n]["r"] + 1j * raw[n]["i"]
         assert np.array_equal(values[~flags[n]], stream.expected(dumps[index])[~flags[n]]), f"dump {index}"
-    return list(indices), np.count_nonzero(flags.reshape(n_times, -1, stream.n_sub, stream.chan_per_sub, 4).all((1, 3, 4)))
+    absent = flags.reshape(n_times, stream.n_baselines, stream.n_sub, stream.chan_per_sub, 4).all((1, 3, 4))
+    return list(indices), np.count_nonzero(absent)
 
 
 @pytest.mark.parametrize("can_reserve", [True, False])
