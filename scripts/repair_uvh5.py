@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """repair_uvh5 FILE...: makes a recording whole that visrec was killed in the middle of.
 
-Hardly any needs it: a kill must strike in the tens of microseconds per dump in which HDF5 brings the file's tables up to
-date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header
+Hardly any needs it: a kill must strike in the tens of microseconds per dump in which HDF5 brings the file's tables
+up to date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header
 counts, which visrec rewrites last; a file that is whole stays as it is.  Not for a recording that is still going on.
 """
 import os
