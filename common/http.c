@@ -13,9 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Enough for several scrapers and browsers; more would only be a mistake or an attack. */
-#define MAX_CONNECTIONS      64
-#define CONNECTION_TIMEOUT_S 10
+/* Enough for several scrapers and browsers; more would only be a mistake or an attack.  A client that holds connections
+ * without using them keeps the others out for as long as its time-out at worst, and not at all those of other hosts. */
+#define MAX_CONNECTIONS        64
+#define MAX_CLIENT_CONNECTIONS 32
+#define CONNECTION_TIMEOUT_S   10
 
 struct http {
     const struct gauge *healthy; /* [const] */
@@ -110,6 +112,7 @@ static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, (void *)http,
                               MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)MAX_CLIENT_CONNECTIONS,
                               MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;

@@ -63,7 +63,7 @@ struct send_stream {
 struct sender {
     char *thread_name;
     int cpu;
-    struct inbox *inbox; /* items: value = index of the stream, object = job */
+    struct inbox *inbox; /* items: value = index of the stream, object = job; or NULL once, to hurry */
     size_t max_streams;
     size_t n_streams;
     struct send_stream **streams;
@@ -372,9 +372,18 @@ static void serve(struct send_stream *stream, int64_t now_ns)
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
 
+static void bound_drains(struct sender *sender)
+{
+    for (size_t i = 0; i < sender->n_streams; i++)
+        bound_drain(sender->streams[i]);
+}
+
 static void accept_item(struct sender *sender, const struct inbox_item *item)
 {
-    take_job(sender->streams[item->value], item->object);
+    if (!item->object)
+        bound_drains(sender);
+    else
+        take_job(sender->streams[item->value], item->object);
 }
 
 /* Takes all jobs that have come.  Returns false once no more will come. */
@@ -427,8 +436,7 @@ static void *run(void *arg)
     for (;;) {
         if (more_to_come && !take_jobs(sender)) {
             more_to_come = false;
-            for (size_t i = 0; i < sender->n_streams; i++)
-                bound_drain(sender->streams[i]);
+            bound_drains(sender);
         }
         if (!more_to_come && !any_job(sender))
             break;
@@ -457,7 +465,7 @@ int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t m
     new->max_jobs = max_jobs;
     new->thread_name = strdup(thread_name);
     new->streams = calloc(max_streams, sizeof(*new->streams));
-    if (!new->thread_name || !new->streams || inbox_create(max_jobs, &new->inbox)) {
+    if (!new->thread_name || !new->streams || inbox_create(max_jobs + 1, &new->inbox)) {
         sender_destroy(new);
         return -ENOMEM;
     }
@@ -495,13 +503,24 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
+/* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
+ * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
+ * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
+static uint64_t first_heap_cnt(const struct send_stream_config *config)
+{
+    if (config->sink.pcap_file)
+        return config->heap_cnt_start;
+    uint64_t n_lives = (SPEAD_VALUE_MASK / 2 + 1) / config->heap_cnt_step;
+    return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
+}
+
 static int init_stream(struct send_stream *stream, const struct send_stream_config *config)
 {
     stream->n_destinations = config->sink.destinations->n;
     stream->packet_payload_bytes = config->packet_payload_bytes;
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
-    stream->heap_cnt = config->heap_cnt_start;
+    stream->heap_cnt = first_heap_cnt(config);
     stream->heap_cnt_step = config->heap_cnt_step;
     stream->max_jobs = config->max_jobs;
     stream->name = strdup(config->name);
@@ -516,7 +535,7 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
 {
     size_t packet_bytes_max = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
     assert(!sender->running && sender->n_streams < sender->max_streams);
-    assert(config->stats && config->max_jobs > 0);
+    assert(config->stats && config->max_jobs > 0 && config->heap_cnt_step > 0);
     assert(config->packet_payload_bytes > 0 && config->packet_payload_bytes % SPEAD_WORD_BYTES == 0);
     assert(packet_bytes_max <= DATAGRAM_BYTES_MAX);
     sender->n_jobs_promised += config->max_jobs;
@@ -554,6 +573,12 @@ void sender_push(struct send_stream *stream, struct send_job *job)
     inbox_push(stream->sender->inbox, &item);
 }
 
+void sender_hurry(struct sender *sender)
+{
+    assert(sender->running);
+    inbox_push(sender->inbox, &(struct inbox_item){.object = NULL});
+}
+
 void sender_stop(struct sender *sender)
 {
     if (!sender->running)
@@ -581,7 +606,8 @@ void sender_destroy(struct sender *sender)
     /* Jobs that came to a sender which never started, or after it had ended. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)
-        put_loan(item.object);
+        if (item.object)
+            put_loan(item.object);
     for (size_t i = 0; i < sender->n_streams; i++)
         destroy_stream(sender->streams[i]);
     inbox_destroy(sender->inbox);

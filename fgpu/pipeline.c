@@ -252,6 +252,7 @@ bool fgpu_pipeline_stop(void *arg)
     if (!pipeline->started)
         return true;
     fgpu_recv_stop(pipeline->recv);
+    fgpu_send_hurry(pipeline->send);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);

@@ -270,6 +270,11 @@ int fgpu_send_start(struct fgpu_send *send)
     return sender_group_start(send->senders);
 }
 
+void fgpu_send_hurry(struct fgpu_send *send)
+{
+    sender_group_hurry(send->senders);
+}
+
 void fgpu_send_stop(struct fgpu_send *send)
 {
     sender_group_stop(send->senders);

@@ -41,6 +41,7 @@
 
 struct visrec {
     const struct visrec_config *config;
+    char path[4096]; /* of the file */
     struct visrec_array array;
     struct visrec_dump_shape shape;
     struct timebase timebase;
@@ -56,7 +57,7 @@ struct visrec {
     struct visrec_writer *writer;
     struct http *http;
     ev_timer silence;
-    uint64_t silence_dumps; /* written as of the last look */
+    uint64_t silence_dumps; /* that had come as of the last look */
 };
 
 static int describe(struct visrec *v)
@@ -78,7 +79,20 @@ static int describe(struct visrec *v)
     return visrec_array_init(&v->array, config);
 }
 
-/* What made the file, so that it can be made again. */
+/* A time in the name lets a recorder that was killed start again beside the file that it left. */
+static int name_file(struct visrec *v, char *why, size_t why_bytes)
+{
+    time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
+    struct tm utc;
+
+    gmtime_r(&now_s, &utc);
+    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) > 0)
+        return 0;
+    snprintf(why, why_bytes, "file in section output is too long");
+    return -EINVAL;
+}
+
+/* The history is what made the file, so that it can be made again. */
 static int create_file(struct visrec *v, char *why, size_t why_bytes)
 {
     char *history = NULL;
@@ -94,8 +108,7 @@ static int create_file(struct visrec *v, char *why, size_t why_bytes)
         free(history);
         return -ENOMEM;
     }
-    err = visrec_uvh5_create(v->config->output.file, v->config->output.overwrite, &v->array, history, &v->file, why,
-                             why_bytes);
+    err = visrec_uvh5_create(v->path, v->config->output.overwrite, &v->array, history, &v->file, why, why_bytes);
     free(history);
     return err;
 }
@@ -175,6 +188,7 @@ static int create_writer(struct visrec *v)
         .max_dumps = v->config->output.max_dumps,
         .file = v->file,
         .service = v->service,
+        .outlasts_full_disk = v->config->recv.pcap_file == NULL,
         .on_terminal = isatty(STDERR_FILENO),
     };
 
@@ -192,6 +206,8 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
         err = http_open(&v->config->http.listen.items[0], NULL, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
+    if (!err)
+        err = name_file(v, why, why_bytes);
     if (!err)
         err = create_file(v, why, why_bytes);
     if (!err)
@@ -219,7 +235,7 @@ static void destroy(struct visrec *v)
 static void on_silence(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct visrec *v = timer->data;
-    uint64_t n_dumps = counter_get(&v->writer_stats.dumps);
+    uint64_t n_dumps = counter_get(&v->writer_stats.dumps) + counter_get(&v->writer_stats.unwritten_dumps);
     double wait_s = SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
     char text[WHY_BYTES];
 
@@ -254,6 +270,11 @@ static int record(struct visrec *v)
         exit_code = EXIT_FAILURE;
     }
     v->file = NULL;
+    uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
+    if (n_unwritten > 0) {
+        log_error("%" PRIu64 " dumps were lost because the disk was full", n_unwritten);
+        exit_code = EXIT_FAILURE;
+    }
     printf("%" PRIu64 " dumps, %" PRIu64 " of %" PRIu64 " heaps missing\n", counter_get(&v->writer_stats.dumps),
            counter_get(&v->writer_stats.missing_heaps), counter_get(&v->writer_stats.expected_heaps));
     return exit_code;
@@ -285,8 +306,7 @@ static int run(const struct visrec_config *config, const struct config *book, st
         exit_code = daemon_start_failed(book, err, why);
         visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
     } else {
-        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,
-                 config->output.file);
+        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan, v->path);
         exit_code = record(v);
     }
     destroy(v);

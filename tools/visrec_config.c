@@ -68,7 +68,8 @@ static const struct config_key antenna_keys[] = {
 
 #define AT(member) offsetof(struct visrec_config_output, member)
 static const struct config_key output_keys[] = {
-    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The UVH5 file to write."},
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
+     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC of the start."},
     {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
      "Replace the file if it exists, instead of refusing."},
     {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,

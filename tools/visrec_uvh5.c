@@ -17,10 +17,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
-/* An HDF5 chunk is at least one row; rows are taken together up to about this size, so that small arrays do not pay a
- * chunk's overhead for every kilobyte, while reading one baseline over time stays cheap. */
+/* An HDF5 chunk is at least one row; rows are taken together up to this size, so that small arrays do not pay a chunk's
+ * overhead for every kilobyte, while reading one baseline over time stays cheap. */
 #define CHUNK_BYTES (1 << 20)
 
 /* Rows in a chunk of the per-row columns of the header. */
@@ -107,6 +108,25 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
     snprintf(why, why_bytes, "output.file: \"%s\": cannot %s: %s", file->path, doing,
              file->os_errno ? strerror(file->os_errno) : "HDF5 failed");
     return file->os_errno ? -file->os_errno : -EIO;
+}
+
+/* ---- Room on the disk -------------------------------------------------------------------------------------------- */
+
+/* Allocates room in the file.  Where the file system cannot, free space has to do: the write may still find none.
+ * Returns 0 or the errno. */
+static int allocate(int fd, off_t offset, off_t bytes)
+{
+    struct statvfs stat;
+    int err;
+
+    do
+        err = fallocate(fd, 0, offset, bytes) < 0 ? errno : 0;
+    while (err == EINTR);
+    if (err != EOPNOTSUPP)
+        return err;
+    if (fstatvfs(fd, &stat) == 0 && (double)stat.f_bavail * (double)stat.f_frsize < (double)bytes)
+        return ENOSPC;
+    return 0;
 }
 
 /* ---- The header's constants ------------------------------------------------------------------------------------- */
@@ -261,8 +281,9 @@ static bool write_header(const struct visrec_uvh5 *file, hid_t header, const cha
 
 /* ---- What grows ------------------------------------------------------------------------------------------------- */
 
+/* 'fill' is what a reader finds where nothing was written, or NULL for zero. */
 static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dims, const hsize_t *row_dims,
-                            hsize_t chunk_rows, bool compress)
+                            hsize_t chunk_rows, bool compress, const void *fill)
 {
     hsize_t dims[3] = {0}, max_dims[3] = {H5S_UNLIMITED}, chunk_dims[3] = {chunk_rows};
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
@@ -274,6 +295,8 @@ static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dim
     H5Pset_chunk(properties, n_dims, chunk_dims);
     if (compress)
         H5Pset_deflate(properties, 1);
+    if (fill)
+        H5Pset_fill_value(properties, type, fill);
     dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
     H5Sclose(space);
     H5Pclose(properties);
@@ -311,7 +334,7 @@ static bool create_columns(struct visrec_uvh5 *file, hid_t header)
 
         column->dump.doubles = calloc(array->n_baselines * column->width, sizeof(double));
         column->dataset = create_growing(header, column->name, column->is_int ? H5T_STD_I64LE : H5T_IEEE_F64LE,
-                                         column->width > 1 ? 2 : 1, row_dims, COLUMN_CHUNK_ROWS, false);
+                                         column->width > 1 ? 2 : 1, row_dims, COLUMN_CHUNK_ROWS, false, NULL);
         if (!column->dump.doubles || column->dataset < 0)
             return false;
     }
@@ -342,19 +365,27 @@ static void create_types(struct visrec_uvh5 *file)
     H5Tenum_insert(file->bool_type, "TRUE", &value);
 }
 
+/* Dumps share no chunk: one that is written is never touched again.  A compressed chunk that grows moves to another
+ * place, and what then takes its old one would be found there if we were killed before the flush. */
+static hsize_t chunk_rows(const struct visrec_array *array)
+{
+    size_t row_bytes = array->n_chan * N_POL_PRODUCTS * sizeof(struct visrec_vis);
+    hsize_t rows = array->n_baselines;
+
+    while (rows > 1 && (array->n_baselines % rows != 0 || rows * row_bytes > CHUNK_BYTES))
+        rows--;
+    return rows;
+}
+
 static bool create_cubes(struct visrec_uvh5 *file, hid_t data)
 {
     hsize_t row_dims[3] = {0, file->array->n_chan, N_POL_PRODUCTS};
-    size_t row_bytes = file->array->n_chan * N_POL_PRODUCTS * sizeof(struct visrec_vis);
-    hsize_t rows = CHUNK_BYTES / row_bytes;
+    hsize_t rows = chunk_rows(file->array);
+    const int8_t flagged = 1;
 
-    if (rows > file->array->n_baselines)
-        rows = file->array->n_baselines;
-    if (rows < 1)
-        rows = 1;
-    file->cubes[VISDATA] = create_growing(data, "visdata", file->vis_type, 3, row_dims, rows, false);
-    file->cubes[FLAGS] = create_growing(data, "flags", file->bool_type, 3, row_dims, rows, true);
-    file->cubes[NSAMPLES] = create_growing(data, "nsamples", H5T_IEEE_F32LE, 3, row_dims, rows, true);
+    file->cubes[VISDATA] = create_growing(data, "visdata", file->vis_type, 3, row_dims, rows, false, NULL);
+    file->cubes[FLAGS] = create_growing(data, "flags", file->bool_type, 3, row_dims, rows, true, &flagged);
+    file->cubes[NSAMPLES] = create_growing(data, "nsamples", H5T_IEEE_F32LE, 3, row_dims, rows, true, NULL);
     return file->cubes[VISDATA] >= 0 && file->cubes[FLAGS] >= 0 && file->cubes[NSAMPLES] >= 0;
 }
 
@@ -470,7 +501,8 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         err = failure(file, "open the file", why, why_bytes);
         goto undo_file;
     }
-    if (!fill_new_file(file, history)) {
+    file->os_errno = allocate(file->fd, 0, RESERVE_BYTES);
+    if (file->os_errno || !fill_new_file(file, history)) {
         err = failure(file, "write the header", why, why_bytes);
         goto undo_fd;
     }
@@ -493,19 +525,13 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
     size_t value_bytes = sizeof(*dump->vis) + sizeof(*dump->flags) + sizeof(*dump->nsamples);
     size_t bytes = visrec_dump_n_values(&dump->shape) * value_bytes + RESERVE_BYTES;
     hsize_t size;
-    int err;
 
     for (size_t i = 0; i < N_COLUMNS; i++)
         bytes += file->array->n_baselines * file->columns[i].width * sizeof(double);
     if (H5Fget_filesize(file->file, &size) < 0)
         return false;
-    do
-        err = fallocate(file->fd, 0, (off_t)size, (off_t)bytes) < 0 ? errno : 0;
-    while (err == EINTR);
-    if (!err || err == EOPNOTSUPP)
-        return true; /* where the file system cannot say, the write will */
-    file->os_errno = err;
-    return false;
+    file->os_errno = allocate(file->fd, (off_t)size, (off_t)bytes);
+    return file->os_errno == 0;
 }
 
 static bool append_columns(struct visrec_uvh5 *file, hsize_t first_row)
@@ -522,18 +548,25 @@ static bool append_columns(struct visrec_uvh5 *file, hsize_t first_row)
     return true;
 }
 
-static bool append_all(struct visrec_uvh5 *file, const struct visrec_dump *dump)
+static bool append_rows_of_dump(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 {
     hsize_t n_rows = file->array->n_baselines;
     hsize_t first_row = file->n_dumps * n_rows;
     hsize_t row_dims[3] = {0, file->array->n_chan, N_POL_PRODUCTS};
-    int64_t n_times = (int64_t)file->n_dumps + 1;
-    int64_t n_blts = n_times * (int64_t)n_rows;
 
     return append_rows(file->cubes[VISDATA], file->vis_type, 3, row_dims, first_row, n_rows, dump->vis) &&
            append_rows(file->cubes[FLAGS], file->bool_type, 3, row_dims, first_row, n_rows, dump->flags) &&
            append_rows(file->cubes[NSAMPLES], H5T_NATIVE_FLOAT, 3, row_dims, first_row, n_rows, dump->nsamples) &&
-           append_columns(file, first_row) &&
+           append_columns(file, first_row) && H5Fflush(file->file, H5F_SCOPE_GLOBAL) >= 0;
+}
+
+/* The counts come last, when all that they count is in the file: what they say is true whenever we are killed. */
+static bool append_all(struct visrec_uvh5 *file, const struct visrec_dump *dump)
+{
+    int64_t n_times = (int64_t)file->n_dumps + 1;
+    int64_t n_blts = n_times * (int64_t)file->array->n_baselines;
+
+    return append_rows_of_dump(file, dump) &&
            H5Dwrite(file->n_times, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n_times) >= 0 &&
            H5Dwrite(file->n_blts, H5T_NATIVE_INT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, &n_blts) >= 0 &&
            H5Fflush(file->file, H5F_SCOPE_GLOBAL) >= 0;
@@ -547,6 +580,7 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
 
     assert(!file->failed);
     watch_errors(file);
+    file->os_errno = 0;
     for (size_t b = 0; b < file->array->n_baselines; b++) {
         file->columns[TIME].dump.doubles[b] = date;
         file->columns[APP_RA].dump.doubles[b] = sidereal_rad;
@@ -555,7 +589,8 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
         return failure(file, "write a dump", why, why_bytes);
     if (!append_all(file, dump) || !replace_old(file)) {
         file->failed = true;
-        return failure(file, "write a dump", why, why_bytes);
+        failure(file, "write a dump", why, why_bytes);
+        return -EIO;
     }
     file->n_dumps++;
     return 0;

@@ -361,6 +361,7 @@ bool xpipeline_stop(void *arg)
     if (!pipeline->started)
         return true;
     xbgpu_recv_stop(pipeline->recv);
+    xsend_hurry(pipeline->send);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);

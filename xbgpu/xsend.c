@@ -248,6 +248,11 @@ int xsend_start(struct xsend *send)
     return sender_group_start(send->senders);
 }
 
+void xsend_hurry(struct xsend *send)
+{
+    sender_group_hurry(send->senders);
+}
+
 void xsend_stop(struct xsend *send)
 {
     sender_group_stop(send->senders);
