@@ -57,7 +57,7 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
         unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
         if (i > 0 && id == SPEAD_STREAM_CTRL)
             return; /* its value decides what the packet is */
-        if (i > 0 && id != SPEAD_NULL)
+        if (i > 0)
             learn_item(shape, (unsigned)i, id, wanted_ids);
     }
     shape->n_words = n_words;

@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_JOBS    16
-#define MAX_PACKETS 4096
-#define PATIENCE_NS (10 * NS_PER_S)
+#define MAX_JOBS         16
+#define MAX_PACKETS      4096
+#define DESTINATIONS_MAX 5
+#define PATIENCE_NS      (10 * NS_PER_S)
 
 static uint64_t random_state;
 static char why[256];
@@ -167,6 +168,8 @@ struct model {
     size_t packet_payload_bytes;
     uint64_t heap_cnt;
     uint64_t heap_cnt_step;
+    bool joined;                   /* packets of a batch leave joined by destination: only there they are in order */
+    size_t next[DESTINATIONS_MAX]; /* in wire[], where they are joined: no earlier one is to this destination */
 };
 
 #define FIRST_PORT 5000 /* destination d is port FIRST_PORT + d */
@@ -177,6 +180,19 @@ static uint64_t model_heap_cnt(struct model *model)
 
     model->heap_cnt += model->heap_cnt_step;
     return heap_cnt;
+}
+
+/* Takes the next packet to a destination. */
+static const struct wire_packet *take_packet(struct model *model, unsigned destination)
+{
+    size_t *next = model->joined ? &model->next[destination] : &model->at;
+
+    while (model->joined && *next < model->n && wire[*next].port != FIRST_PORT + destination)
+        ++*next;
+    ck_assert_uint_lt(*next, model->n);
+    model->at += model->joined;
+    ck_assert_uint_eq(wire[*next].port, FIRST_PORT + destination);
+    return &wire[(*next)++];
 }
 
 static void expect(struct model *model, const struct send_heap *heap, uint64_t heap_cnt, size_t offset)
@@ -190,12 +206,10 @@ static void expect(struct model *model, const struct send_heap *heap, uint64_t h
     header_bytes =
         spead_build_header(bytes, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items, heap->n_items);
     memcpy(bytes + header_bytes, heap->payload + offset, n_bytes);
-    ck_assert_uint_lt(model->at, model->n);
-    ck_assert_uint_eq(wire[model->at].port, FIRST_PORT + heap->destination);
-    ck_assert_uint_eq(wire[model->at].spead.heap_cnt, heap_cnt);
-    ck_assert_uint_eq(wire[model->at].n_bytes, header_bytes + n_bytes);
-    ck_assert_mem_eq(wire[model->at].bytes, bytes, header_bytes + n_bytes);
-    model->at++;
+    const struct wire_packet *packet = take_packet(model, heap->destination);
+    ck_assert_uint_eq(packet->spead.heap_cnt, heap_cnt);
+    ck_assert_uint_eq(packet->n_bytes, header_bytes + n_bytes);
+    ck_assert_mem_eq(packet->bytes, bytes, header_bytes + n_bytes);
 }
 
 static void expect_group(struct model *model, const struct send_group *group)
@@ -237,11 +251,9 @@ static void expect_stops(struct model *model, size_t n_destinations)
         uint8_t bytes[SPEAD_STOP_PACKET_BYTES];
 
         spead_build_stop(bytes, model_heap_cnt(model));
-        ck_assert_uint_lt(model->at, model->n);
-        ck_assert_uint_eq(wire[model->at].port, FIRST_PORT + i);
-        ck_assert_uint_eq(wire[model->at].n_bytes, sizeof(bytes));
-        ck_assert_mem_eq(wire[model->at].bytes, bytes, sizeof(bytes));
-        model->at++;
+        const struct wire_packet *packet = take_packet(model, (unsigned)i);
+        ck_assert_uint_eq(packet->n_bytes, sizeof(bytes));
+        ck_assert_mem_eq(packet->bytes, bytes, sizeof(bytes));
     }
 }
 
@@ -359,6 +371,141 @@ START_TEST(packets_are_those_of_the_model)
     ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
     for (size_t pol = 0; pol < N_POLS; pol++)
         ck_assert_uint_eq(counter_get(&rig.stats.clipped[pol]), n_clipped[pol]);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* ---- The same over UDP, where packets are joined ----------------------------------------------------------------- */
+
+/* Points the rig's destinations at loopback and opens a source there. */
+static struct packet_source *rig_listen(struct rig *rig)
+{
+    struct packet_source *source;
+    int fds[DESTINATIONS_MAX];
+
+    for (size_t i = 0; i < rig->destinations.n; i++) {
+        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t length = sizeof(address);
+
+        fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
+        ck_assert_int_eq(bind(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
+        ck_assert_int_eq(getsockname(fds[i], (struct sockaddr *)&address, &length), 0);
+        rig->destinations.items[i] = (struct endpoint){address.sin_addr, ntohs(address.sin_port)};
+    }
+    for (size_t i = 0; i < rig->destinations.n; i++)
+        close(fds[i]);
+    rig->config.sink.pcap_file = NULL;
+    const struct packet_source_config config = {.endpoints = &rig->destinations, .buffer_bytes = 16 << 20};
+    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    return source;
+}
+
+/* Receives 'n' packets into wire[].  Returns how many of them were joined on the way. */
+static size_t receive_wire(struct packet_source *source, size_t n)
+{
+    static uint8_t memory[PACKET_BATCH_MAX][2048];
+    int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
+    size_t n_lent = 0;
+
+    ck_assert_uint_le(n, MAX_PACKETS);
+    for (size_t at = 0; at < n;) {
+        struct packet_slot slots[PACKET_BATCH_MAX] = {0};
+
+        for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
+            slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
+        int got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 10 * NS_PER_MS);
+        ck_assert_int_ge(got, 0);
+        for (int i = 0; i < got; i++, at++) {
+            ck_assert_uint_lt(at, n);
+            ck_assert_uint_le(slots[i].packet_bytes, sizeof(wire[at].bytes));
+            wire[at].port = FIRST_PORT + slots[i].endpoint;
+            wire[at].n_bytes = slots[i].packet_bytes;
+            packet_copy(&slots[i], 0, slots[i].packet_bytes, wire[at].bytes);
+            ck_assert_int_eq(spead_parse(wire[at].bytes, wire[at].n_bytes, wire[at].n_bytes, NULL, 0, &wire[at].spead),
+                             SPEAD_OK);
+            n_lent += slots[i].lent;
+        }
+        ck_assert_msg(clock_monotonic_ns() < deadline_ns, "%zu of %zu packets came", at, n);
+    }
+    return n_lent;
+}
+
+/* A copy of a job's heaps, to compare with: the worker changes them once the job is home. */
+static void keep_copies(const struct test_job *from, struct test_job *copy)
+{
+    make_job(copy, from->job.n_groups);
+    for (size_t g = 0; g < from->job.n_groups; g++) {
+        const struct send_group *group = &from->job.groups[g];
+        struct send_heap *heaps = calloc(group->n_heaps, sizeof(*heaps));
+
+        for (size_t i = 0; i < group->n_heaps; i++) {
+            heaps[i] = group->heaps[i];
+            heaps[i].payload = malloc(heaps[i].payload_bytes);
+            memcpy((void *)heaps[i].payload, group->heaps[i].payload, heaps[i].payload_bytes);
+        }
+        copy->job.groups[g] = (struct send_group){.send = true, .n_heaps = group->n_heaps, .heaps = heaps};
+    }
+}
+
+static void overwrite(struct test_job *t)
+{
+    for (size_t g = 0; g < t->job.n_groups; g++)
+        for (size_t i = 0; i < t->job.groups[g].n_heaps; i++)
+            memset((void *)t->job.groups[g].heaps[i].payload, 0, t->job.groups[g].heaps[i].payload_bytes);
+}
+
+/* All substreams arrive complete and in order, although each buffer is overwritten as soon as it comes home. */
+START_TEST(substreams_arrive_complete)
+{
+    const size_t n_destinations = 1 + (size_t)_i, n_jobs = MAX_JOBS, packet_payload_bytes = 400;
+    struct test_job jobs[MAX_JOBS], copies[MAX_JOBS];
+    size_t n_packets = n_destinations; /* stop heaps */
+    struct packet_source *source;
+    struct model model;
+    struct rig rig;
+
+    random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
+    rig_init(&rig, n_destinations, packet_payload_bytes);
+    source = rig_listen(&rig);
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    for (size_t j = 0; j < n_jobs; j++) {
+        make_job(&jobs[j], 1 + random_below(3));
+        for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
+            struct send_group *group = &jobs[j].job.groups[g];
+
+            make_group(group, 1 + random_below(8), n_destinations, 2000, random_below(4));
+            for (size_t i = 0; i < group->n_heaps; i++)
+                n_packets += (group->heaps[i].payload_bytes - 1) / packet_payload_bytes + 1;
+        }
+        keep_copies(&jobs[j], &copies[j]);
+    }
+    for (size_t j = 0; j < n_jobs; j++)
+        sender_push(rig.stream, &jobs[j].job);
+    for (size_t j = 0; j < n_jobs; j++) {
+        struct inbox_item item;
+
+        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        overwrite(item.object);
+    }
+    sender_stop(rig.sender);
+    assert_home(0);
+
+    size_t n_joined = receive_wire(source, n_packets);
+    ck_assert_uint_gt(n_joined, n_packets / 4); /* or this tests nothing */
+    model = make_model(&rig, n_packets);
+    model.joined = true;
+    for (size_t j = 0; j < n_jobs; j++) {
+        for (size_t g = 0; g < copies[j].job.n_groups; g++)
+            expect_group(&model, &copies[j].job.groups[g]);
+        free_job(&jobs[j]);
+        free_job(&copies[j]);
+    }
+    expect_stops(&model, n_destinations);
+    ck_assert_uint_eq(model.at, model.n);
+    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
+    ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
+    packet_source_close(source);
     rig_fini(&rig);
 }
 END_TEST
@@ -755,9 +902,12 @@ START_TEST(streams_take_turns)
     }
     ck_assert_int_eq(sender_start(sender), 0);
     sender_stop(sender);
-    for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
-        slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
-    while ((got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS)) > 0) {
+    for (;;) {
+        for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
+            slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
+        got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS);
+        if (got <= 0)
+            break;
         for (int i = 0; i < got; i++) {
             struct spead_packet packet;
 
@@ -895,6 +1045,7 @@ int main(void)
 
     tcase_add_checked_fixture(wire_case, make_file, remove_file);
     tcase_add_loop_test(wire_case, packets_are_those_of_the_model, 0, 12);
+    tcase_add_loop_test(wire_case, substreams_arrive_complete, 0, DESTINATIONS_MAX);
     suite_add_tcase(suite, wire_case);
     tcase_add_checked_fixture(time_case, make_file, remove_file);
     tcase_add_test(time_case, pace_does_not_drift);
