@@ -46,8 +46,6 @@ static int chunk_init(struct chunk *chunk, struct device *device, size_t n_heaps
     chunk->filled_bytes = calloc(n_heaps, sizeof(*chunk->filled_bytes));
     if (!chunk->payload || !chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes)
         return -ENOMEM;
-    /* The first packets must not meet page faults. */
-    memset(chunk->payload, 0, n_heaps * heap_bytes);
     chunk_reset(chunk, 0);
     return 0;
 }

@@ -128,10 +128,13 @@ static void *cpu_alloc_pinned(struct device *device, size_t bytes)
     if (!memory)
         return NULL;
     madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
-    if (madvise(memory, bytes, MADV_POPULATE_WRITE) && errno != EINVAL) { /* EINVAL: a kernel before 5.14 */
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+        return memory;
+    if (errno != EINVAL) { /* which a kernel before 5.14 says */
         free(memory);
         return NULL;
     }
+    memset(memory, 0, bytes);
     return memory;
 }
 

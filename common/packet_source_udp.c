@@ -15,6 +15,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
@@ -35,15 +36,14 @@
 
 struct udp_socket {
     int fd;
-    uint32_t n_dropped; /* as the kernel last said: a count since the socket was made, modulo 2^32 */
-    bool joined;        /* the kernel joins packets */
-    unsigned n_single;  /* messages of one packet since the last of several */
+    bool joined;       /* the kernel joins packets */
+    unsigned n_single; /* messages of one packet since the last of several */
 };
 
-/* What comes with a message: SO_RXQ_OVFL and UDP_GRO. */
+/* What comes with a message of several packets: UDP_GRO. */
 union control {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(sizeof(int))];
 };
 
 /* A message in the buffer, or the rest of one, whose packets are still to be lent. */
@@ -59,7 +59,6 @@ struct udp_source {
     int epoll_fd;
     size_t n_sockets;
     struct udp_socket *sockets;
-    uint64_t n_dropped;
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
@@ -112,27 +111,18 @@ static size_t lend_packets(struct udp_source *source, struct packet_slot *slots,
 
 /* ---- What came with a message -------------------------------------------------------------------------------------- */
 
-/* Takes note of the drops that the kernel tells of.  Returns the size of the packets that it joined, 'n_bytes' if the
- * message is one packet. */
-static size_t read_control(struct udp_source *source, struct udp_socket *udp_socket, struct msghdr *message,
-                           size_t n_bytes)
+/* Size of the packets that the kernel joined to a message; 'n_bytes' if it is one packet. */
+static size_t read_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
-    size_t segment_bytes = n_bytes;
-
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
-            uint32_t n_dropped;
-            memcpy(&n_dropped, CMSG_DATA(c), sizeof(n_dropped));
-            source->n_dropped += (uint32_t)(n_dropped - udp_socket->n_dropped);
-            udp_socket->n_dropped = n_dropped;
-        } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
-            int joined_bytes;
-            memcpy(&joined_bytes, CMSG_DATA(c), sizeof(joined_bytes));
-            if (joined_bytes > 0 && (size_t)joined_bytes < n_bytes)
-                segment_bytes = (size_t)joined_bytes;
-        }
+        int segment_bytes;
+        if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO)
+            continue;
+        memcpy(&segment_bytes, CMSG_DATA(c), sizeof(segment_bytes));
+        if (segment_bytes > 0 && (size_t)segment_bytes < n_bytes)
+            return (size_t)segment_bytes;
     }
-    return segment_bytes;
+    return n_bytes;
 }
 
 /* Learns from a message how those to come may be. */
@@ -196,7 +186,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         slots[i].packet_bytes = n_bytes;
         slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
@@ -225,7 +215,7 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         learn(udp_socket, segment_bytes < n_bytes);
         add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint);
     }
@@ -344,10 +334,20 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
     return (int)n_filled;
 }
 
+/* Asked for, because to be told with every packet (SO_RXQ_OVFL) costs every packet something. */
 static uint64_t udp_kernel_drops(const struct packet_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    return source->n_dropped;
+    uint64_t n_dropped = 0;
+
+    for (size_t i = 0; i < source->n_sockets; i++) {
+        uint32_t info[SK_MEMINFO_VARS];
+        socklen_t length = sizeof(info);
+        if (getsockopt(source->sockets[i].fd, SOL_SOCKET, SO_MEMINFO, info, &length) == 0 &&
+            length > SK_MEMINFO_DROPS * sizeof(info[0]))
+            n_dropped += info[SK_MEMINFO_DROPS];
+    }
+    return n_dropped;
 }
 
 static void udp_close(struct packet_source *base)
@@ -456,8 +456,7 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
                     errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
     set_buffer(opening, fd);
     const int on = 1;
-    /* Neither is a reason to fail: without the first, drops are not known, without the second every packet comes alone. */
-    setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on));
+    /* No reason to fail: without it every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
     if (!err && endpoint_is_multicast(endpoint))

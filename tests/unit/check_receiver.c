@@ -196,7 +196,6 @@ static void spoil(struct packet_slot *slot)
 /* Lends packet 'p' from place 'i'.  Those of the last batch are gone. */
 static void lend(struct fake_source *fake, size_t i, const struct sent *p, struct packet_slot *slot)
 {
-    spoil(slot);
     memcpy(fake->lent[i], p->bytes, p->n_bytes);
     *slot = (struct packet_slot){
         .header = fake->lent[i], .header_bytes = p->n_bytes, .packet_bytes = p->n_bytes, .lent = true};
@@ -206,7 +205,7 @@ static bool fake_lends(const struct packet_source *source)
 {
     const struct fake_source *fake = CONTAINER_OF(source, const struct fake_source, source);
 
-    /* A guess at most: for packets both ways it goes up and down. */
+    /* For packets both ways it goes up and down. */
     return fake->lending == LENT || (fake->lending == MIXED && fake->n_taken / 100 % 2 == 0);
 }
 
@@ -227,13 +226,17 @@ static int fake_recv(struct packet_source *source, struct packet_slot *slots, si
         n = fake->n_taken == 0 ? fake->first_batch : n_slots;
     n = n < n_slots ? n : n_slots;
     n = n < n_sent - fake->n_taken ? n : n_sent - fake->n_taken;
+    /* A recv lends all packets or none, and what it did not announce it may lend all the same. */
+    bool announced = fake_lends(source), lent = announced || (fake->lending == MIXED && below(&fake->seed, 2));
     memset(fake->lent, POISON, sizeof(fake->lent));
-    for (size_t i = n; i < n_slots && fake->lending == MIXED; i++)
+    for (size_t i = n; i < n_slots && fake->lending == MIXED && !announced; i++)
         spoil(&slots[i]);
     for (size_t i = 0; i < n; i++) {
         const struct sent *p = order[fake->n_taken++];
         struct packet_slot *slot = &slots[i];
-        if (fake->lending == LENT || (fake->lending == MIXED && below(&fake->seed, 2))) {
+        if (lent) {
+            if (!announced)
+                spoil(slot);
             lend(fake, i, p, slot);
             continue;
         }
