@@ -16,6 +16,8 @@
 
 struct device;
 
+#define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* heaps are smaller */
+
 struct chunk {
     struct loan loan;
     unsigned member;           /* [const] which member's window it serves */
@@ -29,9 +31,10 @@ struct chunk {
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
-    uint64_t *filled;       /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, of heaps begun */
-    size_t filled_words;    /* [const] words of 'filled' per heap */
-    uint32_t *filled_bytes; /* [n_heaps] bytes that have arrived */
+    uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, where they count */
+    size_t filled_words; /* [const] words of 'filled' per heap */
+    uint32_t *
+        filled_bytes; /* [n_heaps] bytes that have arrived: the first ones, or with CHUNK_HEAP_MAPPED as 'filled' says */
 };
 
 struct chunk_pool;

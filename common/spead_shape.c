@@ -15,10 +15,10 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* Word 'i' without what may differ between headers alike: of the first word every bit counts. */
-static uint64_t word_alike(const uint8_t *header, size_t i)
+/* The bits of an item that are the same in headers alike, as in memory: id and flag. */
+static uint64_t tag_mask(void)
 {
-    return word_in_memory(header, i) & (i == 0 ? UINT64_MAX : htobe64(~SPEAD_VALUE_MASK));
+    return htobe64(~SPEAD_VALUE_MASK);
 }
 
 static uint64_t value_at(const uint8_t *header, size_t i)
@@ -53,7 +53,7 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
     shape->found = packet->found;
     shape->immediate = packet->immediate;
     for (size_t i = 0; i < n_words; i++) {
-        shape->words[i] = word_alike(header, i);
+        shape->words[i] = word_in_memory(header, i);
         unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
         if (i > 0 && id == SPEAD_STREAM_CTRL)
             return; /* its value decides what the packet is */
@@ -69,11 +69,12 @@ bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, s
     size_t total_bytes = shape->n_words * SPEAD_WORD_BYTES;
     uint64_t difference = 0;
 
-    if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes)
+    if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes ||
+        word_in_memory(header, 0) != shape->words[0])
         return false;
-    for (size_t i = 0; i < shape->n_words; i++)
-        difference |= word_alike(header, i) ^ shape->words[i];
-    if (difference)
+    for (size_t i = 1; i < shape->n_words; i++)
+        difference |= word_in_memory(header, i) ^ shape->words[i];
+    if (difference & tag_mask())
         return false;
 
     *packet = (struct spead_packet){

@@ -1,6 +1,7 @@
 /* visrec_config.c - the keys of visrec's YAML. */
 #include "tools/visrec_config.h"
 
+#include "common/chunk.h"
 #include "common/file.h"
 #include "common/units.h"
 
@@ -151,10 +152,10 @@ static void check_heap(const struct visrec_config *values, struct config *config
     uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
     uint64_t vis_bytes = N_POL_PRODUCTS * 2 * sizeof(int32_t);
 
-    if ((uint64_t)values->stream.n_chan_substream * n_baselines * vis_bytes + n_baselines * sizeof(uint32_t) >
-        UINT32_MAX)
+    if ((uint64_t)values->stream.n_chan_substream * n_baselines * vis_bytes + n_baselines * sizeof(uint32_t) >=
+        CHUNK_HEAP_MAPPED)
         config_error(config, &values->stream.n_chan_substream,
-                     "a heap of %lld channels and %llu baselines is larger than 4 GiB",
+                     "a heap of %lld channels and %llu baselines has 2 GiB or more",
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 

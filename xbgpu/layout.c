@@ -134,8 +134,8 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
-    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 > UINT32_MAX)
-        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra is larger than 4 GiB",
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 >= CHUNK_HEAP_MAPPED)
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
     for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
         if (!endpoint_is_multicast(&recv->sources.items[i])) {
