@@ -192,10 +192,12 @@ bench-recv bench-send:
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/doc/cbf
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/cbf/scripts \
+		$(DESTDIR)$(prefix)/share/doc/cbf
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
 	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	for unit in systemd/*.service; do \
 		sed 's|@prefix@|$(prefix)|' $$unit > $(DESTDIR)$(prefix)/lib/systemd/system/$$(basename $$unit); done
