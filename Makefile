@@ -29,14 +29,14 @@ BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-
 PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o common/spead_shape.o common/copy.o
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
 XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_play.o tools/dsim_send.o
-VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
@@ -192,10 +192,12 @@ bench-recv bench-send:
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/doc/cbf
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/cbf/scripts \
+		$(DESTDIR)$(prefix)/share/doc/cbf
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
 	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	for unit in systemd/*.service; do \
 		sed 's|@prefix@|$(prefix)|' $$unit > $(DESTDIR)$(prefix)/lib/systemd/system/$$(basename $$unit); done

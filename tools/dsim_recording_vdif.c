@@ -1,57 +1,25 @@
-/* dsim_recording_vdif.c - one channel of one thread of a VDIF file, as numbers on an even time axis.
+/* dsim_recording_vdif.c - one channel of one thread of a VDIF file: its frames, and opening it.
  *
- * All frames of a file have the same length, so frame k is at byte k * frame_bytes.  Where its samples belong is in its
- * header: (seconds, number in the second) relative to those of the file's first frame, which gives all threads the same
- * axis.  Frames may be out of order by DISORDER frames of their thread, and may be missing.
- *
- * No frame is kept for later.  A read goes through the headers until it has seen so many frames behind the wanted ones
- * that none of these can follow; the next read begins that much further back again (the ring), and knows by 'n_seen'
- * what has been judged before. */
+ * Opening reads the beginning and the end of the file: the length of all frames, the thread's first frame, which all
+ * others must match, and how long the recording is.  dsim_recording_vdif_read.c does the rest. */
+#include "tools/dsim_recording_vdif.h"
+
 #include "common/units.h"
-#include "tools/dsim_recording.h"
-#include "tools/vdif.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#define DISORDER    16                 /* frames of its thread by which one may be displaced */
-#define N_AHEAD     (2 * DISORDER)     /* this many in a row that come later: nothing of before can follow */
-#define N_LOOKBACK  (4 * DISORDER + 2) /* frames of the thread from where a read stops to where the next begins */
-#define SEARCH_MAX  65536              /* frames at the beginning among which the thread must be */
-#define N_PROBES    3
+#define SEARCH_MAX  65536          /* frames at the beginning among which the thread must be */
 #define N_LAST      (2 * DISORDER) /* frames of the thread at the end that say how long it is */
 #define MAX_SLACK_S 1              /* between the beginnings of two threads */
 #define MAX_FRAMES  (1 << 24)      /* in a second: their number has 24 bits */
 
-struct vdif_recording {
-    struct dsim_recording base;
-    struct vdif_header first; /* of the thread's first frame, which all others must match */
-    size_t frame_bytes;
-    int64_t n_file_frames; /* of all threads */
-    uint32_t frame_samples;
-    uint32_t channel;
-    int64_t frames_per_second;
-    int64_t origin_seconds, origin_frame; /* of the file's first frame: index 0 */
-    int64_t n_frames;                     /* 0 <= index < n_frames */
-    int64_t start_samples;
-
-    int64_t next_sample;      /* where the last read ended; else a read has to seek */
-    int64_t seek_frame;       /* the first frame wanted after seeking */
-    int64_t next_file_frame;  /* where the next read begins */
-    int64_t n_seen;           /* file frames before this one have been judged and counted */
-    int64_t ring[N_LOOKBACK]; /* file frames of the thread that were read last */
-    size_t n_ring;
-    uint8_t *is_present; /* [max_frames] of the read */
-    uint8_t *payload;
-};
-
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
 
-static int read_header(const struct vdif_recording *vdif, int64_t k, struct vdif_header *header, char *why,
-                       size_t why_bytes)
+int dsim_recording_vdif_header(const struct dsim_recording_vdif *vdif, int64_t k, struct vdif_header *header, char *why,
+                               size_t why_bytes)
 {
     uint8_t bytes[VDIF_HEADER_BYTES];
     int err = dsim_recording_pread(&vdif->base, k * (int64_t)vdif->frame_bytes, bytes, sizeof(bytes), why, why_bytes);
@@ -61,15 +29,13 @@ static int read_header(const struct vdif_recording *vdif, int64_t k, struct vdif
     return err;
 }
 
-/* The frame's place on the time axis; also negative. */
-static int64_t frame_index(const struct vdif_recording *vdif, const struct vdif_header *header)
+int64_t dsim_recording_vdif_index(const struct dsim_recording_vdif *vdif, const struct vdif_header *header)
 {
     return ((int64_t)header->seconds - vdif->origin_seconds) * vdif->frames_per_second + header->frame -
            vdif->origin_frame;
 }
 
-/* NULL, or what contradicts the thread's first frame. */
-static const char *contradiction(const struct vdif_recording *vdif, const struct vdif_header *header)
+const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *vdif, const struct vdif_header *header)
 {
     const struct vdif_header *first = &vdif->first;
 
@@ -85,165 +51,6 @@ static const char *contradiction(const struct vdif_recording *vdif, const struct
     return NULL;
 }
 
-static bool is_of_thread(const struct vdif_recording *vdif, const struct vdif_header *header)
-{
-    return header->thread == vdif->first.thread && !contradiction(vdif, header);
-}
-
-/* ---- Reading ----------------------------------------------------------------------------------------------------- */
-
-/* What a read wants: samples, and the frames [first_frame, end_frame) that they are in. */
-struct want {
-    int64_t first, end; /* samples of the file's axis */
-    int64_t first_frame, end_frame;
-    double *values; /* [end - first] */
-};
-
-/* The run of wanted samples that frame 'index' holds. */
-static void overlap(const struct vdif_recording *vdif, const struct want *want, int64_t index, int64_t *first,
-                    int64_t *end)
-{
-    *first = index * vdif->frame_samples;
-    *end = *first + vdif->frame_samples;
-    if (*first < want->first)
-        *first = want->first;
-    if (*end > want->end)
-        *end = want->end;
-}
-
-static void warn(struct vdif_recording *vdif, int64_t k, const char *what, const char *detail)
-{
-    log_limited(&vdif->base.counters->limit, LOG_LEVEL_WARNING, "%s: the frame at byte %lld %s%s.", vdif->base.path,
-                (long long)(k * (int64_t)vdif->frame_bytes), what, detail);
-}
-
-/* Whether file frame k has a place on our axis; what is wrong is counted when it is seen for the first time. */
-static bool judge(struct vdif_recording *vdif, int64_t k, const struct vdif_header *header, int64_t *index)
-{
-    bool is_new = k >= vdif->n_seen;
-    const char *wrong = contradiction(vdif, header);
-
-    if (header->thread != vdif->first.thread && header->frame_bytes == vdif->frame_bytes)
-        return false;
-    *index = frame_index(vdif, header);
-    if (!wrong && *index >= vdif->n_frames)
-        wrong = "its time is that of no frame at the end of the file";
-    if (wrong && is_new) {
-        counter_add(&vdif->base.counters->n_bad_frames, 1);
-        warn(vdif, k, "is left out: ", wrong);
-    }
-    return !wrong;
-}
-
-/* Puts the samples of file frame k, which is frame 'index', where they are wanted. */
-static int take_frame(struct vdif_recording *vdif, int64_t k, const struct vdif_header *header, int64_t index,
-                      const struct want *want, char *why, size_t why_bytes)
-{
-    int64_t first, end;
-
-    overlap(vdif, want, index, &first, &end);
-    if (header->is_invalid) {
-        counter_add(&vdif->base.counters->n_invalid_samples, (uint64_t)(end - first));
-        warn(vdif, k, "is marked invalid: zeros take its place", "");
-        return 0;
-    }
-    int err = dsim_recording_pread(&vdif->base, k * (int64_t)vdif->frame_bytes + (int64_t)header->header_bytes,
-                                   vdif->payload, vdif->frame_bytes - header->header_bytes, why, why_bytes);
-    if (!err)
-        vdif_decode(header, vdif->payload, vdif->channel, (uint32_t)(first - index * vdif->frame_samples),
-                    (size_t)(end - first), want->values + (first - want->first));
-    return err;
-}
-
-/* A frame that has a place, and does not come later: takes it if it is wanted and counts it if it will never be. */
-static int place_frame(struct vdif_recording *vdif, int64_t k, const struct vdif_header *header, int64_t index,
-                       const struct want *want, char *why, size_t why_bytes)
-{
-    if (index < want->first_frame) {
-        if (k >= vdif->n_seen && index >= vdif->seek_frame) {
-            counter_add(&vdif->base.counters->n_late_frames, 1);
-            warn(vdif, k, "comes too late to be played", "");
-        }
-        return 0;
-    }
-    uint8_t *is_present = &vdif->is_present[index - want->first_frame];
-    if (*is_present) {
-        /* A frame may be wanted by two reads, but its end only once. */
-        if ((index + 1) * vdif->frame_samples <= want->end)
-            counter_add(&vdif->base.counters->n_double_frames, 1);
-        return 0;
-    }
-    *is_present = 1;
-    return take_frame(vdif, k, header, index, want, why, why_bytes);
-}
-
-static void count_missing(struct vdif_recording *vdif, const struct want *want)
-{
-    uint64_t n_missing = 0;
-    int64_t missing = 0; /* the last such frame, since that of the file's first frame's second */
-
-    for (int64_t index = want->first_frame; index < want->end_frame; index++) {
-        int64_t first, end;
-        if (vdif->is_present[index - want->first_frame])
-            continue;
-        overlap(vdif, want, index, &first, &end);
-        n_missing += (uint64_t)(end - first);
-        missing = index + vdif->origin_frame;
-    }
-    if (n_missing == 0)
-        return;
-    counter_add(&vdif->base.counters->n_missing_samples, n_missing);
-    log_limited(&vdif->base.counters->limit, LOG_LEVEL_WARNING,
-                "%s: frame %lld of second %lld of thread %u is missing; zeros take its place.", vdif->base.path,
-                (long long)(missing % vdif->frames_per_second),
-                (long long)(vdif->origin_seconds + missing / vdif->frames_per_second), vdif->first.thread);
-}
-
-static void remember(struct vdif_recording *vdif, int64_t k)
-{
-    vdif->ring[vdif->n_ring++ % N_LOOKBACK] = k;
-}
-
-static int64_t lookback(const struct vdif_recording *vdif)
-{
-    return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
-}
-
-/* Goes through the file from 'next_file_frame' on until everything wanted that can come has come.  Frames that are late
- * tell nothing about that, nor about where the next read is to begin. */
-static int scan(struct vdif_recording *vdif, const struct want *want, char *why, size_t why_bytes)
-{
-    int64_t k = vdif->next_file_frame;
-
-    vdif->n_ring = 0;
-    for (int n_ahead = 0; k < vdif->n_file_frames && n_ahead < N_AHEAD; k++) {
-        struct vdif_header header;
-        int64_t index;
-        int err = read_header(vdif, k, &header, why, why_bytes);
-        if (err)
-            return err;
-        if (!judge(vdif, k, &header, &index))
-            continue;
-        if (index >= want->first_frame - N_LOOKBACK)
-            remember(vdif, k);
-        if (index >= want->end_frame) {
-            n_ahead++;
-            continue;
-        }
-        if (index >= want->first_frame)
-            n_ahead = 0;
-        err = place_frame(vdif, k, &header, index, want, why, why_bytes);
-        if (err)
-            return err;
-    }
-    count_missing(vdif, want);
-    if (k > vdif->n_seen)
-        vdif->n_seen = k;
-    if (vdif->n_ring >= N_LOOKBACK)
-        vdif->next_file_frame = lookback(vdif);
-    return 0;
-}
-
 static int compare_indices(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -251,81 +58,26 @@ static int compare_indices(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median index of the next few frames of our thread from file frame k on, so that one wrong header does not
- * mislead; INT64_MAX where there is none. */
-static int index_from(const struct vdif_recording *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
+int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t k, int step, size_t n_max,
+                                int64_t *indices, size_t *n, char *why, size_t why_bytes)
 {
-    int64_t found[N_PROBES];
-    size_t n = 0;
-
-    for (; k < vdif->n_file_frames && n < N_PROBES; k++) {
+    *n = 0;
+    for (; 0 <= k && k < vdif->n_file_frames && *n < n_max; k += step) {
         struct vdif_header header;
-        int err = read_header(vdif, k, &header, why, why_bytes);
+        int err = dsim_recording_vdif_header(vdif, k, &header, why, why_bytes);
         if (err)
             return err;
-        if (is_of_thread(vdif, &header))
-            found[n++] = frame_index(vdif, &header);
+        if (header.thread == vdif->first.thread && !dsim_recording_vdif_contradiction(vdif, &header))
+            indices[(*n)++] = dsim_recording_vdif_index(vdif, &header);
     }
-    qsort(found, n, sizeof(found[0]), compare_indices);
-    *index = n > 0 ? found[n / 2] : INT64_MAX;
+    qsort(indices, *n, sizeof(indices[0]), compare_indices);
     return 0;
 }
-
-/* Sets 'next_file_frame' to one before which nothing from 'frame' on is.  Bisects, for frames are in order but for
- * DISORDER. */
-static int seek(struct vdif_recording *vdif, int64_t frame, char *why, size_t why_bytes)
-{
-    int64_t low = 0, high = vdif->n_file_frames;
-
-    while (high - low > 1) {
-        int64_t middle = low + (high - low) / 2, index;
-        int err = index_from(vdif, middle, &index, why, why_bytes);
-        if (err)
-            return err;
-        if (index < frame - N_LOOKBACK)
-            low = middle;
-        else
-            high = middle;
-    }
-    vdif->next_file_frame = low;
-    vdif->n_seen = low;
-    vdif->seek_frame = frame;
-    return 0;
-}
-
-static int vdif_read(struct dsim_recording *base, int64_t first, size_t n_samples, double *values, char *why,
-                     size_t why_bytes)
-{
-    struct vdif_recording *vdif = CONTAINER_OF(base, struct vdif_recording, base);
-    struct want want = {.first = vdif->start_samples + first, .values = values};
-
-    want.end = want.first + (int64_t)n_samples;
-    want.first_frame = want.first / vdif->frame_samples;
-    want.end_frame = (want.end - 1) / vdif->frame_samples + 1;
-    memset(values, 0, n_samples * sizeof(*values));
-    memset(vdif->is_present, 0, (size_t)(want.end_frame - want.first_frame));
-    int err = want.first == vdif->next_sample ? 0 : seek(vdif, want.first_frame, why, why_bytes);
-    if (!err)
-        err = scan(vdif, &want, why, why_bytes);
-    vdif->next_sample = err ? -1 : want.end;
-    return err;
-}
-
-static void vdif_close(struct dsim_recording *base)
-{
-    struct vdif_recording *vdif = CONTAINER_OF(base, struct vdif_recording, base);
-
-    free(vdif->is_present);
-    free(vdif->payload);
-    free(vdif);
-}
-
-static const struct dsim_recording_ops vdif_ops = {.read = vdif_read, .close = vdif_close};
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
 /* Reads the file's first frame: the length of all, and the origin of the time axis. */
-static int read_first_frame(struct vdif_recording *vdif, char *why, size_t why_bytes)
+static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     struct vdif_header header;
 
@@ -335,7 +87,7 @@ static int read_first_frame(struct vdif_recording *vdif, char *why, size_t why_b
                  (long long)vdif->base.file_bytes);
         return -EINVAL;
     }
-    int err = read_header(vdif, 0, &header, why, why_bytes);
+    int err = dsim_recording_vdif_header(vdif, 0, &header, why, why_bytes);
     if (err)
         return err;
     const char *unplayable = vdif_unplayable(&header);
@@ -375,14 +127,14 @@ static const char *list_threads(const uint8_t is_there[VDIF_N_THREADS], char *te
 }
 
 /* Finds the thread's first frame; *k is where. */
-static int find_thread(struct vdif_recording *vdif, unsigned thread, int64_t *k, char *why, size_t why_bytes)
+static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_t *k, char *why, size_t why_bytes)
 {
     int64_t end = vdif->n_file_frames < SEARCH_MAX ? vdif->n_file_frames : SEARCH_MAX;
     uint8_t is_there[VDIF_N_THREADS] = {0};
     char threads[128];
 
     for (*k = 0; *k < end; ++*k) {
-        int err = read_header(vdif, *k, &vdif->first, why, why_bytes);
+        int err = dsim_recording_vdif_header(vdif, *k, &vdif->first, why, why_bytes);
         if (err)
             return err;
         if (vdif->first.frame_bytes != vdif->frame_bytes)
@@ -397,7 +149,7 @@ static int find_thread(struct vdif_recording *vdif, unsigned thread, int64_t *k,
 }
 
 /* Sets the time axis by the sample rate, a decimal > 0. */
-static int set_rate(struct vdif_recording *vdif, struct decimal rate_hz, char *why, size_t why_bytes)
+static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, char *why, size_t why_bytes)
 {
     int64_t mantissa = rate_hz.mantissa;
     int n_decimals = rate_hz.n_decimals;
@@ -417,8 +169,8 @@ static int set_rate(struct vdif_recording *vdif, struct decimal rate_hz, char *w
 }
 
 /* Judges the thread's first frame, file frame k. */
-static int check_first(struct vdif_recording *vdif, int64_t k, const struct dsim_recording_config *config, char *why,
-                       size_t why_bytes)
+static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct dsim_recording_config *config,
+                       char *why, size_t why_bytes)
 {
     const char *unplayable = vdif_unplayable(&vdif->first);
     char name[64];
@@ -443,7 +195,7 @@ static int check_first(struct vdif_recording *vdif, int64_t k, const struct dsim
                  vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
         return -EINVAL;
     }
-    int64_t slack = frame_index(vdif, &vdif->first);
+    int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
     if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second) {
         snprintf(why, why_bytes,
                  "%s: %s, the first of thread %u, is %.3f s %s the file's first; threads with clocks that disagree "
@@ -458,21 +210,15 @@ static int check_first(struct vdif_recording *vdif, int64_t k, const struct dsim
 
 /* How long the recording is, by the last frames of the thread in the file.  Of a frame that is far from the others only
  * the header can be wrong. */
-static int find_end(struct vdif_recording *vdif, char *why, size_t why_bytes)
+static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];
-    size_t n = 0;
+    size_t n;
+    int err = dsim_recording_vdif_indices(vdif, vdif->n_file_frames - 1, -1, N_LAST, indices, &n, why, why_bytes);
 
-    for (int64_t k = vdif->n_file_frames - 1; k >= 0 && n < N_LAST; k--) {
-        struct vdif_header header;
-        int err = read_header(vdif, k, &header, why, why_bytes);
-        if (err)
-            return err;
-        if (is_of_thread(vdif, &header))
-            indices[n++] = frame_index(vdif, &header);
-    }
+    if (err)
+        return err;
     assert(n > 0); /* the first frame is of the thread */
-    qsort(indices, n, sizeof(indices[0]), compare_indices);
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)
@@ -494,7 +240,18 @@ static int find_end(struct vdif_recording *vdif, char *why, size_t why_bytes)
     return -EINVAL;
 }
 
-static int open_vdif(struct vdif_recording *vdif, const struct dsim_recording_config *config, size_t max_samples,
+static void vdif_close(struct dsim_recording *base)
+{
+    struct dsim_recording_vdif *vdif = CONTAINER_OF(base, struct dsim_recording_vdif, base);
+
+    free(vdif->is_present);
+    free(vdif->payload);
+    free(vdif);
+}
+
+static const struct dsim_recording_ops vdif_ops = {.read = dsim_recording_vdif_read, .close = vdif_close};
+
+static int open_vdif(struct dsim_recording_vdif *vdif, const struct dsim_recording_config *config, size_t max_samples,
                      char *why, size_t why_bytes)
 {
     int64_t k;
@@ -519,7 +276,7 @@ static int open_vdif(struct vdif_recording *vdif, const struct dsim_recording_co
 int dsim_recording_vdif_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
                              size_t max_samples, struct dsim_recording **recording, char *why, size_t why_bytes)
 {
-    struct vdif_recording *vdif = calloc(1, sizeof(*vdif));
+    struct dsim_recording_vdif *vdif = calloc(1, sizeof(*vdif));
 
     if (!vdif) {
         snprintf(why, why_bytes, "out of memory");

@@ -1,4 +1,4 @@
-/* vdif.c - what the bytes of a VDIF frame mean, for dsim_recording_vdif.c.  See vdif.h. */
+/* vdif.c - what the bytes of a VDIF frame mean, for dsim_recording_vdif*.c.  See vdif.h. */
 #include "tools/vdif.h"
 
 #include <assert.h>

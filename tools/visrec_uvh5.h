@@ -1,9 +1,9 @@
-/* visrec_uvh5.h - the file: UVH5, which is HDF5 as pyuvdata reads it.  The only module that knows HDF5.
+/* visrec_uvh5.h - the file: UVH5, which is HDF5 as pyuvdata reads it.  Only visrec_uvh5*.c know HDF5.
  *
  * Flow:      main opens it; the writer thread appends dump after dump; main closes it
  * Threads:   one at a time: the HDF5 library is not made for more.
- * Crashes:   after each append the file is complete and readable, while we run, too; a kill costs the dump that is being
- *            written.  One that strikes between the last few writes of a flush, which bring the metadata up to date
+ * Crashes:   after each append the file is complete and readable, while we run, too; a kill costs the dump that is
+ *            being written.  One that strikes between the last few writes of a flush, which bring the metadata up to date
  *            (tens of microseconds per dump), leaves a file that scripts/repair_uvh5.py makes whole.
  * Source:    pyuvdata's "Memo: UVH5 file format", version 1.2; docs/visibilities.md has what it leaves open. */
 #ifndef TOOLS_VISREC_UVH5_H
