@@ -3,7 +3,11 @@
 #   make                     build the daemons and tools into build/
 #   make demo                the demonstration: simulated array to fringes (2 minutes)
 #   make check               unit and engine tests (15 minutes at most)
-#   make check-all           what is slow: sanitizer builds, the other compiler, fresh schemas
+#   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
+#   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+#   make bench-recv          receiving and sending packets, beside spead2 (10 minutes each, the first with its build)
+#   make bench-send
+#   make bench-cpu           what the kernels cost on this machine (2 minutes); docs/performance.md
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
@@ -25,14 +29,14 @@ BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-
 PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o common/spead_shape.o common/copy.o
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_cpu.o common/memory.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/sender.o common/sender_group.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
 KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise.o kernels/correlate.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o
 XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_signal.o tools/dsim_parse.o tools/dsim_send.o
-VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
@@ -48,8 +52,9 @@ pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 CFLAGS  ?= -O3 -g
 WARN     = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# No contraction into FMA: the kernels' twins must give the same bits wherever they run.
-ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
+# No contraction into FMA: the kernels' twins must give the same bits wherever they run.  Nobody reads floating point
+# exceptions (trapping-math), so that comparisons may become selections, which vectorise; that changes no bits.
+ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
              $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
              $(call pkg,--cflags,$(PACKAGES)) $(CFLAGS)
@@ -59,7 +64,8 @@ HDF5_CFLAGS = $(call pkg,--cflags,$(HDF5))
 HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
 CHECK_LIBS  = $(call pkg,--libs,check)
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all bench-peers demo install clean examples
+.PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
+.PHONY: bench-cpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS))
 
 # ---- Programs ------------------------------------------------------------------------------------------------------
@@ -109,14 +115,6 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
-# Benchmarks are linked like unit tests.
-BENCHES := $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
-		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
-	@mkdir -p $(@D)
-	@echo "  LINK    $@"
-	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
-
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
 
 # What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
@@ -129,6 +127,27 @@ check-unit: unit-tests
 
 check-engine: all
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
+
+# What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_MAKE     = $(MAKE) --no-print-directory CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
+
+$(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/fuzz/fuzz_log.o \
+		$(call objects,$(DAEMON_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -fsanitize=fuzzer $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+fuzz-targets: $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS))
+
+fuzz:
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz $(FUZZ_SECONDS) $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
+check-fuzz:
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
 
 check-all:
 	@scripts/setup ci
@@ -152,12 +171,33 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
 
+# ---- Benchmarks ----------------------------------------------------------------------------------------------------
+# Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
+BENCHES       = $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
+
+$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
+		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
+
+bench-cpu: $(BUILD)/bench/bench_cpu
+	@$<
+
+bench-recv bench-send:
+	@scripts/setup bench
+	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
+	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD)
+
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/doc/cbf
+	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/cbf/scripts \
+		$(DESTDIR)$(prefix)/share/doc/cbf
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
 	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	for unit in systemd/*.service; do \
 		sed 's|@prefix@|$(prefix)|' $$unit > $(DESTDIR)$(prefix)/lib/systemd/system/$$(basename $$unit); done

@@ -95,56 +95,83 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
 
 /* ---- A heap's bytes ---------------------------------------------------------------------------------------------- */
 
-/* The bits of word 'word' that lie within units [first, end) of a heap. */
-static uint64_t word_mask(size_t word, size_t first, size_t end)
-{
-    size_t word_first = word * UNITS_PER_WORD;
-    uint64_t mask = UINT64_MAX;
+/* The bits of a packet's bytes: those of 'first_mask' in word 'first', of 'last_mask' in word 'last', and all in between.
+ * Where the first word is the last, the two masks are the same. */
+struct bit_range {
+    size_t first, last;
+    uint64_t first_mask, last_mask;
+};
 
-    if (first > word_first)
-        mask <<= first - word_first;
-    if (end < word_first + UNITS_PER_WORD)
-        mask &= UINT64_MAX >> (word_first + UNITS_PER_WORD - end);
-    return mask;
+static struct bit_range bits_of(const struct assemble_packet *packet)
+{
+    size_t first = packet->offset / UNIT_BYTES;
+    size_t last = (packet->offset + packet->n_bytes - 1) / UNIT_BYTES;
+    struct bit_range bits = {
+        .first = first / UNITS_PER_WORD,
+        .last = last / UNITS_PER_WORD,
+        .first_mask = UINT64_MAX << first % UNITS_PER_WORD,
+        .last_mask = UINT64_MAX >> (UNITS_PER_WORD - 1 - last % UNITS_PER_WORD),
+    };
+
+    if (bits.first == bits.last)
+        bits.first_mask = bits.last_mask = bits.first_mask & bits.last_mask;
+    return bits;
 }
 
-/* Whether any of the packet's bytes has arrived.  The bits count only while a heap is begun and not complete: heaps of
- * one packet never touch them. */
+static bool any_filled(const uint64_t *filled, const struct bit_range *bits)
+{
+    uint64_t found = (filled[bits->first] & bits->first_mask) | (filled[bits->last] & bits->last_mask);
+
+    for (size_t word = bits->first + 1; word < bits->last; word++)
+        found |= filled[word];
+    return found != 0;
+}
+
+static void mark_filled(uint64_t *filled, const struct bit_range *bits)
+{
+    filled[bits->first] |= bits->first_mask;
+    filled[bits->last] |= bits->last_mask;
+    for (size_t word = bits->first + 1; word < bits->last; word++)
+        filled[word] = UINT64_MAX;
+}
+
+/* Whether any of the packet's bytes has arrived.  While a heap's packets come in order, the bytes that have are the first
+ * ones, and no bit is touched; so also where the heap is complete, or has not begun. */
 static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
 {
-    const uint64_t *filled = chunk->filled + heap * chunk->filled_words;
-    size_t first = packet->offset / UNIT_BYTES;
-    size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
+    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED))
+        return packet->offset < chunk->filled_bytes[heap];
+    struct bit_range bits = bits_of(packet);
+    return any_filled(chunk->filled + heap * chunk->filled_words, &bits);
+}
 
-    if (chunk->filled_bytes[heap] == 0)
-        return false;
-    if (chunk->filled_bytes[heap] == chunk->heap_bytes)
-        return true;
-    for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
-        if (filled[word] & word_mask(word, first, end))
-            return true;
-    return false;
+/* From now on the heap's bits say which bytes have arrived: the first ones. */
+static void heap_map(struct chunk *chunk, size_t heap)
+{
+    uint64_t *filled = chunk->filled + heap * chunk->filled_words;
+    struct bit_range bits = bits_of(&(struct assemble_packet){.n_bytes = chunk->filled_bytes[heap]});
+
+    memset(filled, 0, chunk->filled_words * sizeof(*filled));
+    if (chunk->filled_bytes[heap] > 0)
+        mark_filled(filled, &bits);
+    chunk->filled_bytes[heap] |= CHUNK_HEAP_MAPPED;
 }
 
 /* Marks the packet's bytes, none of which has arrived, and with the last ones the heap as present. */
 static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
 {
-    uint64_t *filled = chunk->filled + heap * chunk->filled_words;
-    size_t first = packet->offset / UNIT_BYTES;
-    size_t end = (packet->offset + packet->n_bytes + UNIT_BYTES - 1) / UNIT_BYTES;
-
-    bool is_first = chunk->filled_bytes[heap] == 0;
-    chunk->filled_bytes[heap] += packet->n_bytes;
-    if (chunk->filled_bytes[heap] == chunk->heap_bytes) {
+    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED) && packet->offset > chunk->filled_bytes[heap])
+        heap_map(chunk, heap);
+    chunk->filled_bytes[heap] += (uint32_t)packet->n_bytes;
+    if ((chunk->filled_bytes[heap] & ~CHUNK_HEAP_MAPPED) == chunk->heap_bytes) {
+        chunk->filled_bytes[heap] = (uint32_t)chunk->heap_bytes;
         chunk->present[heap] = 1;
         chunk->extra[heap] = packet->extra;
         chunk->n_present++;
-        return;
+    } else if (chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED) {
+        struct bit_range bits = bits_of(packet);
+        mark_filled(chunk->filled + heap * chunk->filled_words, &bits);
     }
-    if (is_first)
-        memset(filled, 0, chunk->filled_words * sizeof(*filled));
-    for (size_t word = first / UNITS_PER_WORD; word * UNITS_PER_WORD < end; word++)
-        filled[word] |= word_mask(word, first, end);
 }
 
 static size_t count_incomplete_heaps(const struct chunk *chunk)
@@ -259,6 +286,8 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     a->first_time = first_time;
     a->end_time = first_time;
     a->retry_packets = 0;
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        a->sources[i].n_claim_heaps = 0; /* claims are against a window, and this is another one */
 }
 
 /* The window starts again far away.  After a jump forward, what it leaves out was expected and is missing, up to the
@@ -277,8 +306,6 @@ static void window_jump(struct assembler *a, const struct assemble_place *place)
     if (n_left_out >= 0)
         counter_add(&a->config.stats->missing_heaps, (uint64_t)(n_left_out * n_times) * layout->n_sources);
     window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
-    for (unsigned i = 0; i < layout->n_sources; i++)
-        a->sources[i].n_claim_heaps = 0;
 }
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
@@ -462,7 +489,7 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 
     assert(config->window_chunks >= 1 && config->jump_heaps >= 1 && config->jump_sources >= 1);
     assert(config->layout.heap_samples > 0 && config->layout.n_heaps_per_source > 0 && config->layout.n_sources > 0);
-    assert(config->layout.heap_bytes > 0 && config->layout.heap_bytes <= UINT32_MAX);
+    assert(config->layout.heap_bytes > 0 && config->layout.heap_bytes < CHUNK_HEAP_MAPPED);
     a = calloc(1, sizeof(*a));
     if (!a)
         return -ENOMEM;

@@ -23,12 +23,15 @@
  * is believed when more sources make it than were heard inside or near the window meanwhile (while it grew by its last
  * 'jump_heaps' heaps or up to twice that), and they are 'jump_sources' or nobody was heard there: so a member of fewer
  * sources, or one where only one is alive, recovers too.
- * Then all open chunks leave and the window starts at the new place.  (One mad clock costs only itself.)
+ * Then all open chunks leave and the window starts at the new place, with no claims.  (One mad clock costs only itself,
+ * if it is far off.  One that is fast by less than two windows takes the window along, because the first heap after a
+ * silence of all sources looks the same; the others lose what then is too old, for as long as that clock is fast.)
  *
  * Heaps are expected from every source, without a gap, from the first heap seen (the earliest in the window's first
  * chunk) on, whether there is a free chunk for them or not.  A jump forward leaves a gap in which heaps were expected;
  * they are again from the start of the chunk behind it.  After a jump back, as at a flush, they were expected up to the
- * newest heap of any source, and the next one is a first heap.  Those that were never handed on are missing.
+ * newest heap of any source, and the next one is a first heap.  Those that were never handed on are missing.  So an
+ * outage is missing to the heap, however long it was; a clock that is set forward looks like one, and counts like one.
  *
  * Chunks are taken from the free inbox when their first packet comes.  A chunk in which no heap was completed is not
  * handed on but goes home.  At most 'window_chunks' chunks are open. */

@@ -2,6 +2,7 @@
 #include "common/chunk.h"
 
 #include "common/device.h"
+#include "common/memory.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -45,8 +46,6 @@ static int chunk_init(struct chunk *chunk, struct device *device, size_t n_heaps
     chunk->filled_bytes = calloc(n_heaps, sizeof(*chunk->filled_bytes));
     if (!chunk->payload || !chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes)
         return -ENOMEM;
-    /* The first packets must not meet page faults. */
-    memset(chunk->payload, 0, n_heaps * heap_bytes);
     chunk_reset(chunk, 0);
     return 0;
 }
@@ -90,13 +89,15 @@ void chunk_pool_destroy(struct chunk_pool *pool)
     free(pool);
 }
 
-size_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes)
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
     size_t per_heap = heap_bytes + sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
                       filled_words(heap_bytes) * sizeof(*chunk->filled);
 
-    return sizeof(struct chunk_pool) + n_chunks * (sizeof(*chunk) + n_heaps * per_heap);
+    uint64_t chunk_bytes = bytes_plus(sizeof(*chunk), bytes_times(n_heaps, per_heap));
+
+    return bytes_plus(sizeof(struct chunk_pool), bytes_times(n_chunks, chunk_bytes));
 }
 
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)

@@ -16,6 +16,8 @@
 
 struct device;
 
+#define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* heaps are smaller */
+
 struct chunk {
     struct loan loan;
     unsigned member;           /* [const] which member's window it serves */
@@ -29,9 +31,10 @@ struct chunk {
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
-    uint64_t *filled;       /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, of heaps begun */
-    size_t filled_words;    /* [const] words of 'filled' per heap */
-    uint32_t *filled_bytes; /* [n_heaps] bytes that have arrived */
+    uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, where they count */
+    size_t filled_words; /* [const] words of 'filled' per heap */
+    uint32_t *
+        filled_bytes; /* [n_heaps] bytes that have arrived: the first ones, or with CHUNK_HEAP_MAPPED as 'filled' says */
 };
 
 struct chunk_pool;
@@ -45,8 +48,9 @@ int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, si
 /* Frees all chunks; they must all be home or belong to nobody any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Bytes of pinned and of ordinary memory that such a pool takes, for the sum that is checked before start. */
-size_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
+/* Bytes of pinned and of ordinary memory that such a pool takes, for the sum that is checked before start; UINT64_MAX
+ * where they go beyond 64 bits. */
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
 
 /* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);

@@ -25,6 +25,16 @@ int64_t clock_unix_ns(void)
     return read_ns(CLOCK_REALTIME);
 }
 
+int64_t clock_thread_cpu_ns(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
+}
+
+int64_t clock_process_cpu_ns(void)
+{
+    return read_ns(CLOCK_PROCESS_CPUTIME_ID);
+}
+
 struct timespec clock_timespec(int64_t monotonic_ns)
 {
     /* The kernel refuses negative times; zero is just as much in the past. */

@@ -13,6 +13,10 @@ int64_t clock_monotonic_ns(void);
 /* Nanoseconds since the UNIX epoch: only to place the first timestamp and to label what people read. */
 int64_t clock_unix_ns(void);
 
+/* CPU time that the calling thread, or all threads of the process, have used: for benchmarks. */
+int64_t clock_thread_cpu_ns(void);
+int64_t clock_process_cpu_ns(void);
+
 /* Sleeps until the monotonic clock reads 'deadline_ns'; returns at once if that is past. */
 void clock_sleep_until(int64_t deadline_ns);
 

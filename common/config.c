@@ -24,6 +24,12 @@ struct config_place {
     bool given;
 };
 
+/* The place of what has this full name, for config_locate(). */
+struct config_name {
+    char *name;
+    struct config_mark mark;
+};
+
 struct config {
     const struct config_table *table;
     char *path;
@@ -31,6 +37,8 @@ struct config {
     size_t n_faults, n_warnings; /* warnings are faults, too */
     struct config_place *places;
     size_t n_places;
+    struct config_name *names;
+    size_t n_names;
     bool out_of_memory; /* an error or a place was lost, which is itself an error */
 };
 
@@ -112,6 +120,36 @@ static const struct config_place *find_place(const struct config *config, const 
             best = place;
     }
     return best;
+}
+
+const char *config_add_name(struct config *config, const char *name, struct config_mark mark)
+{
+    struct config_name *names = grow(config->names, config->n_names, sizeof(*names));
+    char *copy = strdup(name);
+
+    if (names)
+        config->names = names;
+    if (!names || !copy) {
+        config->out_of_memory = true;
+        free(copy);
+        return NULL;
+    }
+    names[config->n_names++] = (struct config_name){copy, mark};
+    return copy;
+}
+
+char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes)
+{
+    size_t n = strcspn(sentence, ": ,");
+
+    snprintf(text, text_bytes, "%s: ", config->path);
+    for (size_t i = 0; i < config->n_names; i++) {
+        const struct config_name *name = &config->names[i];
+
+        if (strncmp(name->name, sentence, n) == 0 && name->name[n] == '\0')
+            snprintf(text, text_bytes, "%s:%zu:%zu: ", config->path, name->mark.line, name->mark.column);
+    }
+    return text;
 }
 
 static void add_fault_at_field(struct config *config, const void *field, bool is_warning, const char *format,
@@ -242,6 +280,9 @@ void config_free(const struct config_table *table, void *values, struct config *
         free(config->faults[i].sentence);
     free(config->faults);
     free(config->places);
+    for (size_t i = 0; i < config->n_names; i++)
+        free(config->names[i].name);
+    free(config->names);
     free(config->path);
     free(config);
 }

@@ -22,7 +22,7 @@ enum config_type {
     CFG_BOOL,      /* bool */
     CFG_STRING,    /* char *; NULL where it is empty; freed by config_free */
     CFG_ENUM,      /* int, index in 'choices' */
-    CFG_ENDPOINTS, /* struct endpoint_list */
+    CFG_ENDPOINTS, /* struct endpoint_list; each endpoint's 'key' lives as long as the struct config */
     CFG_INT_LIST,  /* struct config_int_list: [1, 2, 3], or a single integer */
     CFG_POSITION,  /* double[3]: a list of three numbers */
 };
@@ -103,6 +103,11 @@ void config_error(struct config *config, const void *field, const char *format, 
 /* As config_error, for what is legal but hardly meant: printed with the errors, marked so, and not counted. */
 void config_warning(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* "FILE:line:column: " of the value whose key the sentence begins with ("recv.interface: ..."), for what only the start
+ * finds wrong: whoever finds it names the key ("antennas[0].pol0" in a list), and who reports it puts this in front.
+ * Where the file leaves the key out it is the place of the section; without a key only "FILE: ".  Returns 'text'. */
+char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
 /* True if the value at 'field' was given in the file (not defaulted). */
 bool config_given(const struct config *config, const void *field);

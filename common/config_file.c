@@ -155,10 +155,13 @@ int config_load(const struct config_table *table, const char *path, void *out, s
         return -ENOMEM;
     source.config = *config;
     err = read_file(path, &source.text, &source.text_bytes);
-    if (err) {
+    if (err == -EFBIG)
+        config_error_at(*config, whole_file, "the file is larger than %d MiB, so it is no configuration",
+                        FILE_MAX_BYTES >> 20);
+    else if (err)
         config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));
+    if (err)
         return err;
-    }
     err = load_text(&source, table, out);
     free(source.text);
     if (err) {

@@ -27,6 +27,10 @@ void config_error_at(struct config *config, struct config_mark mark, const char 
 /* Remembers that the 'n_bytes' at 'field' come from 'mark'; 'given' distinguishes a key's value from a section. */
 void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given);
 
+/* Remembers the place of the value or section with this full name: "antennas[0].pol0", "recv".  Returns a copy of the
+ * name that lives as long as the config, NULL where there is no memory. */
+const char *config_add_name(struct config *config, const char *name, struct config_mark mark);
+
 /* The instances of a section in 'values', and one of them. */
 size_t config_section_n(const struct config_section *section, const void *values);
 void *config_section_item(const struct config_section *section, const void *values, size_t i);

@@ -3,6 +3,7 @@
  * libyaml's document keeps the line and column of each node and resolves aliases; nothing here is deeper than
  * section -> key -> list item, so neither deep nesting nor aliases that contain themselves lead anywhere. */
 #include "common/config_internal.h"
+#include "common/endpoint.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -232,6 +233,22 @@ static void load_value(struct loader *loader, const struct config_key *key, cons
     free(nodes);
 }
 
+/* Gives the value its full name; endpoints carry it along, to whoever cannot use one. */
+static void name_value(struct loader *loader, const struct config_key *key, const char *where, struct config_mark mark,
+                       void *field)
+{
+    char full[160];
+
+    snprintf(full, sizeof(full), "%s.%s", where, key->name);
+    const char *name = config_add_name(loader->config, full, mark);
+    if (key->type == CFG_ENDPOINTS) {
+        struct endpoint_list *list = field;
+
+        for (size_t i = 0; i < list->n; i++)
+            list->items[i].key = name;
+    }
+}
+
 /* A key that the file leaves out: its default, or an error at the section. */
 static void default_value(struct loader *loader, const struct config_key *key, const char *where,
                           struct config_mark mark, void *field)
@@ -312,6 +329,7 @@ static void load_keys(struct loader *loader, const struct config_section *sectio
 
     assert(section->n_keys <= MAX_KEYS);
     config_add_place(loader->config, item, section->struct_bytes, mark, false);
+    config_add_name(loader->config, where, mark);
     if (mapping)
         collect_keys(loader, section, where, mapping, keys, values);
     for (size_t k = 0; k < section->n_keys; k++) {
@@ -328,6 +346,7 @@ static void load_keys(struct loader *loader, const struct config_section *sectio
             load_value(loader, key, where, values[k], field);
         else
             default_value(loader, key, where, mark, field);
+        name_value(loader, key, where, values[k] ? node_mark(values[k]) : mark, field);
         /* The kind comes first in the table; without it nothing can be said about what depends on it. */
         if (k == 0) {
             kind_known = config_n_errors(loader->config) == n_errors;
@@ -361,6 +380,7 @@ static void load_list(struct loader *loader, const struct config_section *sectio
         return;
     }
     config_add_place(loader->config, array, sizeof(*array), mark, false);
+    config_add_name(loader->config, section->name, mark);
     if (node && node->type == YAML_SEQUENCE_NODE)
         n = node->data.sequence.items.top - node->data.sequence.items.start;
     if (n < section->min_n || n > section->max_n) {
@@ -439,9 +459,14 @@ int config_load_document(struct config *config, const struct config_table *table
     struct config_mark file = {1, 1};
 
     assert(table->n_sections <= MAX_KEYS);
-    if (root && root->type == YAML_MAPPING_NODE) {
+    if (!root || is_null(root)) {
+        config_error_at(config, (struct config_mark){0, 0}, "the file is empty; see %s --print-example",
+                        table->program);
+        return 0;
+    }
+    if (root->type == YAML_MAPPING_NODE) {
         collect_sections(&loader, table, root, keys, nodes);
-    } else if (root && !is_null(root)) {
+    } else {
         report_not_keys(&loader, "the file", root);
         return 0;
     }

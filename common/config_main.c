@@ -4,6 +4,7 @@
 #include "common/service.h"
 #include "common/version.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 
@@ -84,7 +85,7 @@ int config_main(const struct config_table *table, int argc, char **argv,
     /* Checks across keys would stumble over values that are missing. */
     if (!err && check) {
         check(values, *config);
-        err = config_n_errors(*config) ? -1 : 0;
+        err = config_n_errors(*config) ? -EINVAL : 0;
     }
     if (*config)
         config_print_errors(*config, stderr);
@@ -98,5 +99,5 @@ int config_main(const struct config_table *table, int argc, char **argv,
         return -1;
     config_free(table, values, *config);
     *config = NULL;
-    return err ? EXIT_CONFIG : 0;
+    return err ? service_exit_code(err) : 0;
 }

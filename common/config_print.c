@@ -289,18 +289,18 @@ static void example_default(const struct config_key *key, FILE *out)
     free(field);
 }
 
-/* A key with its help; a key that may be left out stands there as a comment, with its default. */
+/* A key with its help; a key that may be left out, and has no example, stands there as a comment, with its default. */
 static void example_key(const struct config_section *section, const struct config_key *key, FILE *out)
 {
     fputs("\n", out);
     example_comment("  ", key->help, out);
     example_expected(key, "  ", out);
     example_kinds(section, key, out);
-    if (key->default_text) {
+    if (key->example) {
+        fprintf(out, "  %s: %s", key->name, key->example);
+    } else if (key->default_text) {
         fprintf(out, "  #%s: ", key->name);
         example_default(key, out);
-    } else if (key->example) {
-        fprintf(out, "  %s: %s", key->name, key->example);
     } else {
         fprintf(out, "  #%s: (required)", key->name);
     }

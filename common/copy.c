@@ -14,7 +14,8 @@ void copy_past_cache(uint8_t *out, const uint8_t *in, size_t n_bytes)
 
     if (n_before > n_bytes)
         n_before = n_bytes;
-    memcpy(out, in, n_before);
+    if (n_before > 0)
+        memcpy(out, in, n_before);
     out += n_before;
     in += n_before;
     n_bytes -= n_before;
@@ -29,7 +30,8 @@ void copy_past_cache(uint8_t *out, const uint8_t *in, size_t n_bytes)
         _mm_stream_si128(to + 2, c);
         _mm_stream_si128(to + 3, d);
     }
-    memcpy(out, in, n_bytes);
+    if (n_bytes > 0)
+        memcpy(out, in, n_bytes);
 }
 
 void copy_finish(void)

@@ -6,8 +6,10 @@
 #include "common/log.h"
 #include "common/sections.h"
 #include "common/service.h"
+#include "common/thread.h"
 #include "common/version.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,20 +23,41 @@ static int open_http(const struct config_http *config, const struct gauge *healt
     return http_open(&config->listen.items[0], healthy, http, why, why_bytes);
 }
 
+static int threads_failed(int err)
+{
+    log_error(
+        "not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=), or lower "
+        "recv.threads, send.threads or device.threads",
+        strerror(-err));
+    return 1;
+}
+
+int daemon_start_failed(const struct config *config, int err, const char *why)
+{
+    char place[512];
+
+    if (!why[0] && err == -EAGAIN)
+        return threads_failed(err);
+    if (!why[0])
+        why = strerror(-err);
+    log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
+    return service_exit_code(err);
+}
+
 /* Runs a pipeline that has been created, until it is stopped and drained. */
 static int run_pipeline(const struct daemon *daemon, void *pipeline, struct service *service)
 {
+    threads_hold();
     int err = daemon->start(pipeline);
-    if (err) {
-        log_error("threads cannot be started: %s", strerror(-err));
-        return service_exit_code(err);
-    }
+    threads_release(!err);
+    if (err)
+        return threads_failed(err);
     int exit_code = service_run(service);
     service_stopping(service);
     return daemon->stop(pipeline) ? exit_code : 1;
 }
 
-static int run(const struct daemon *daemon, const void *values, struct service *service)
+static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
 {
     const struct config_device *device_section = (const void *)((const char *)values + daemon->device_offset);
     const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
@@ -52,12 +75,7 @@ static int run(const struct daemon *daemon, const void *values, struct service *
         err = open_http(http_section, &healthy, &http, why, sizeof(why));
     if (!err)
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
-    if (err) {
-        log_error("%s", why[0] ? why : strerror(-err));
-        exit_code = service_exit_code(err);
-    } else {
-        exit_code = run_pipeline(daemon, pipeline, service);
-    }
+    exit_code = err ? daemon_start_failed(config, err, why) : run_pipeline(daemon, pipeline, service);
     http_close(http); /* it reads counters of the pipeline */
     daemon->destroy(pipeline);
     device_close(context.device);
@@ -71,8 +89,10 @@ int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values
 
     log_init(daemon->name, LOG_LEVEL_INFO);
     int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(daemon, values, service) : 1;
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(daemon, values, config, service);
+    }
     service_close(service);
     config_free(daemon->table, values, config);
     return exit_code;

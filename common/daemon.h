@@ -1,7 +1,8 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
  * configuration -> signals -> device -> HTTP -> pipeline (create, start) -> READY -> run -> drain (stop) -> HTTP
- * closes, since it reads the pipeline's counters -> destroy. */
+ * closes, since it reads the pipeline's counters -> destroy.  A start that fails says one sentence, which names the
+ * configuration key and its place in the file, and leaves nothing behind. */
 #ifndef COMMON_DAEMON_H
 #define COMMON_DAEMON_H
 
@@ -28,14 +29,19 @@ struct daemon {
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
     /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
-     * in 'why' or an empty one where the errno says it. */
+     * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it.
+     * Nothing of it sends, or changes a file that was there. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
-    int (*start)(void *pipeline);
+    int (*start)(void *pipeline); /* its threads, which first move when all of them are there */
     /* Drains; returns false if output that could have been kept was lost (a capture that could not be written). */
     bool (*stop)(void *pipeline);
     void (*destroy)(void *pipeline);
 };
+
+/* Reports that a start failed with 'err', for 'why' (may be empty), at its place in the file; also for the programs
+ * that have a main() of their own.  Returns the exit code. */
+int daemon_start_failed(const struct config *config, int err, const char *why);
 
 /* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);

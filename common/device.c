@@ -37,6 +37,11 @@ const char *device_name(const struct device *device)
     return device->name;
 }
 
+size_t device_n_threads(const struct device *device)
+{
+    return device->n_threads;
+}
+
 void *device_alloc(struct device *device, size_t bytes)
 {
     return device->ops->alloc(device, bytes);

@@ -45,6 +45,8 @@ struct kernel {
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
+/* Threads of this host that the kernels of one stream run on, its own included. */
+size_t device_n_threads(const struct device *device);
 
 /* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough. */
 void *device_alloc(struct device *device, size_t bytes);
@@ -116,6 +118,7 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     const char *name;
+    size_t n_threads;
 };
 struct device_stream {
     struct device *device;

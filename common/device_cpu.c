@@ -128,10 +128,13 @@ static void *cpu_alloc_pinned(struct device *device, size_t bytes)
     if (!memory)
         return NULL;
     madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
-    if (madvise(memory, bytes, MADV_POPULATE_WRITE) && errno != EINVAL) { /* EINVAL: a kernel before 5.14 */
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+        return memory;
+    if (errno != EINVAL) { /* which a kernel before 5.14 says */
         free(memory);
         return NULL;
     }
+    memset(memory, 0, bytes);
     return memory;
 }
 
@@ -461,6 +464,7 @@ int device_cpu_open(const struct device_config *config, struct device **device)
     assert(config->n_threads >= 0);
     new->base = (struct device){.ops = &cpu_ops, .name = "cpu"};
     new->n_threads = config->n_threads > 0 ? config->n_threads : n_cpus > 0 ? (int)n_cpus : 1;
+    new->base.n_threads = (size_t) new->n_threads;
     *device = &new->base;
     return 0;
 }

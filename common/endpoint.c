@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static int append(struct endpoint_list *list, const struct range *range)
         return -ENOMEM;
     list->items = items;
     for (size_t i = 0; i < range->n; i++)
-        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port};
+        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port, NULL};
     list->n += range->n;
     return 0;
 }
@@ -143,6 +144,15 @@ char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_b
     return text;
 }
 
+char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text_bytes)
+{
+    char name[32];
+
+    snprintf(text, text_bytes, "%s%s%s", endpoint->key ? endpoint->key : "", endpoint->key ? ": " : "",
+             endpoint_format(endpoint, name, sizeof(name)));
+    return text;
+}
+
 bool endpoint_is_multicast(const struct endpoint *endpoint)
 {
     return IN_MULTICAST(ntohl(endpoint->address.s_addr));
@@ -153,37 +163,90 @@ bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
     return a->address.s_addr == b->address.s_addr && a->port == b->port;
 }
 
-int interface_address(const char *interface, struct in_addr *address, char *why, size_t why_bytes)
+/* Of an entry whose address is an IPv4 one. */
+static struct in_addr address_of(const struct ifaddrs *entry)
+{
+    return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
+}
+
+/* Picks the entry that 'name' means out of the system's list, one that has an IPv4 address if any has; NULL: none. */
+static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const char *name)
 {
     struct in_addr wanted;
-    bool by_address = inet_pton(AF_INET, interface, &wanted) == 1;
-    struct ifaddrs *all;
-    if (getifaddrs(&all)) {
-        snprintf(why, why_bytes, "cannot list the network interfaces: %s", strerror(errno));
-        return -ENODEV;
+    bool by_address = inet_pton(AF_INET, name, &wanted) == 1;
+    const struct ifaddrs *without_address = NULL;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        bool is_ipv4 = i->ifa_addr && i->ifa_addr->sa_family == AF_INET;
+        if (by_address ? is_ipv4 && address_of(i).s_addr == wanted.s_addr : strcmp(i->ifa_name, name) == 0) {
+            if (is_ipv4)
+                return i;
+            without_address = i;
+        }
     }
-    bool exists = false;
-    bool found = false;
-    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next) {
-        if (!by_address && strcmp(i->ifa_name, interface) != 0)
-            continue;
-        exists = true;
-        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
-            continue;
-        struct in_addr own = ((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr;
-        if (by_address && own.s_addr != wanted.s_addr)
-            continue;
-        *address = own;
-        found = true;
-    }
-    freeifaddrs(all);
-    if (found)
-        return 0;
-    if (by_address)
-        snprintf(why, why_bytes, "no network interface has the address %s", interface);
-    else if (exists)
-        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address", interface);
+    return without_address;
+}
+
+/* "lo, eth0": the interfaces that have an IPv4 address; returns 'text'. */
+static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    snprintf(text, text_bytes, "none");
+    for (const struct ifaddrs *i = all; i && used < text_bytes; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
+            char address[INET_ADDRSTRLEN];
+            struct in_addr own = address_of(i);
+            inet_ntop(AF_INET, &own, address, sizeof(address));
+            used +=
+                (size_t)snprintf(text + used, text_bytes - used, "%s%s (%s)", used ? ", " : "", i->ifa_name, address);
+        }
+    return text;
+}
+
+/* Says why the interface cannot be used, if it cannot.  Returns 0, -ENODEV or -ENETDOWN. */
+static int check_interface(const struct ifaddrs *found, const struct ifaddrs *all, const char *name, char *why,
+                           size_t why_bytes)
+{
+    struct in_addr address;
+    char others[200];
+
+    if (!found && inet_pton(AF_INET, name, &address) == 1)
+        snprintf(why, why_bytes, "no network interface has the address %s; there are %s", name,
+                 list_interfaces(all, others, sizeof(others)));
+    else if (!found)
+        snprintf(why, why_bytes, "there is no network interface \"%s\"; there are %s", name,
+                 list_interfaces(all, others, sizeof(others)));
+    else if (!(found->ifa_flags & IFF_UP)) {
+        snprintf(why, why_bytes, "the network interface \"%s\" is down; bring it up (ip link set %s up)", name,
+                 found->ifa_name);
+        return -ENETDOWN;
+    } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
+        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
+                 name);
+    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback does, and does not say so */
+        snprintf(
+            why, why_bytes,
+            "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",
+            name, found->ifa_name);
     else
-        snprintf(why, why_bytes, "there is no network interface \"%s\"", interface);
+        return 0;
     return -ENODEV;
+}
+
+int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes)
+{
+    struct ifaddrs *all;
+
+    if (getifaddrs(&all)) {
+        int err = -errno;
+        snprintf(why, why_bytes, "the network interfaces cannot be listed: %s", strerror(-err));
+        return err;
+    }
+    const struct ifaddrs *found = pick_interface(all, name);
+    int err = check_interface(found, all, name, why, why_bytes);
+    if (!err)
+        *interface = (struct interface){address_of(found), (int)if_nametoindex(found->ifa_name)};
+    freeifaddrs(all);
+    return err;
 }

@@ -13,6 +13,8 @@
 struct endpoint {
     struct in_addr address;
     uint16_t port; /* host order */
+    const char
+        *key; /* where a configuration gives it, "antennas[0].pol0", for messages; NULL: nowhere.  See config.h */
 };
 
 struct endpoint_list {
@@ -29,11 +31,20 @@ void endpoint_list_fini(struct endpoint_list *list);
 /* "a.b.c.d:port" into 'text' (>= 22 bytes); returns 'text'. */
 char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_bytes);
 
+/* "key: a.b.c.d:port", as a message about an endpoint begins; returns 'text'. */
+char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text_bytes);
+
 bool endpoint_is_multicast(const struct endpoint *endpoint);
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 
-/* The IPv4 address of an interface given by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").
- * Returns 0, -ENODEV (no such interface, or it has no IPv4 address) with one sentence in 'why'. */
-int interface_address(const char *interface, struct in_addr *address, char *why, size_t why_bytes);
+/* A network interface that can be used now. */
+struct interface {
+    struct in_addr address; /* the one it was named by, or its first */
+    int index;
+};
+
+/* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, -ENODEV (no such
+ * interface, or it has no IPv4 address, or cannot multicast) or -ENETDOWN (it is down) with one sentence in 'why'. */
+int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes);
 
 #endif

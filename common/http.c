@@ -13,9 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Enough for several scrapers and browsers; more would only be a mistake or an attack. */
-#define MAX_CONNECTIONS      64
-#define CONNECTION_TIMEOUT_S 10
+/* Enough for several scrapers and browsers; more would only be a mistake or an attack.  A client that holds connections
+ * without using them keeps the others out for as long as its time-out at worst, and not at all those of other hosts. */
+#define MAX_CONNECTIONS        64
+#define MAX_CLIENT_CONNECTIONS 32
+#define CONNECTION_TIMEOUT_S   10
 
 struct http {
     const struct gauge *healthy; /* [const] */
@@ -110,9 +112,20 @@ static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, (void *)http,
                               MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
+                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)MAX_CLIENT_CONNECTIONS,
                               MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
+}
+
+static const char *cure(int err)
+{
+    switch (err) {
+    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
+    case -EADDRNOTAVAIL: return "; this host has no such address";
+    case -EACCES: return "; ports below 1024 are for root";
+    default: return "";
+    }
 }
 
 int http_open(const struct endpoint *listen_at, const struct gauge *healthy, struct http **http, char *why,
@@ -130,9 +143,10 @@ int http_open(const struct endpoint *listen_at, const struct gauge *healthy, str
         err = fd;
         goto undo_alloc;
     }
+    errno = 0;
     h->daemon = start_daemon(fd, h);
     if (!h->daemon) {
-        err = -EIO;
+        err = errno ? -errno : -EIO;
         goto undo_listener;
     }
     *http = h;
@@ -142,8 +156,8 @@ undo_listener:
 undo_alloc:
     free(h);
 fail:
-    snprintf(why, why_bytes, "cannot serve HTTP on %s: %s", endpoint_format(listen_at, where, sizeof(where)),
-             strerror(-err));
+    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
     return err;
 }
 

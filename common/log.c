@@ -5,6 +5,8 @@
 #include "common/clock.h"
 #include "common/units.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -53,8 +55,18 @@ static bool stderr_is_journal(void)
     return access("/run/systemd/journal/socket", W_OK) == 0;
 }
 
+/* Started with stdin, stdout or stderr closed, the first file or socket that is opened would be what messages are
+ * written to. */
+static void occupy_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            open("/dev/null", O_RDWR); /* takes the least number that is free, which is this one */
+}
+
 void log_init(const char *program, enum log_level max_level)
 {
+    occupy_standard_files();
     snprintf(log_program, sizeof(log_program), "%s", program);
     log_max_level = max_level;
     log_to_journal = stderr_is_journal();

@@ -1,5 +1,8 @@
 /* packet_sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave.
  *
+ * Opening a sink shows that the file can be written, but what is in it stays until the first packet comes, and a file
+ * that was not there is removed if none does: a start that fails elsewhere must not cost an old capture.
+ *
  * All sinks of a process that name the same file share it, as streams share a wire. */
 #include "common/clock.h"
 #include "common/packet_sink.h"
@@ -8,11 +11,13 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define ETHERNET_BYTES     14
 #define IP_BYTES           20
@@ -30,7 +35,9 @@ struct capture {
     size_t n_sinks;
     char *path;
     pcap_t *format;
-    pcap_dumper_t *file;
+    int fd;              /* until the first packet; then -1 */
+    bool created;        /* the file was not there */
+    pcap_dumper_t *file; /* from the first packet on */
     int err; /* the first of writing, positive: the file may end inside a packet, so nothing more is written */
 };
 
@@ -98,11 +105,31 @@ static void put_udp(uint8_t *out, const struct endpoint *to, size_t udp_bytes)
     put_u16(out + 6, 0); /* no checksum */
 }
 
+/* The first packet: empties the file and begins it anew. */
+static void begin_file(struct capture *capture)
+{
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* a pipe cannot be, and need not */
+        capture->err = errno;
+        return;
+    }
+    FILE *file = fdopen(capture->fd, "wb");
+    capture->err = file ? 0 : errno;
+    if (!file)
+        return;
+    capture->fd = -1;
+    errno = 0;
+    capture->file = pcap_dump_fopen(capture->format, file); /* closes it where that fails */
+    if (!capture->file)
+        capture->err = errno ? errno : EIO;
+}
+
 /* Returns 0 or a positive errno. */
 static int write_packet(struct pcap_sink *sink, const struct packet_out *packet, int64_t now_ns)
 {
     struct capture *capture = sink->capture;
     assert(packet->destination < sink->n_destinations);
+    if (!capture->file && !capture->err)
+        begin_file(capture);
     if (capture->err)
         return capture->err;
     size_t payload_bytes = packet->header_bytes + packet->payload_bytes;
@@ -138,7 +165,7 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
 static int flush(struct capture *capture)
 {
     errno = 0;
-    if (!capture->err && pcap_dump_flush(capture->file) != 0)
+    if (capture->file && !capture->err && pcap_dump_flush(capture->file) != 0)
         capture->err = errno ? errno : EIO;
     return capture->err;
 }
@@ -171,6 +198,11 @@ static void destroy_capture(struct capture *capture)
         return;
     if (capture->file)
         pcap_dump_close(capture->file);
+    if (capture->fd >= 0) {
+        close(capture->fd);
+        if (capture->created)
+            unlink(capture->path);
+    }
     if (capture->format)
         pcap_close(capture->format);
     free(capture->path);
@@ -202,11 +234,22 @@ static void pcap_sink_close(struct packet_sink *base)
 
 static const struct packet_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
-/* With the lock: starts a new file. */
+/* Opens the file for writing as it is, or makes it. */
+static int open_file(struct capture *capture)
+{
+    capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    capture->created = capture->fd >= 0;
+    if (capture->fd < 0 && errno == EEXIST)
+        capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666); /* O_CREAT: it may be a loose link */
+    return capture->fd < 0 ? -errno : 0;
+}
+
+/* With the lock. */
 static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
 {
     struct capture *capture = calloc(1, sizeof(*capture));
     if (capture) {
+        capture->fd = -1;
         capture->path = strdup(path);
         capture->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
     }
@@ -215,12 +258,9 @@ static int create_capture(const char *path, struct capture **out, char *why, siz
         destroy_capture(capture);
         return -ENOMEM;
     }
-    FILE *file = fopen(path, "wb");
-    int err = file ? -EIO : -errno;
-    if (file)
-        capture->file = pcap_dump_fopen(capture->format, file); /* closes it where that fails */
-    if (!capture->file) {
-        snprintf(why, why_bytes, "cannot write the capture \"%s\": %s", path, strerror(-err));
+    int err = open_file(capture);
+    if (err) {
+        snprintf(why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path, strerror(-err));
         destroy_capture(capture);
         return err;
     }
@@ -267,8 +307,9 @@ int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet
     sink->multicast_ttl = config->ttl;
     /* A file needs no interface; where the one named exists, its address makes a truer packet. */
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
-    if (config->interface)
-        interface_address(config->interface, &sink->from, why, why_bytes);
+    struct interface interface;
+    if (config->interface && interface_find(config->interface, &interface, why, why_bytes) == 0)
+        sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
     if (err) {
         pcap_sink_close(&sink->base);

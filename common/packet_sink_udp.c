@@ -249,15 +249,19 @@ static void set_buffer(int fd, size_t buffer_bytes)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
-    if (granted < asked)
-        log_warning("the kernel grants %d of %d bytes of send buffer; \"sysctl net.core.wmem_max=%d\" allows more",
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    static bool warned; /* once for all sockets; main thread */
+    if (granted < asked && !warned) {
+        log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
+                    "\"sysctl net.core.wmem_max=%d\" allows more",
                     granted, asked, asked);
+        warned = true;
+    }
 }
 
-static int set_multicast(int fd, const struct packet_sink_config *config, const struct in_addr *interface)
+static int set_multicast(int fd, const struct packet_sink_config *config, const struct interface *interface)
 {
-    const struct ip_mreqn outgoing = {.imr_address = *interface};
+    const struct ip_mreqn outgoing = {.imr_address = interface->address, .imr_ifindex = interface->index};
     if (config->interface && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &outgoing, sizeof(outgoing)))
         return -errno;
     const int ttl = config->ttl;
@@ -270,28 +274,78 @@ static int set_multicast(int fd, const struct packet_sink_config *config, const 
     return 0;
 }
 
-static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config, const struct in_addr *interface,
-                       char *why, size_t why_bytes)
+/* "outputs[0].destinations: 239.1.0.1:7148: cannot ...: reason; cure" */
+static int fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
+                size_t why_bytes)
+{
+    char name[128];
+    snprintf(why, why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)), what,
+             strerror(err), cure[0] ? "; " : "", cure);
+    return -err;
+}
+
+/* Asks the kernel for the way to each destination, by a connect of a socket that sends nothing. */
+static int check_routes(const struct packet_sink_config *config, const struct interface *interface, char *why,
+                        size_t why_bytes)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    const struct endpoint *first = &config->destinations->items[0];
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int err = fd < 0 ? -errno : set_multicast(fd, config, interface);
+    if (err)
+        err = fail(first, -err, "set up a socket",
+                   err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+    for (size_t i = 0; i < config->destinations->n && !err; i++) {
+        const struct endpoint *to = &config->destinations->items[i];
+        const struct sockaddr_in address = {
+            .sin_family = AF_INET, .sin_port = htons(to->port), .sin_addr = to->address};
+        connect(fd, &nowhere, sizeof(nowhere)); /* forgets the source address of the one before */
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+            continue;
+        const char *cure = "";
+        if (errno == ENETUNREACH || errno == EHOSTUNREACH)
+            cure = endpoint_is_multicast(to) && !config->interface ? "name the send.interface to send on"
+                                                                   : "there is no route to it: see \"ip route get\"";
+        else if (errno == EACCES)
+            cure = "it is a broadcast address: name a multicast group or a host";
+        err = fail(to, errno, "send there", cure, why, why_bytes);
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config,
+                       const struct interface *interface, char *why, size_t why_bytes)
 {
     sink->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (sink->fd < 0) {
-        int err = errno;
-        snprintf(why, why_bytes, "cannot open a socket to send: %s", strerror(err));
-        return -err;
-    }
-    set_buffer(sink->fd, config->buffer_bytes);
-    int err = set_multicast(sink->fd, config, interface);
+    int err = sink->fd < 0 ? -errno : set_multicast(sink->fd, config, interface);
     if (err)
-        snprintf(why, why_bytes, "cannot multicast through %s with TTL %d: %s",
-                 config->interface ? config->interface : "any interface", config->ttl, strerror(-err));
+        return fail(&config->destinations->items[0], -err, "set up a socket",
+                    err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+    set_buffer(sink->fd, config->buffer_bytes);
+    return 0;
+}
+
+static int find_interface(const struct packet_sink_config *config, struct interface *interface, char *why,
+                          size_t why_bytes)
+{
+    char reason[400];
+    if (!config->interface)
+        return 0;
+    int err = interface_find(config->interface, interface, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "send.interface: %s", reason);
     return err;
 }
 
 int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **out, char *why, size_t why_bytes)
 {
     const struct endpoint_list *endpoints = config->destinations;
-    struct in_addr interface = {htonl(INADDR_ANY)};
-    int err = config->interface ? interface_address(config->interface, &interface, why, why_bytes) : 0;
+    struct interface interface = {0}; /* the kernel's choice */
+    int err = find_interface(config, &interface, why, why_bytes);
+    if (!err)
+        err = check_routes(config, &interface, why, why_bytes);
     if (err)
         return err;
     struct udp_sink *sink = calloc(1, sizeof(*sink));

@@ -64,14 +64,15 @@ void packet_source_close(struct packet_source *source);
  * file that is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
-/* True if the next recv is likely to lend packets: then it would be wasted work to predict where they belong. */
+/* True if the next recv will only lend packets, so that the slots need not offer anything.  The packets of a recv are
+ * all lent, or none is. */
 bool packet_source_lends(const struct packet_source *source);
 
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
-/* Messages that the kernel dropped for want of socket buffer since open, where it says so (SO_RXQ_OVFL); else 0.  The
- * kernel counts joined packets once, because it drops them together. */
+/* Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
+ * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */

@@ -226,22 +226,25 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
     FILE *file = fopen(config->pcap_file, "rb");
     if (!file) {
         int err = -errno;
-        snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, strerror(-err));
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", config->pcap_file, strerror(-err));
         return err;
     }
     char pcap_why[PCAP_ERRBUF_SIZE];
+    errno = 0;
     pcap_t *capture = pcap_fopen_offline(file, pcap_why);
     if (!capture) {
-        snprintf(why, why_bytes, "cannot read the capture \"%s\": %s", config->pcap_file, pcap_why);
+        int err = errno == ENOMEM ? -ENOMEM : -EINVAL;
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read as a capture: %s", config->pcap_file, pcap_why);
         fclose(file);
-        return -EINVAL;
+        return err;
     }
     int link_type = pcap_datalink(capture);
     if (!link_type_known(link_type)) {
+        const char *name = pcap_datalink_val_to_description(link_type);
         snprintf(why, why_bytes,
-                 "the capture \"%s\" is of link type %d; Ethernet, Linux cooked, loopback and raw IP "
-                 "can be read",
-                 config->pcap_file, link_type);
+                 "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
+                 "IP can be read",
+                 config->pcap_file, name ? name : "something unknown", link_type);
         pcap_close(capture);
         return -EINVAL;
     }

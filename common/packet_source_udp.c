@@ -15,12 +15,14 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,15 +36,14 @@
 
 struct udp_socket {
     int fd;
-    uint32_t n_dropped; /* as the kernel last said: a count since the socket was made, modulo 2^32 */
-    bool joined;        /* the kernel joins packets */
-    unsigned n_single;  /* messages of one packet since the last of several */
+    bool joined;       /* the kernel joins packets */
+    unsigned n_single; /* messages of one packet since the last of several */
 };
 
-/* What comes with a message: SO_RXQ_OVFL and UDP_GRO. */
+/* What comes with a message of several packets: UDP_GRO. */
 union control {
     struct cmsghdr header;
-    char bytes[CMSG_SPACE(sizeof(uint32_t)) + CMSG_SPACE(sizeof(int))];
+    char bytes[CMSG_SPACE(sizeof(int))];
 };
 
 /* A message in the buffer, or the rest of one, whose packets are still to be lent. */
@@ -58,11 +59,11 @@ struct udp_source {
     int epoll_fd;
     size_t n_sockets;
     struct udp_socket *sockets;
-    uint64_t n_dropped;
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left; /* until it is asked again which are ready */
+    int n_turns_left;         /* until it is asked again which are ready */
+    int64_t alone_timeout_ns; /* what the only socket waits, as set last */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
@@ -110,27 +111,18 @@ static size_t lend_packets(struct udp_source *source, struct packet_slot *slots,
 
 /* ---- What came with a message -------------------------------------------------------------------------------------- */
 
-/* Takes note of the drops that the kernel tells of.  Returns the size of the packets that it joined, 'n_bytes' if the
- * message is one packet. */
-static size_t read_control(struct udp_source *source, struct udp_socket *udp_socket, struct msghdr *message,
-                           size_t n_bytes)
+/* Size of the packets that the kernel joined to a message; 'n_bytes' if it is one packet. */
+static size_t read_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
-    size_t segment_bytes = n_bytes;
-
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_RXQ_OVFL) {
-            uint32_t n_dropped;
-            memcpy(&n_dropped, CMSG_DATA(c), sizeof(n_dropped));
-            source->n_dropped += (uint32_t)(n_dropped - udp_socket->n_dropped);
-            udp_socket->n_dropped = n_dropped;
-        } else if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
-            int joined_bytes;
-            memcpy(&joined_bytes, CMSG_DATA(c), sizeof(joined_bytes));
-            if (joined_bytes > 0 && (size_t)joined_bytes < n_bytes)
-                segment_bytes = (size_t)joined_bytes;
-        }
+        int segment_bytes;
+        if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO)
+            continue;
+        memcpy(&segment_bytes, CMSG_DATA(c), sizeof(segment_bytes));
+        if (segment_bytes > 0 && (size_t)segment_bytes < n_bytes)
+            return (size_t)segment_bytes;
     }
-    return segment_bytes;
+    return n_bytes;
 }
 
 /* Learns from a message how those to come may be. */
@@ -183,18 +175,18 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
  * the buffer.  Returns the number of messages, and in 'n_filled' that of slots filled; or negative errno. */
-static int recv_single(struct udp_source *source, unsigned endpoint, struct packet_slot *slots, size_t n_slots,
-                       size_t *n_filled)
+static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
+                       size_t n_slots, size_t *n_filled)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < n_slots; i++)
         point_at_slot(source, i, &slots[i]);
-    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, MSG_DONTWAIT, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, flags, NULL);
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         slots[i].packet_bytes = n_bytes;
         slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
@@ -211,19 +203,19 @@ static int recv_single(struct udp_source *source, unsigned endpoint, struct pack
 /* ---- Messages of several packets ----------------------------------------------------------------------------------- */
 
 /* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
-static int recv_joined(struct udp_source *source, unsigned endpoint)
+static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
     for (size_t i = 0; i < JOINED_MESSAGES; i++) {
         source->iovecs[i][0] = (struct iovec){source->buffer + i * MESSAGE_MAX, MESSAGE_MAX};
         source->messages[i].msg_hdr = message_of(source, i, 1);
     }
-    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, MSG_DONTWAIT, NULL);
+    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, flags, NULL);
     if (n < 0)
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_control(source, udp_socket, &source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         learn(udp_socket, segment_bytes < n_bytes);
         add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint);
     }
@@ -232,17 +224,45 @@ static int recv_joined(struct udp_source *source, unsigned endpoint)
 
 /* ---- Turns --------------------------------------------------------------------------------------------------------- */
 
+/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is dry,
+ * or negative errno where it is dead. */
+static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
+                     size_t *n_filled)
+{
+    bool joined = source->sockets[endpoint].joined;
+    int n =
+        joined ? recv_joined(source, endpoint, flags) : recv_single(source, endpoint, flags, slots, n_slots, n_filled);
+
+    if (n < 0 && n != -EAGAIN && n != -EINTR && n != -ECONNREFUSED)
+        return n;
+    if (*n_filled == 0)
+        *n_filled = lend_packets(source, slots, n_slots);
+    return n < (joined ? JOINED_MESSAGES : (int)n_slots);
+}
+
+/* The only socket waits for itself: one call instead of two. */
+static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    size_t n_filled = 0;
+
+    if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
+        struct timeval timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_usec = timeout_ns % NS_PER_S / NS_PER_US + 1};
+        if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
+            return -errno;
+        source->alone_timeout_ns = timeout_ns;
+    }
+    int err = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
+    return err < 0 ? err : (int)n_filled;
+}
+
 /* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
 static int find_ready(struct udp_source *source, int64_t timeout_ns)
 {
-    bool alone = source->n_sockets == 1;
-
-    if (timeout_ns > 0 || alone) {
+    if (timeout_ns > 0) {
         /* ppoll, because epoll_wait counts in milliseconds. */
-        struct pollfd readable = {.fd = alone ? source->sockets[0].fd : source->epoll_fd, .events = POLLIN};
+        struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
         struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
-        source->n_ready = ppoll(&readable, 1, &timeout, NULL) > 0;
-        if (source->n_ready == 0 || alone)
+        if (ppoll(&readable, 1, &timeout, NULL) == 0)
             return 0;
     }
     source->next_ready = 0;
@@ -263,28 +283,40 @@ static bool turns_are_over(struct udp_source *source)
 /* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
 static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
 {
-    unsigned endpoint = source->ready[source->next_ready].data.u32;
-    bool joined = source->sockets[endpoint].joined;
-    size_t n_wanted = joined ? JOINED_MESSAGES : n_slots;
-    int n = joined ? recv_joined(source, endpoint) : recv_single(source, endpoint, slots, n_slots, n_filled);
+    int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
 
-    if (n == (int)n_wanted) {
+    if (!dry) {
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;
     }
-    /* It is dry: the last of the list takes its place. */
+    /* The last of the list takes its place. */
     source->ready[source->next_ready] = source->ready[--source->n_ready];
     if (source->next_ready == source->n_ready)
         source->next_ready = 0;
-    return n >= 0 || n == -EAGAIN || n == -EINTR || n == -ECONNREFUSED ? 0 : n;
+    return dry < 0 ? dry : 0;
+}
+
+/* True if the socket that is served next joins packets. */
+static bool next_is_joined(const struct udp_source *source)
+{
+    return source->sockets[source->ready[source->next_ready].data.u32].joined;
+}
+
+static bool udp_lends(const struct packet_source *base)
+{
+    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
+    return source->n_joined > 0 || next_is_joined(source);
 }
 
 static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
+    bool lends = udp_lends(base);
     size_t n_filled = lend_packets(source, slots, n_slots);
     int err = 0;
 
+    if (n_filled == 0 && source->n_sockets == 1)
+        return recv_alone(source, slots, n_slots, timeout_ns);
     while (n_filled == 0) {
         if (source->n_ready == 0) {
             err = find_ready(source, timeout_ns);
@@ -292,29 +324,30 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
         } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
         }
-        if (!err && source->n_ready == 0)
-            return 0;
+        if (!err && (source->n_ready == 0 || (lends && !next_is_joined(source))))
+            return 0; /* nothing, or nothing to lend, but only that was promised */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
             return err; /* a dead socket says so again */
-        if (n_filled == 0)
-            n_filled = lend_packets(source, slots, n_slots);
     }
     return (int)n_filled;
 }
 
-/* The next packets come from the buffer, if those of the socket that is served next do. */
-static bool udp_lends(const struct packet_source *base)
-{
-    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    return source->n_joined > 0 || source->sockets[source->ready[source->next_ready].data.u32].joined;
-}
-
+/* Asked for, because to be told with every packet (SO_RXQ_OVFL) costs every packet something. */
 static uint64_t udp_kernel_drops(const struct packet_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    return source->n_dropped;
+    uint64_t n_dropped = 0;
+
+    for (size_t i = 0; i < source->n_sockets; i++) {
+        uint32_t info[SK_MEMINFO_VARS];
+        socklen_t length = sizeof(info);
+        if (getsockopt(source->sockets[i].fd, SOL_SOCKET, SO_MEMINFO, info, &length) == 0 &&
+            length > SK_MEMINFO_DROPS * sizeof(info[0]))
+            n_dropped += info[SK_MEMINFO_DROPS];
+    }
+    return n_dropped;
 }
 
 static void udp_close(struct packet_source *base)
@@ -334,18 +367,18 @@ static void udp_close(struct packet_source *base)
 /* What is needed to open the sockets, and to say why one could not be. */
 struct opening {
     const struct packet_source_config *config;
-    struct in_addr interface; /* INADDR_ANY: the kernel's choice */
-    size_t buffer_bytes;      /* of each socket */
-    bool buffer_warned;
+    struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
+    size_t buffer_bytes;        /* of each socket */
     char *why;
     size_t why_bytes;
 };
 
-static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *hint)
+/* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
+static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
 {
-    char name[32];
-    snprintf(opening->why, opening->why_bytes, "cannot %s %s: %s%s", what,
-             endpoint_format(endpoint, name, sizeof(name)), strerror(err), hint);
+    char name[128];
+    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
+             what, strerror(err), cure[0] ? "; " : "", cure);
     return -err;
 }
 
@@ -361,12 +394,13 @@ static void set_buffer(struct opening *opening, int fd)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
-    if (granted < asked && !opening->buffer_warned) {
-        log_warning("the kernel grants %d of %d bytes of receive buffer per socket; "
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    static bool warned; /* once for all sockets; main thread */
+    if (granted < asked && !warned) {
+        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
                     "\"sysctl net.core.rmem_max=%d\" allows more",
                     granted, asked, asked);
-        opening->buffer_warned = true;
+        warned = true;
     }
 }
 
@@ -375,16 +409,18 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     /* Without this a socket also gets groups that other sockets of the host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
-        return fail(opening, endpoint, errno, "refuse other groups than", "");
-    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address, .imr_address = opening->interface};
+        return fail(opening, endpoint, errno, "keep other groups away", "");
+    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address,
+                                  .imr_address = opening->interface.address,
+                                  .imr_ifindex = opening->interface.index};
     if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) == 0)
         return 0;
-    const char *hint = "";
-    if (errno == ENODEV)
-        hint = opening->config->interface ? "; the interface cannot multicast" : "; name the interface to receive on";
-    else if (errno == ENOBUFS)
-        hint = "; see \"sysctl net.ipv4.igmp_max_memberships\"";
-    return fail(opening, endpoint, errno, "join the multicast group", hint);
+    /* Without an interface the kernel looks for a route to the group, which may yet come. */
+    if (errno == ENODEV && !opening->config->interface)
+        return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
+                    "name the recv.interface to receive on");
+    return fail(opening, endpoint, errno, "join the multicast group",
+                errno == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
 }
 
 static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
@@ -393,7 +429,7 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
      * packets among them.)  A unicast packet goes to one socket only: there, sharing would hide a mistake. */
     const int on = 1;
     if (endpoint_is_multicast(endpoint) && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
-        return fail(opening, endpoint, errno, "share the port of", "");
+        return fail(opening, endpoint, errno, "share the port", "");
     const struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_port = htons(endpoint->port),
@@ -403,12 +439,12 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
         return 0;
     const char *hint = "";
     if (errno == EADDRINUSE)
-        hint = "; another program receives there";
+        hint = "another program receives there: stop it, or choose another port";
     else if (errno == EADDRNOTAVAIL)
-        hint = "; it is neither a multicast group nor an address of this host";
+        hint = "it is neither a multicast group nor an address of this host";
     else if (errno == EACCES)
-        hint = "; ports below 1024 are for root";
-    return fail(opening, endpoint, errno, "receive at", hint);
+        hint = "ports below 1024 are for root";
+    return fail(opening, endpoint, errno, "receive there", hint);
 }
 
 /* Returns a socket that receives what is sent to 'endpoint', or negative errno. */
@@ -416,12 +452,11 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return fail(opening, endpoint, errno, "open a socket for",
-                    errno == EMFILE ? "; raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
+        return fail(opening, endpoint, errno, "open a socket",
+                    errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
     set_buffer(opening, fd);
     const int on = 1;
-    /* Neither is a reason to fail: without the first, drops are not known, without the second every packet comes alone. */
-    setsockopt(fd, SOL_SOCKET, SO_RXQ_OVFL, &on, sizeof(on));
+    /* No reason to fail: without it every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
     if (!err && endpoint_is_multicast(endpoint))
@@ -432,12 +467,33 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     return err;
 }
 
+/* The system's usual limit of open files is low for select(2)'s sake, which is not used here. */
+static void allow_files(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static int find_interface(struct opening *opening)
+{
+    char reason[400];
+    if (!opening->config->interface)
+        return 0;
+    int err = interface_find(opening->config->interface, &opening->interface, reason, sizeof(reason));
+    if (err)
+        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
+    return err;
+}
+
 static int open_all(struct udp_source *source, struct opening *opening)
 {
     const struct endpoint_list *endpoints = opening->config->endpoints;
     source->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (source->epoll_fd < 0)
-        return fail(opening, &endpoints->items[0], errno, "wait for packets to", "");
+        return fail(opening, &endpoints->items[0], errno, "wait for packets", "");
     for (size_t i = 0; i < endpoints->n; i++) {
         int fd = open_socket(opening, &endpoints->items[i]);
         if (fd < 0)
@@ -445,7 +501,7 @@ static int open_all(struct udp_source *source, struct opening *opening)
         source->sockets[source->n_sockets++].fd = fd;
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
         if (epoll_ctl(source->epoll_fd, EPOLL_CTL_ADD, fd, &event))
-            return fail(opening, &endpoints->items[i], errno, "wait for packets to", "");
+            return fail(opening, &endpoints->items[i], errno, "wait for packets", "");
     }
     return 0;
 }
@@ -463,14 +519,14 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
 {
     struct opening opening = {
         .config = config,
-        .interface.s_addr = htonl(INADDR_ANY),
         .buffer_bytes = config->buffer_bytes / config->endpoints->n,
         .why = why,
         .why_bytes = why_bytes,
     };
-    int err = config->interface ? interface_address(config->interface, &opening.interface, why, why_bytes) : 0;
+    int err = find_interface(&opening);
     if (err)
         return err;
+    allow_files();
     struct udp_source *source = calloc(1, sizeof(*source));
     if (!source) {
         snprintf(why, why_bytes, "out of memory");

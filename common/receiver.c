@@ -31,6 +31,12 @@
 #define JUDGED_LANDINGS 64
 #define RETRY_BATCHES   64
 
+/* Slots offered at least; else twice as many as the last batch had packets, because a prediction that no packet follows
+ * is wasted. */
+#define OFFERED_MIN 8
+
+#define DROPS_INTERVAL_NS (100 * NS_PER_MS) /* between questions about what the kernel dropped */
+
 /* A place in the sequence of one source's packets. */
 struct position {
     int64_t timestamp;
@@ -63,6 +69,7 @@ struct landing {
     struct spead_packet packet;
     struct receiver_identity identity;
     enum reject reject;
+    enum spead_error error; /* of one that is malformed */
     bool as_predicted;
 };
 
@@ -87,6 +94,8 @@ struct receiver {
     struct flow *last_flow;   /* of the last packet admitted; NULL before */
     bool last_ended_heap;
     uint64_t n_batches;
+    size_t n_offered;                     /* slots of this batch */
+    int64_t drops_due_ns;                 /* when to ask again what the kernel dropped */
     unsigned n_unpredicted;               /* batches still to be received without prediction */
     unsigned n_landings, n_good_landings; /* since prediction was last judged */
 
@@ -176,9 +185,7 @@ static void offer_slots(struct receiver *r)
         r->n_unpredicted--;
         flow = NULL;
     }
-    if (packet_source_lends(r->source))
-        flow = NULL;
-    for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
+    for (size_t i = 0; i < r->n_offered; i++) {
         struct landing *landing = &r->landings[i];
 
         landing->flow = NULL;
@@ -255,11 +262,9 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     struct spead_packet *packet = &landing->packet;
 
     landing->as_predicted = false;
-    if (slot->lent)
-        landing->flow = NULL; /* it did not fall where it was predicted */
-    enum spead_error error = parse(r, slot, packet);
-    if (error) {
-        counter_add(&r->stats.malformed[error], 1);
+    landing->error = parse(r, slot, packet);
+    if (landing->error) {
+        counter_add(&r->stats.malformed[landing->error], 1);
         return REJECT_MALFORMED;
     }
     if (packet->is_stop)
@@ -295,8 +300,8 @@ static void name_reject(struct receiver *r, const struct packet_slot *slot, cons
     if (endpoints && slot->endpoint < endpoints->n)
         endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
     if (landing->reject == REJECT_MALFORMED) {
-        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48",
-                    r->config.thread_name, slot->packet_bytes, from);
+        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
+                    r->config.thread_name, slot->packet_bytes, from, spead_error_name(landing->error));
         return;
     }
     /* These are part of any stream. */
@@ -349,18 +354,41 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
     if (reject)
         return reject;
     settle(r, slot, landing, place);
-    flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
+    if (!slot->lent)
+        flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
     return REJECT_NONE;
 }
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
 
-static void handle_batch(struct receiver *r, size_t n_packets)
+/* Of the next packet, while this one is copied. */
+static void prefetch_header(const uint8_t *header)
 {
-    int64_t arrival_ns = clock_monotonic_ns();
+    __builtin_prefetch(header);
+    __builtin_prefetch(header + 64);
+}
 
-    counter_add(&r->stats.packets, n_packets);
-    r->named = 0;
+/* Packets that the source lent lie on nobody's place: each can be dealt with at once. */
+static void handle_lent(struct receiver *r, size_t n_packets, int64_t arrival_ns)
+{
+    struct landing *landing = &r->landings[0];
+
+    landing->flow = NULL;
+    for (size_t i = 0; i < n_packets; i++) {
+        if (i + 1 < n_packets)
+            prefetch_header(r->slots[i + 1].header);
+        landing->reject = inspect(r, &r->slots[i], landing);
+        if (landing->reject)
+            counter_add(&r->stats.rejects[landing->reject], 1);
+        else
+            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
+        if (landing->reject)
+            name_reject(r, &r->slots[i], landing);
+    }
+}
+
+static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns)
+{
     for (size_t i = 0; i < n_packets; i++) {
         struct landing *landing = &r->landings[i];
 
@@ -377,6 +405,38 @@ static void handle_batch(struct receiver *r, size_t n_packets)
             name_reject(r, &r->slots[i], landing);
     }
     judge_predictions(r);
+}
+
+/* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
+static int handle_batch(struct receiver *r)
+{
+    bool lends = packet_source_lends(r->source);
+
+    if (!lends)
+        offer_slots(r);
+    int n_packets = packet_source_recv(r->source, r->slots, lends ? PACKET_BATCH_MAX : r->n_offered, RECV_TIMEOUT_NS);
+    if (n_packets < 0)
+        return n_packets;
+    int64_t now_ns = clock_monotonic_ns();
+    if (now_ns >= r->drops_due_ns) {
+        gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
+        r->drops_due_ns = now_ns + DROPS_INTERVAL_NS;
+    }
+    if (n_packets == 0)
+        return 0;
+    counter_add(&r->stats.packets, (size_t)n_packets);
+    r->named = 0;
+    if (r->slots[0].lent) {
+        handle_lent(r, (size_t)n_packets, now_ns);
+        return 0;
+    }
+    handle_landed(r, (size_t)n_packets, now_ns);
+    r->n_offered = 2 * (size_t)n_packets;
+    if (r->n_offered < OFFERED_MIN)
+        r->n_offered = OFFERED_MIN;
+    if (r->n_offered > PACKET_BATCH_MAX)
+        r->n_offered = PACKET_BATCH_MAX;
+    return 0;
 }
 
 static struct assembler *oldest_assembler(const struct receiver *r)
@@ -410,22 +470,16 @@ static void flush(struct receiver *r)
 static void *run(void *arg)
 {
     struct receiver *r = arg;
-    int n_packets = 0;
+    int err = 0;
 
-    while (!atomic_load_explicit(&r->stop, memory_order_relaxed)) {
-        offer_slots(r);
-        n_packets = packet_source_recv(r->source, r->slots, PACKET_BATCH_MAX, RECV_TIMEOUT_NS);
-        if (n_packets < 0)
-            break;
-        handle_batch(r, (size_t)n_packets);
-        gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
-    }
-    if (n_packets >= 0)
+    while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed))
+        err = handle_batch(r);
+    if (!err)
         return NULL; /* stopped; what is open is flushed from outside */
     flush(r);
-    if (n_packets != -ENODATA) {
-        r->error = n_packets;
-        log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-n_packets));
+    if (err != -ENODATA) {
+        r->error = err;
+        log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-err));
     }
     inbox_push(r->config.worker, &(struct inbox_item){.kind = r->config.end_kind});
     return NULL;
@@ -496,6 +550,7 @@ static int create_buffers(struct receiver *r)
         landing->spill = landing->own + PACKET_BYTES_MAX;
     }
     r->header_bytes = HEADER_BYTES;
+    r->n_offered = PACKET_BATCH_MAX;
     return 0;
 }
 

@@ -1,9 +1,8 @@
 /* sections.c - the keys of the sections that several programs share. */
 #include "common/sections.h"
 
-#include "common/device.h"
 #include "common/file.h"
-#include "common/memory.h"
+#include "common/thread.h"
 #include "common/units.h"
 
 static const char *const timebase_choices[] = {"clock", "packets", NULL};
@@ -71,14 +70,22 @@ void config_check_send(const struct config_send *send, const char *recv_pcap_fil
                      (long long)send->packet_payload_bytes);
 }
 
-void config_check_memory(const struct config_device *device, uint64_t host_bytes, uint64_t device_bytes,
-                         const void *field, const char *advice, struct config *errors)
+void config_check_sources(const struct endpoint_list *list, struct config *errors)
 {
-    uint64_t available = memory_available_bytes();
-    /* On the cpu device, device memory is the host's. */
-    uint64_t needed = host_bytes + (device->kind == DEVICE_CUDA ? 0 : device_bytes);
+    char text[32];
 
-    if (available != 0 && needed > available)
-        config_error(errors, field, "this configuration needs %llu MiB of memory, and %llu MiB are available: lower %s",
-                     (unsigned long long)(needed >> 20), (unsigned long long)(available >> 20), advice);
+    for (size_t i = 0; i < list->n; i++)
+        for (size_t j = 0; j < i; j++)
+            if (endpoint_equal(&list->items[i], &list->items[j])) {
+                config_error(errors, list, "%s is given twice", endpoint_format(&list->items[i], text, sizeof(text)));
+                return;
+            }
+}
+
+int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,
+                      size_t why_bytes)
+{
+    int err = threads_check_cpus(recv->items, recv->n, "recv.affinity", why, why_bytes);
+
+    return err ? err : threads_check_cpus(send->items, send->n, "send.affinity", why, why_bytes);
 }

@@ -73,10 +73,15 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
         .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
     }
 
-/* Checks that both daemons make: of the send section against the capture that is read (NULL: none), and of the memory
- * that a configuration needs against what there is; 'field' is what to point at, 'advice' names the keys to lower. */
+/* Both daemons' check of the send section against the capture that is read (NULL: none). */
 void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors);
-void config_check_memory(const struct config_device *device, uint64_t host_bytes, uint64_t device_bytes,
-                         const void *field, const char *advice, struct config *errors);
+
+/* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
+void config_check_sources(const struct endpoint_list *list, struct config *errors);
+
+/* At the start of both: whether threads can be pinned as recv.affinity and send.affinity ask.  Returns 0, or -EINVAL
+ * with one sentence in 'why'. */
+int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,
+                      size_t why_bytes);
 
 #endif

@@ -9,14 +9,17 @@
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
- * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_stop() gets the rate at
- * which it takes just that, evenly: a long dump neither keeps the service manager waiting nor leaves in a burst.
+ * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
+ * sender_stop(), gets the rate at which it takes just that, evenly: a long dump neither keeps the service manager
+ * waiting nor leaves in a burst.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.
  *
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
  * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
- * group takes those of its heaps when it starts.  Descriptors wait for the end of a group, so that a receiver with room
- * for one heap of a stream need not give up a heap for them. */
+ * group takes those of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
+ * the clock: a process that is killed and restarted does not use the counts of its heaps of before again, of which a
+ * receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
+ * of a stream need not give up a heap for them. */
 #ifndef COMMON_SENDER_H
 #define COMMON_SENDER_H
 
@@ -98,6 +101,11 @@ int sender_start(struct sender *sender);
 
 /* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);
+
+/* The end is near: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, so that whoever
+ * still needs a buffer for the last jobs does not wait for longer.  Once at most, between start and stop.  Any thread.
+ */
+void sender_hurry(struct sender *sender);
 
 /* No more jobs will come: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, then a
  * stop heap on every substream; returns when the thread has ended.  Idempotent. */

@@ -51,6 +51,12 @@ int sender_group_start(struct sender_group *group)
     return err;
 }
 
+void sender_group_hurry(struct sender_group *group)
+{
+    for (size_t t = 0; t < group->n_senders; t++)
+        sender_hurry(group->senders[t]);
+}
+
 void sender_group_stop(struct sender_group *group)
 {
     for (size_t t = 0; t < group->n_senders; t++)

@@ -20,6 +20,9 @@ int sender_group_add_stream(struct sender_group *group, const struct send_stream
 
 int sender_group_start(struct sender_group *group);
 
+/* As sender_hurry(): all of them at once. */
+void sender_group_hurry(struct sender_group *group);
+
 /* As sender_stop(), one after the other.  Idempotent. */
 void sender_group_stop(struct sender_group *group);
 

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -58,12 +59,35 @@ static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int))
     sigaction(SIGPIPE, &action, NULL);
 }
 
+/* libev would end the process by SIGABRT where it gets no memory or no file. */
+static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
+{
+    if (bytes == 0) {
+        free(memory);
+        return NULL;
+    }
+    memory = realloc(memory, (size_t)bytes);
+    if (!memory) {
+        log_error("the event loop gets no memory");
+        _exit(1);
+    }
+    return memory;
+}
+
+static void ev_failed(const char *what) EV_NOEXCEPT
+{
+    log_error("the event loop cannot go on: %s: %s", what, strerror(errno));
+    _exit(1);
+}
+
 int service_open(struct service **service)
 {
     struct service *s = calloc(1, sizeof(*s));
 
     if (!s)
         return -ENOMEM;
+    ev_set_allocator(ev_memory);
+    ev_set_syserr_cb(ev_failed);
     s->loop = ev_loop_new(EVFLAG_AUTO);
     if (!s->loop) {
         free(s);
@@ -85,7 +109,9 @@ struct ev_loop *service_loop(struct service *service)
 
 int service_run(struct service *service)
 {
-    sd_notify(0, "READY=1\nSTATUS=running");
+    int err = sd_notify(0, "READY=1\nSTATUS=running");
+    if (err < 0)
+        log_warning("running, but the init system cannot be told so: %s", strerror(-err));
     ev_run(service->loop, 0);
     if (n_signals)
         log_info("stopping on a signal");
@@ -135,13 +161,17 @@ int service_exit_code(int err)
 {
     switch (-err) {
     case EINVAL:
+    case E2BIG:
     case ENODEV:
     case ENOENT:
     case EACCES:
     case EPERM:
     case EADDRNOTAVAIL:
     case EEXIST:
+    case EFBIG:
     case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
     case ENOTDIR:
     case EROFS: return EXIT_CONFIG;
     default: return 1;

@@ -19,7 +19,8 @@ struct service;
  * memory). */
 int service_exit_code(int err);
 
-/* Installs SIGTERM and SIGINT: the first one ends service_run(), a second one ends the process at once (exit 1).
+/* Installs SIGTERM and SIGINT: the first one ends service_run(), if need be as soon as it is called; a second one ends
+ * the process at once (exit 1), however long a drain may still take.
  * Returns 0 or -ENOMEM. */
 int service_open(struct service **service);
 

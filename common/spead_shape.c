@@ -15,10 +15,10 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* An item without its value, which may differ between headers alike. */
-static uint64_t tag_in_memory(const uint8_t *header, size_t i)
+/* The bits of an item that are the same in headers alike, as in memory: id and flag. */
+static uint64_t tag_mask(void)
 {
-    return word_in_memory(header, i) & htobe64(~SPEAD_VALUE_MASK);
+    return htobe64(~SPEAD_VALUE_MASK);
 }
 
 static uint64_t value_at(const uint8_t *header, size_t i)
@@ -52,13 +52,13 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
     shape->n_wanted = n_wanted;
     shape->found = packet->found;
     shape->immediate = packet->immediate;
-    shape->words[0] = word_in_memory(header, 0);
-    for (size_t i = 1; i < n_words; i++) {
-        shape->words[i] = tag_in_memory(header, i);
+    for (size_t i = 0; i < n_words; i++) {
+        shape->words[i] = word_in_memory(header, i);
         unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
-        if (id == SPEAD_STREAM_CTRL)
+        if (i > 0 && id == SPEAD_STREAM_CTRL)
             return; /* its value decides what the packet is */
-        learn_item(shape, (unsigned)i, id, wanted_ids);
+        if (i > 0)
+            learn_item(shape, (unsigned)i, id, wanted_ids);
     }
     shape->n_words = n_words;
 }
@@ -67,24 +67,25 @@ bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, s
                        struct spead_packet *packet)
 {
     size_t total_bytes = shape->n_words * SPEAD_WORD_BYTES;
-    if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes)
+    uint64_t difference = 0;
+
+    if (total_bytes == 0 || header_bytes < total_bytes || packet_bytes < total_bytes ||
+        word_in_memory(header, 0) != shape->words[0])
         return false;
-    uint64_t difference = word_in_memory(header, 0) ^ shape->words[0];
     for (size_t i = 1; i < shape->n_words; i++)
-        difference |= tag_in_memory(header, i) ^ shape->words[i];
-    if (difference)
+        difference |= word_in_memory(header, i) ^ shape->words[i];
+    if (difference & tag_mask())
         return false;
 
-    packet->heap_cnt = value_at(header, shape->heap_cnt_at);
-    packet->heap_length = value_at(header, shape->heap_length_at);
-    packet->payload_offset = value_at(header, shape->payload_offset_at);
-    packet->payload_length = value_at(header, shape->payload_length_at);
-    packet->header_bytes = total_bytes;
-    packet->found = shape->found;
-    packet->immediate = shape->immediate;
-    packet->is_stop = false;
-    packet->is_descriptor = false;
-    memset(packet->wanted, 0, sizeof(packet->wanted));
+    *packet = (struct spead_packet){
+        .heap_cnt = value_at(header, shape->heap_cnt_at),
+        .heap_length = value_at(header, shape->heap_length_at),
+        .payload_offset = value_at(header, shape->payload_offset_at),
+        .payload_length = value_at(header, shape->payload_length_at),
+        .header_bytes = total_bytes,
+        .found = shape->found,
+        .immediate = shape->immediate,
+    };
     for (size_t i = 0; i < shape->n_wanted; i++)
         if (shape->found & 1u << i)
             packet->wanted[i] = value_at(header, shape->wanted_at[i]);

@@ -13,7 +13,7 @@
 /* A zeroed one is like no header. */
 struct spead_shape {
     size_t n_words;                        /* of the header, the first included; 0: nothing learnt */
-    uint64_t words[SPEAD_SHAPE_MAX_WORDS]; /* as in memory, but without the values: of items, id and flag are left */
+    uint64_t words[SPEAD_SHAPE_MAX_WORDS]; /* as in memory; of items, only id and flag matter */
     unsigned heap_cnt_at, heap_length_at, payload_offset_at, payload_length_at; /* word */
     unsigned wanted_at[SPEAD_MAX_WANTED];                                       /* word, of those found */
     size_t n_wanted;

@@ -64,7 +64,7 @@ struct fgpu_config {
 
 extern const struct config_table fgpu_config_table;
 
-/* Checks across keys: alignment of packets with chunks and channels, counts, memory.  For config_main(). */
+/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  For config_main(). */
 void fgpu_config_check(void *values, struct config *config);
 
 static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)

@@ -3,7 +3,9 @@
 
 #include "common/chunk.h"
 #include "common/matcher.h"
+#include "common/memory.h"
 #include "common/receiver.h"
+#include "common/sender.h"
 #include "common/spead.h"
 #include "common/units.h"
 
@@ -96,16 +98,36 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
         window_max = window > window_max ? window : window_max;
-        l.host_bytes += l.n_ants * n_buffers * (voltages + rotation);
-        l.device_bytes += l.n_ants * (n_buffers * (voltages + rotation) + channelise_scratch_bytes(&c));
+        size_t heaps = c.n_batches * (sizeof(struct send_group) +
+                                      fgpu_config_output(config, o)->destinations.n * sizeof(struct send_heap));
+        size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
+        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
+        uint64_t device = bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c));
+        l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
     l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
     l.history_bytes = l.history_heaps * l.packet_bytes;
-    l.host_bytes += l.n_inputs * chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
-    l.device_bytes += l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes);
-    l.host_bytes += l.n_recv_threads * receiver_bytes();
+    uint64_t chunks = chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
+    l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunks));
+    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
+    l.device_bytes = bytes_plus(l.device_bytes, l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes));
     *layout = l;
+}
+
+int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
+                           size_t why_bytes)
+{
+    /* On the cpu device, device memory is the host's. */
+    uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
+
+    int err =
+        memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.chunk_samples",
+                     "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
+                     "fewer antennas",
+                     why, why_bytes);
+    return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
 static void check_recv(const struct fgpu_config *config, struct config *errors)
@@ -180,6 +202,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
     if (out->spectra_per_heap % 16 != 0)
         config_error(errors, &out->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)out->spectra_per_heap);
+    if (out->gain == 0)
+        config_error(errors, &out->gain, "gain must not be 0: output %s would send zeros for ever", out->name);
     if (out->sample_bits != 4 && out->sample_bits != 8)
         config_error(errors, &out->sample_bits, "sample_bits must be 4 or 8, not %lld", (long long)out->sample_bits);
     if (out->n_chan % n_substreams != 0) {
@@ -207,7 +231,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 
-static void check_memory(const struct fgpu_config *config, struct config *errors)
+static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
 
@@ -216,8 +240,10 @@ static void check_memory(const struct fgpu_config *config, struct config *errors
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",
                      (long long)config->recv.chunk_samples, (long long)layout.history_samples);
-    config_check_memory(&config->device, layout.host_bytes, layout.device_bytes, &config->recv.chunk_samples,
-                        "chunk_samples, chunks, batches_per_buffer or buffers", errors);
+    if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
+        config_error(errors, &config->recv.chunk_samples,
+                     "this configuration needs more memory than 64 bits can count: lower recv.chunk_samples, "
+                     "recv.chunks, or batches_per_buffer or buffers of outputs");
 }
 
 void fgpu_config_check(void *values, struct config *errors)
@@ -231,5 +257,5 @@ void fgpu_config_check(void *values, struct config *errors)
         check_output(config, o, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
-        check_memory(config, errors);
+        check_sizes(config, errors);
 }

@@ -25,12 +25,18 @@ struct fgpu_layout {
     int64_t history_samples; /* kept of the chunk before: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    uint64_t host_bytes;   /* pinned: chunks and output buffers */
+    /* UINT64_MAX where they go beyond 64 bits. */
+    uint64_t host_bytes;   /* chunks, output buffers, and the heaps laid out in them */
     uint64_t device_bytes; /* inputs, output buffers, scratch */
 };
 
 /* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
+
+/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
+int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
+                           size_t why_bytes);
 
 /* What one output of one antenna is for the kernels. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,

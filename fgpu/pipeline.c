@@ -200,7 +200,9 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     fgpu_layout_init(&p->layout_storage, p->config);
     p->layout = &p->layout_storage;
     p->device = context->device;
-    int err = inbox_create(inbox_slots(p), &p->inbox);
+    int err = fgpu_layout_check_host(p->layout, p->config, why, why_bytes);
+    if (!err)
+        err = inbox_create(inbox_slots(p), &p->inbox);
     if (!err)
         err = device_stream_create(p->device, "upload", &p->upload);
     if (!err)
@@ -219,7 +221,9 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     return 0;
 undo:
     if (err == -ENOMEM && !why[0])
-        snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+        snprintf(why, why_bytes,
+                 "recv.chunk_samples: there is not enough memory: %llu MiB on the host and %llu MiB on the device are "
+                 "needed",
                  (unsigned long long)(p->layout->host_bytes >> 20),
                  (unsigned long long)(p->layout->device_bytes >> 20));
     fgpu_pipeline_destroy(p);
@@ -236,7 +240,9 @@ int fgpu_pipeline_start(void *arg)
     if (err)
         return err;
     pipeline->started = true;
-    return fgpu_recv_start(pipeline->recv);
+    err = fgpu_recv_start(pipeline->recv);
+    /* Each antenna's stream has its own threads for kernels, from the first kernel on, and ends the process if not. */
+    return err ? err : threads_probe(pipeline->layout->n_ants * device_n_threads(pipeline->device));
 }
 
 bool fgpu_pipeline_stop(void *arg)
@@ -246,6 +252,7 @@ bool fgpu_pipeline_stop(void *arg)
     if (!pipeline->started)
         return true;
     fgpu_recv_stop(pipeline->recv);
+    fgpu_send_hurry(pipeline->send);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);

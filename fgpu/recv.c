@@ -173,7 +173,7 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
 {
     struct fgpu_recv *r = calloc(1, sizeof(*r));
 
-    snprintf(why, why_bytes, "recv: not enough memory for %lld chunks of %zu bytes per input",
+    snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu bytes per input",
              (long long)config->config->recv.n_chunks, config->layout->chunk_bytes);
     if (!r)
         return -ENOMEM;

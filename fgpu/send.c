@@ -247,7 +247,7 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
 {
     struct fgpu_send *s = calloc(1, sizeof(*s));
 
-    snprintf(why, why_bytes, "outputs: not enough memory for the output buffers");
+    snprintf(why, why_bytes, "outputs: there is no memory for the output buffers");
     if (!s)
         return -ENOMEM;
     s->config = config->config;
@@ -268,6 +268,11 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
 int fgpu_send_start(struct fgpu_send *send)
 {
     return sender_group_start(send->senders);
+}
+
+void fgpu_send_hurry(struct fgpu_send *send)
+{
+    sender_group_hurry(send->senders);
 }
 
 void fgpu_send_stop(struct fgpu_send *send)

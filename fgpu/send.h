@@ -69,6 +69,9 @@ void fgpu_stream_give(struct fgpu_buffer *buffer);
 /* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in here. */
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
+/* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
+void fgpu_send_hurry(struct fgpu_send *send);
+
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);
 

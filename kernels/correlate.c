@@ -13,8 +13,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define BLOCK_ANTS    8
-#define BLOCK_SPECTRA 128
+#define BLOCK_ANTS          8
+#define BLOCK_SPECTRA       128
+#define MAX_PARTIAL_SPECTRA 65535 /* of products of full scale in an int32 */
 
 /* A block of spectra of one antenna: 2 KiB. */
 struct widened {
@@ -27,7 +28,7 @@ struct antenna_block {
     struct widened ants[BLOCK_ANTS];
 };
 
-/* Sums over one batch of every pair of two blocks: [second][first][product][re, im]. */
+/* Sums of every pair of two blocks over MAX_PARTIAL_SPECTRA spectra at most: [second][first][product][re, im]. */
 struct partial_sums {
     int32_t sums[BLOCK_ANTS][BLOCK_ANTS][N_POL_PRODUCTS][2];
 };
@@ -83,28 +84,29 @@ KERNEL_CLONES static void multiply(const struct widened *e1, const struct widene
     sums[3][1] += im11;
 }
 
-/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or a triangle on the diagonal. */
+/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or a triangle of a block with itself. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
-    return first->first == second->first ? i2 + 1 : first->n;
+    return first == second ? i2 + 1 : first->n;
 }
 
 static void correlate_batch(const struct correlate_args *a, size_t batch, size_t chan, struct antenna_block *first,
                             struct antenna_block *second, struct partial_sums *partial)
 {
-    memset(partial, 0, sizeof(*partial));
     for (size_t s = 0; s < a->n_spectra; s += BLOCK_SPECTRA) {
         size_t n = a->n_spectra - s < BLOCK_SPECTRA ? a->n_spectra - s : BLOCK_SPECTRA;
-        widen_block(a, batch, chan, s, n, first);
         widen_block(a, batch, chan, s, n, second);
+        if (first != second)
+            widen_block(a, batch, chan, s, n, first);
         for (size_t i2 = 0; i2 < second->n; i2++)
             for (size_t i1 = 0; i1 < n_partners(first, second, i2); i1++)
                 multiply(&first->ants[i1], &second->ants[i2], n, partial->sums[i2][i1]);
     }
 }
 
-static void add_partial(const struct correlate_args *a, size_t chan, const struct antenna_block *first,
-                        const struct antenna_block *second, const struct partial_sums *partial)
+/* Moves the partial sums to those of the accumulation. */
+static void flush_partial(const struct correlate_args *a, size_t chan, const struct antenna_block *first,
+                          const struct antenna_block *second, struct partial_sums *partial)
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
 
@@ -115,31 +117,47 @@ static void add_partial(const struct correlate_args *a, size_t chan, const struc
             for (size_t i = 0; i < N_POL_PRODUCTS * 2; i++)
                 sums[i] += partial->sums[i2][i1][i / 2][i % 2];
         }
+    memset(partial, 0, sizeof(*partial));
+}
+
+/* All baselines of one channel between two blocks, which may be the same one. */
+static void correlate_blocks(const struct correlate_args *a, size_t chan, struct antenna_block *first,
+                             struct antenna_block *second)
+{
+    struct partial_sums partial = {0};
+    size_t n_spectra = 0; /* in the partial sums */
+
+    for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++) {
+        if (n_spectra + a->n_spectra > MAX_PARTIAL_SPECTRA) {
+            flush_partial(a, chan, first, second, &partial);
+            n_spectra = 0;
+        }
+        correlate_batch(a, batch, chan, first, second, &partial);
+        n_spectra += a->n_spectra;
+    }
+    flush_partial(a, chan, first, second, &partial);
 }
 
 /* All baselines of one channel whose second antenna is in the block that begins with 'ant2'. */
 static void correlate_rows(const struct correlate_args *a, size_t chan, size_t ant2)
 {
     struct antenna_block first, second;
-    struct partial_sums partial;
 
     second.first = ant2;
     second.n = a->n_ants - ant2 < BLOCK_ANTS ? a->n_ants - ant2 : BLOCK_ANTS;
-    for (size_t ant1 = 0; ant1 <= ant2; ant1 += BLOCK_ANTS) {
+    for (size_t ant1 = 0; ant1 < ant2; ant1 += BLOCK_ANTS) {
         first.first = ant1;
-        first.n = ant1 == ant2 ? second.n : BLOCK_ANTS;
-        for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++) {
-            correlate_batch(a, batch, chan, &first, &second, &partial);
-            add_partial(a, chan, &first, &second, &partial);
-        }
+        first.n = BLOCK_ANTS;
+        correlate_blocks(a, chan, &first, &second);
     }
+    correlate_blocks(a, chan, &second, &second);
 }
 
 static void correlate_cpu(const void *args, int n_threads)
 {
     const struct correlate_args *a = args;
 
-    assert(a->n_spectra <= 65535);
+    assert(a->n_spectra <= MAX_PARTIAL_SPECTRA);
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++)
         for (size_t ant2 = 0; ant2 < a->n_ants; ant2 += BLOCK_ANTS)

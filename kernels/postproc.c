@@ -7,13 +7,14 @@
 #include "kernels/postproc.h"
 
 #include "common/units.h"
+#include "kernels/clones.h"
 #include "kernels/philox.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   64
+#define BLOCK_CHANS   128 /* 1 KiB at a time of each spectrum, which lie far apart */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -59,27 +60,35 @@ static void make_tables(const struct postproc_args *a, size_t first, size_t n, s
 }
 
 /* Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft], for the block's channels k or, if 'mirror', for -k,
- * whose twiddles are the conjugates. */
-static void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
-                   struct complex_block *restrict z)
+ * whose twiddles are the conjugates.  In runs of consecutive k mod n_fft, read upwards, which vectorises. */
+static inline void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
+                          struct complex_block *restrict z)
 {
-    size_t n_fft = a->n_chan / a->unzip;
+    size_t n_fft = a->n_chan / a->unzip, run;
     float sign = mirror ? -1.0f : 1.0f;
 
-    for (size_t i = 0; i < t->n; i++) {
-        size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
-        const float *term = fft + 2 * (k & (n_fft - 1)); /* twiddle 0 is 1 */
-        z->re[i] = term[0];
-        z->im[i] = term[1];
-    }
-    for (size_t r = 1; r < a->unzip; r++)
-        for (size_t i = 0; i < t->n; i++) {
-            size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i;
-            const float *term = fft + 2 * (r * n_fft + (k & (n_fft - 1)));
-            float re = t->unzip[r].re[i], im = sign * t->unzip[r].im[i];
-            z->re[i] += term[0] * re - term[1] * im;
-            z->im[i] += term[0] * im + term[1] * re;
+    for (size_t i = 0; i < t->n; i += run) {
+        size_t k = mirror ? a->n_chan - (t->first + i) : t->first + i, q = k & (n_fft - 1);
+        size_t longest = mirror ? q + 1 : n_fft - q;
+        const float *terms;
+
+        run = t->n - i < longest ? t->n - i : longest;
+        terms = fft + 2 * (mirror ? q + 1 - run : q);
+        for (size_t j = 0; j < run; j++) { /* twiddle 0 is 1 */
+            size_t to = mirror ? i + run - 1 - j : i + j;
+            z->re[to] = terms[2 * j];
+            z->im[to] = terms[2 * j + 1];
         }
+        for (size_t r = 1; r < a->unzip; r++) {
+            terms += 2 * n_fft;
+            for (size_t j = 0; j < run; j++) {
+                size_t to = mirror ? i + run - 1 - j : i + j;
+                float re = t->unzip[r].re[to], im = sign * t->unzip[r].im[to];
+                z->re[to] += terms[2 * j] * re - terms[2 * j + 1] * im;
+                z->im[to] += terms[2 * j] * im + terms[2 * j + 1] * re;
+            }
+        }
+    }
 }
 
 static inline void multiply(struct complex_block *restrict x, const struct complex_block *restrict by, size_t n)
@@ -93,8 +102,8 @@ static inline void multiply(struct complex_block *restrict x, const struct compl
 }
 
 /* Step 1: the block's channels of the real transform of one spectrum. */
-static void finish_transform(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
-                             struct complex_block *restrict x)
+KERNEL_CLONES static void finish_transform(const struct postproc_args *a, const struct channel_tables *t,
+                                           const float *fft, struct complex_block *restrict x)
 {
     struct complex_block z, mirrored;
 
@@ -135,8 +144,8 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
 }
 
 /* Step 3, first half: both polarisations at once, as one call of the generator serves all four components. */
-static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
-                       struct complex_block *restrict pol0, struct complex_block *restrict pol1)
+KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
+                                     struct complex_block *restrict pol0, struct complex_block *restrict pol1)
 {
     const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
 
@@ -165,8 +174,8 @@ static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 }
 
 /* Step 3, second half, for spectrum 's' of the tile; returns the number of values clipped. */
-static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
-                               const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
+KERNEL_CLONES static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
+                                             const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
 {
     int32_t re[BLOCK_CHANS], im[BLOCK_CHANS];
     float limit = a->out_bits == 8 ? 127.0f : 7.0f;

@@ -6,7 +6,7 @@
  *
  * A baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products and never counts.
  * Else each part is clipped to +-(2^31 - 1).
- * Bound by: memory; 16 B in, 8 B written back, 8 B out per visibility. */
+ * Bound by: memory; 16 B in, 16 B zeroed, 8 B out per visibility. */
 #ifndef KERNELS_REDUCE_H
 #define KERNELS_REDUCE_H
 

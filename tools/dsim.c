@@ -1,9 +1,11 @@
 /* dsim.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
+#include "common/daemon.h"
 #include "common/http.h"
 #include "common/log.h"
 #include "common/service.h"
 #include "common/version.h"
 #include "tools/dsim_config.h"
+#include "tools/dsim_play.h"
 #include "tools/dsim_send.h"
 #include "tools/dsim_signal.h"
 
@@ -37,44 +39,62 @@ static int make_heaps(const struct dsim_config *config, struct dsim_heaps **heap
     return err;
 }
 
-static void print_summary(const struct dsim_send *send)
+/* Where the heaps come from: a period that is computed now, or recordings. */
+static int open_heaps(const struct dsim_config *config, struct dsim_heaps **heaps, struct dsim_play **play, char *why,
+                      size_t why_bytes)
+{
+    if (config->recordings.n > 0)
+        return dsim_play_open(config, dsim_config_n_heaps(config), play, why, why_bytes);
+    int err = make_heaps(config, heaps, why, why_bytes);
+    if (!err)
+        log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", (*heaps)->n_heaps,
+                 (*heaps)->heap_bytes,
+                 (double)((*heaps)->n_inputs * (*heaps)->n_heaps * (*heaps)->heap_bytes) / 1048576);
+    return err;
+}
+
+static void print_summary(const struct dsim_send *send, const struct dsim_play *play)
 {
     struct dsim_send_summary summary = dsim_send_summary(send);
 
     printf("dsim: %llu heaps per polarisation sent, %llu packets failed, at most %.3f s late\n",
            (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets_failed,
            (double)summary.latest_ns / 1e9);
+    if (play)
+        dsim_play_print_summary(play);
 }
 
-static int run(const struct dsim_config *config, struct service *service)
+static int run(const struct dsim_config *config, const struct config *book, struct service *service)
 {
     char why[512] = "";
     struct dsim_heaps *heaps = NULL;
+    struct dsim_play *play = NULL;
     struct dsim_send *send = NULL;
     struct http *http = NULL;
     int exit_code;
 
-    int err = make_heaps(config, &heaps, why, sizeof(why));
+    int err = open_heaps(config, &heaps, &play, why, sizeof(why));
     if (!err)
-        err = dsim_send_create(config, heaps, service, &send, why, sizeof(why));
+        err = dsim_send_create(config, heaps, play, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
         err = http_open(&config->http.listen.items[0], NULL, &http, why, sizeof(why));
+    if (!err && play)
+        err = dsim_play_start(play);
     if (!err)
         err = dsim_send_start(send);
     if (err) {
-        log_error("%s", why[0] ? why : "start failed");
-        exit_code = service_exit_code(err);
+        exit_code = daemon_start_failed(book, err, why);
     } else {
-        log_info("dsim %s: %zu antennas; a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all",
-                 cbf_build_id, config->antennas.n, heaps->n_heaps, heaps->heap_bytes,
-                 (double)(heaps->n_inputs * heaps->n_heaps * heaps->heap_bytes) / 1048576);
+        log_info("dsim %s: %zu antennas", cbf_build_id, config->antennas.n);
         exit_code = service_run(service);
         service_stopping(service);
         dsim_send_stop(send);
-        print_summary(send);
+        dsim_play_stop(play);
+        print_summary(send, play);
     }
     http_close(http);
     dsim_send_destroy(send);
+    dsim_play_destroy(play);
     dsim_heaps_destroy(heaps);
     return exit_code;
 }
@@ -87,8 +107,10 @@ int main(int argc, char **argv)
 
     log_init("dsim", LOG_LEVEL_INFO);
     int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(&values, service) : 1;
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
     service_close(service);
     config_free(&dsim_config_table, &values, config);
     return exit_code;

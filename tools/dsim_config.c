@@ -1,8 +1,13 @@
 /* dsim_config.c - the key table of dsim's YAML, and the checks that no single key can make. */
 #include "tools/dsim_config.h"
 
+#include "common/file.h"
 #include "tools/dsim_parse.h"
+#include "tools/dsim_recording.h"
 
+#include <math.h>
+
+#define MAX_ANTENNAS      1024
 #define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
 #define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
 
@@ -32,18 +37,51 @@ static const struct config_key digitiser_keys[] = {
      "Time to send for, rounded down to whole heaps; 0: until stopped."},
     {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
      "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the next "
-     "multiple of the period, sent when its time has come."},
+     "multiple of the period (of packet_samples, for recordings), sent when its time has come."},
+    {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
+     "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."},
 };
 #undef AT
 
 #define AT(member) offsetof(struct dsim_config_signals, member)
 static const struct config_key signals_keys[] = {
-    {"specification", CFG_STRING, UNIT_NONE, 1, 1000000, NULL, false, AT(specification), NULL,
+    {"specification", CFG_STRING, UNIT_NONE, 0, 1000000, "", false, AT(specification), NULL,
      "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or "
      "one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
      "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, "
      "seed]), delay(expression, samples), nodither(expression).",
      .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"},
+};
+#undef AT
+
+static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", NULL};
+
+#define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
+#define VDIF (1U << DSIM_RECORDING_VDIF)
+
+#define AT(member) offsetof(struct dsim_config_recording, member)
+static const struct config_key recording_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), recording_kinds,
+     "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."},
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The file."},
+    {"scale", CFG_DOUBLE, UNIT_NONE, 1e-30, 1e30, "1", false, AT(scale), NULL,
+     "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 keeps "
+     "integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 and 3.316505 "
+     "of 2 bits, and the code less half its range of more."},
+    {"start", CFG_INT, UNIT_SAMPLES, 0, 1e18, "0", false, AT(start_samples), NULL,
+     "Samples left out at the beginning, for example to align recordings."},
+    {"header", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(header_bytes), NULL,
+     "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW},
+    {"columns", CFG_INT, UNIT_NONE, 1, 65536, "1", false, AT(n_columns), NULL,
+     "Samples of one time that stand side by side in the file, of which one is played.", .variants = RAW},
+    {"column", CFG_INT, UNIT_NONE, 0, 65535, "0", false, AT(column), NULL, "Which of them, from 0.", .variants = RAW},
+    {"thread", CFG_INT, UNIT_NONE, 0, 1023, "0", false, AT(thread), NULL, "Thread to play.", .variants = VDIF},
+    {"channel", CFG_INT, UNIT_NONE, 0, 16777215, "0", false, AT(channel), NULL, "Channel of its frames, from 0.",
+     .variants = VDIF},
+    {"sample_rate", CFG_DECIMAL, UNIT_HZ, 0, 1e11, "0", false, AT(sample_rate_hz), NULL,
+     "Rate of the recording, whatever adc_sample_rate it is played at; it tells how many frames a second has. 0: the "
+     "same.",
+     .variants = VDIF},
 };
 #undef AT
 
@@ -74,6 +112,10 @@ static const struct config_key send_keys[] = {
     .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
     .offset = offsetof(struct dsim_config, member)
 
+static const char recordings_example[] = "  # - kind: vdif\n"
+                                         "  #   file: recording.vdif\n"
+                                         "  #   scale: 16\n";
+
 static const char antenna_example[] = "  - name: m000\n"
                                       "    digitiser_id: 0\n"
                                       "    pol0: 239.10.0.0+7:7148\n"
@@ -85,13 +127,24 @@ static const struct config_section sections[] = {
      .help = "What all digitisers have in common.",
      SECTION(digitiser_keys, dsim_config_digitiser, digitiser),
      .optional = true},
-    {.name = "signals", .help = "What the antennas see.", SECTION(signals_keys, dsim_config_signals, signals)},
+    {.name = "signals",
+     .help = "What the antennas see, computed; or else there are recordings.",
+     SECTION(signals_keys, dsim_config_signals, signals),
+     .optional = true},
+    {.name = "recordings",
+     .help = "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, "
+             "antenna 1 pol 0 and so on, or one for all.",
+     SECTION(recording_keys, dsim_config_recording, recordings),
+     .repeats = true,
+     .max_n = N_POLS * MAX_ANTENNAS,
+     .optional = true,
+     .example = recordings_example},
     {.name = "antennas",
      .help = "The antennas and where their samples go.",
      SECTION(antenna_keys, dsim_config_antenna, antennas),
      .repeats = true,
      .min_n = 1,
-     .max_n = 1024,
+     .max_n = MAX_ANTENNAS,
      .example = antenna_example},
     {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
     CONFIG_HTTP_SECTION(struct dsim_config),
@@ -135,7 +188,7 @@ static void check_signals(const struct dsim_config *values, struct config *confi
     struct dsim_program *program;
     char why[256];
 
-    if (!specification)
+    if (!specification || values->recordings.n > 0)
         return;
     if (dsim_parse(specification, &program, why, sizeof(why))) {
         config_error(config, &values->signals.specification, "The specification is not understood: %s.", why);
@@ -146,6 +199,46 @@ static void check_signals(const struct dsim_config *values, struct config *confi
                      "The specification has %zu expressions; it must have one, or one for each of %zu polarisations.",
                      program->n_outputs, n_inputs);
     dsim_program_free(program);
+}
+
+static void check_recordings(const struct dsim_config *values, struct config *config)
+{
+    const struct dsim_config_digitiser *digitiser = &values->digitiser;
+    size_t n_inputs = dsim_config_n_inputs(values), n = values->recordings.n;
+
+    if (n != 1 && n != n_inputs)
+        config_error(config, &values->recordings,
+                     "recordings has %zu items; it must have one, or one for each of %zu polarisations.", n, n_inputs);
+    for (size_t i = 0; i < n; i++) {
+        const struct dsim_config_recording *recording = dsim_config_recording(values, i);
+        if (recording->kind != DSIM_RECORDING_VDIF && recording->column >= recording->n_columns)
+            config_error(config, &recording->column, "column must be less than columns (%lld), not %lld.",
+                         (long long)recording->n_columns, (long long)recording->column);
+        if (files_are_same(recording->file, values->send.pcap_file))
+            config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
+    }
+    if (config_given(config, &digitiser->period_samples))
+        config_error(config, &digitiser->period_samples, "period is of signals only: leave it out with recordings.");
+    if (config_given(config, &digitiser->dither_seed))
+        config_error(config, &digitiser->dither_seed,
+                     "dither_seed is of signals only: leave it out, for recordings are not dithered.");
+}
+
+/* Signals or recordings, and what goes with each. */
+static void check_contents(const struct dsim_config *values, struct config *config)
+{
+    bool has_recordings = values->recordings.n > 0;
+
+    if (has_recordings)
+        check_recordings(values, config);
+    else if (config_given(config, &values->digitiser.loop))
+        config_error(config, &values->digitiser.loop, "loop is of recordings only: signals always repeat.");
+    if (has_recordings == !!values->signals.specification)
+        config_error(config, &values->signals, "Either signals or recordings must be given%s.",
+                     has_recordings ? ", not both" : "");
+    if (values->send.pcap_file && values->digitiser.duration_s <= 0 && (!has_recordings || values->digitiser.loop))
+        config_error(config, &values->send.pcap_file,
+                     "pcap_file needs a duration in section digitiser, or recordings that are not looped.");
 }
 
 static void check_antennas(const struct dsim_config *values, struct config *config)
@@ -169,9 +262,18 @@ void dsim_config_check(void *values, struct config *config)
 
     check_digitiser(dsim, config);
     check_signals(dsim, config);
+    check_contents(dsim, config);
     check_antennas(dsim, config);
-    if (dsim->send.pcap_file && dsim->digitiser.duration_s <= 0)
-        config_error(config, &dsim->send.pcap_file, "pcap_file needs a duration in section digitiser.");
     if (dsim->http.listen.n > 1)
         config_error(config, &dsim->http.listen, "listen must be one address.");
+}
+
+int64_t dsim_config_n_heaps(const struct dsim_config *config)
+{
+    struct timebase timebase = {.adc_sample_rate_hz = config->time.adc_sample_rate_hz};
+    int64_t duration_ns = (int64_t)rint(config->digitiser.duration_s * 1e9);
+
+    if (duration_ns <= 0)
+        return INT64_MAX;
+    return timebase_duration_samples(&timebase, duration_ns) / config->digitiser.packet_samples;
 }

@@ -10,6 +10,7 @@
 #include "common/timebase.h"
 #include "common/units.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct dsim_config_time {
@@ -24,10 +25,24 @@ struct dsim_config_digitiser {
     int64_t dither_seed;     /* -1: chosen at random */
     double duration_s;       /* 0: until stopped */
     int64_t first_timestamp; /* -1: from the clock */
+    bool loop;               /* of recordings */
 };
 
 struct dsim_config_signals {
-    char *specification;
+    char *specification; /* NULL: there are recordings */
+};
+
+struct dsim_config_recording {
+    int kind; /* enum dsim_recording_kind */
+    char *file;
+    double scale;
+    int64_t start_samples;
+    int64_t header_bytes;
+    int64_t n_columns;
+    int64_t column;
+    int64_t thread;
+    int64_t channel;
+    struct decimal sample_rate_hz; /* 0: that of section time */
 };
 
 struct dsim_config_antenna {
@@ -47,7 +62,8 @@ struct dsim_config {
     struct dsim_config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
-    struct config_array antennas; /* struct dsim_config_antenna */
+    struct config_array recordings; /* struct dsim_config_recording; one for all inputs, or one for each */
+    struct config_array antennas;   /* struct dsim_config_antenna */
     struct dsim_config_send send;
     struct config_http http;
 };
@@ -56,6 +72,14 @@ extern const struct config_table dsim_config_table;
 
 /* Checks across keys: alignments, the specification of the signals, identities.  For config_main(). */
 void dsim_config_check(void *values, struct config *config);
+
+/* Heaps of each input that 'duration' allows; INT64_MAX: until stopped. */
+int64_t dsim_config_n_heaps(const struct dsim_config *config);
+
+static inline struct dsim_config_recording *dsim_config_recording(const struct dsim_config *config, size_t i)
+{
+    return (struct dsim_config_recording *)config->recordings.items + i;
+}
 
 static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_config *config, size_t i)
 {

@@ -1,4 +1,5 @@
-/* dsim_send.c - the last step of dsim: the thread that sends each heap of the period as one packet, in real time. */
+/* dsim_send.c - the last step of dsim: the thread that sends each heap, of a period or of recordings, as one packet, in
+ * real time. */
 #include "tools/dsim_send.h"
 
 #include "common/clock.h"
@@ -11,7 +12,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,10 @@ struct input {
 };
 
 struct dsim_send {
-    const struct dsim_heaps *heaps;    /* [const] */
+    struct dsim_play *play;            /* [const] NULL: the heaps are those of a period */
     struct service *service;           /* [const] */
+    size_t n_inputs;                   /* [const] */
+    int64_t align_samples;             /* [const] the first timestamp from the clock is a multiple */
     struct timebase timebase;          /* [const] */
     int64_t packet_samples;            /* [const] */
     bool paced;                        /* [const] */
@@ -49,6 +51,12 @@ struct dsim_send {
     uint8_t descriptors[DESCRIPTORS_MAX_BYTES];  /* [const] the payload of a descriptor heap */
     size_t descriptors_bytes;                    /* [const] */
     struct spead_item descriptor_items[N_ITEMS]; /* [const] */
+
+    const struct dsim_heaps
+        *heaps;               /* [sender thread] being sent, NULL: the next block is to be taken; a period: [const] */
+    struct dsim_block *block; /* [sender thread] whose heaps they are; NULL: those of a period */
+    size_t i_heap;            /* [sender thread] of 'heaps', the next one */
+    bool has_ended;           /* [sender thread] no more recordings */
 
     struct packet_sink *sink; /* [sender thread] */
     struct packet_out *batch; /* [sender thread] of PACKET_SINK_BATCH_MAX, being filled; NULL: none */
@@ -63,14 +71,16 @@ struct dsim_send {
 
     struct counter n_packets_sent;
     struct counter n_packets_failed;
+    struct counter n_waits;
     struct gauge late_ns;
     struct log_limit late_limit;
+    struct log_limit waits_limit;
     struct log_limit failed_limit;
 
     struct thread thread;
     bool is_running;
     atomic_bool stop;
-    struct input inputs[]; /* [heaps->n_inputs] [const] */
+    struct input inputs[]; /* [n_inputs] [const] */
 };
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
@@ -122,8 +132,7 @@ static void add_heap(struct dsim_send *send, size_t i_input)
     const struct dsim_heaps *heaps = send->heaps;
     const struct input *input = &send->inputs[i_input];
     uint64_t heap = (uint64_t)(send->timestamp / send->packet_samples); /* since timestamp 0 */
-    size_t heap_in_period = heap % heaps->n_heaps;
-    uint64_t n_saturated = dsim_heaps_n_saturated(heaps, i_input, heap_in_period);
+    uint64_t n_saturated = dsim_heaps_n_saturated(heaps, i_input, send->i_heap);
     uint64_t count = n_saturated < STATUS_COUNT_MAX ? n_saturated : STATUS_COUNT_MAX;
     struct packet_out *packet = add_packet(send);
 
@@ -136,24 +145,64 @@ static void add_heap(struct dsim_send *send, size_t i_input)
     uint64_t heap_cnt = (2 * (uint64_t)send->n_heaps + 2) & SPEAD_VALUE_MASK;
     packet->header_bytes =
         spead_build_header(packet->header, heap_cnt, heaps->heap_bytes, 0, heaps->heap_bytes, items, N_ITEMS);
-    packet->payload = dsim_heaps_payload(heaps, i_input, heap_in_period);
+    packet->payload = dsim_heaps_payload(heaps, i_input, send->i_heap);
     packet->payload_bytes = heaps->heap_bytes;
     packet->destination = input->first_destination + (unsigned)(heap % input->n_destinations);
+    if (send->block && send->i_heap + 1 == heaps->n_heaps && i_input + 1 == send->n_inputs)
+        packet->loan = &send->block->loan;
+}
+
+static bool must_stop(const struct dsim_send *send)
+{
+    return atomic_load_explicit(&send->stop, memory_order_relaxed);
+}
+
+/* Takes the next block of recordings if there is none.  Returns false if none will come. */
+static bool have_heaps(struct dsim_send *send)
+{
+    if (send->heaps)
+        return true;
+    flush(send); /* so that no block waits for more packets before it goes back to the reader */
+    int err = dsim_play_take(send->play, clock_monotonic_ns(), &send->block);
+    if (err == -ETIMEDOUT && send->paced && send->n_heaps > 0) {
+        counter_add(&send->n_waits, 1);
+        log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
+                    "Heaps are due and the recordings not read yet: disk or processor do not keep up.");
+    }
+    while (err == -ETIMEDOUT && !must_stop(send))
+        err = dsim_play_take(send->play, clock_monotonic_ns() + STOP_POLL_NS, &send->block);
+    send->has_ended = err == -EPIPE;
+    if (err)
+        return false;
+    send->heaps = &send->block->heaps;
+    send->i_heap = 0;
+    return true;
+}
+
+/* A period begins again; a block has been sent. */
+static void next_heap(struct dsim_send *send)
+{
+    if (++send->i_heap < send->heaps->n_heaps)
+        return;
+    send->i_heap = 0;
+    if (send->play)
+        send->heaps = NULL;
 }
 
 /* The packets of one timestamp. */
 static void add_heaps(struct dsim_send *send)
 {
-    size_t n_inputs = send->heaps->n_inputs;
-
+    if (!have_heaps(send))
+        return;
     if (send->timestamp >= send->next_descriptors) {
-        for (size_t i = 0; i < n_inputs; i++)
+        for (size_t i = 0; i < send->n_inputs; i++)
             add_descriptors(send, &send->inputs[i]);
         send->n_descriptors++;
         send->next_descriptors += send->descriptor_samples;
     }
-    for (size_t i = 0; i < n_inputs; i++)
+    for (size_t i = 0; i < send->n_inputs; i++)
         add_heap(send, i);
+    next_heap(send);
     send->n_heaps++;
     send->timestamp += send->packet_samples;
 }
@@ -170,23 +219,25 @@ static int64_t deadline_ns(const struct dsim_send *send)
 
 static bool is_over(const struct dsim_send *send)
 {
-    return atomic_load_explicit(&send->stop, memory_order_relaxed) || send->n_heaps == send->n_heaps_wanted;
+    return must_stop(send) || send->has_ended || send->n_heaps == send->n_heaps_wanted;
 }
 
-/* Sets the first timestamp and when it is.  From the clock, the period starts at a multiple of itself. */
+/* Sets the first timestamp and when it is.  From the clock, the period starts at a multiple of itself; recordings, once
+ * the first of them has been read. */
 static void set_origin(struct dsim_send *send)
 {
+    have_heaps(send);
     int64_t unix_ns = clock_unix_ns();
-    int64_t period = (int64_t)send->heaps->n_heaps * send->packet_samples;
-
     send->origin_ns = clock_monotonic_ns();
     if (send->follows_clock) {
-        int64_t next = round_up(timebase_samples_at(&send->timebase, unix_ns) + 1, period);
+        int64_t next = round_up(timebase_samples_at(&send->timebase, unix_ns) + 1, send->align_samples);
         send->first_timestamp = next > 0 ? next : 0;
         send->origin_ns += timebase_unix_ns(&send->timebase, send->first_timestamp) - unix_ns;
     }
     send->timestamp = send->first_timestamp;
     send->next_descriptors = send->first_timestamp;
+    if (!send->play)
+        send->i_heap = (size_t)(send->timestamp / send->packet_samples) % send->heaps->n_heaps;
 }
 
 static void note_lateness(struct dsim_send *send, int64_t late_ns)
@@ -243,7 +294,7 @@ static void *run(void *arg)
         send_paced(send);
     else
         send_unpaced(send);
-    service_stop(send->service, 0);
+    service_stop(send->service, send->has_ended && dsim_play_failed(send->play) ? 1 : 0);
     return NULL;
 }
 
@@ -287,14 +338,14 @@ static int deal_destinations(struct dsim_send *send, const struct dsim_config *c
     struct endpoint_list *all = &send->destinations;
     size_t n = 0;
 
-    for (size_t i = 0; i < send->heaps->n_inputs; i++)
+    for (size_t i = 0; i < send->n_inputs; i++)
         n += dsim_config_input_endpoints(config, i)->n;
     all->items = calloc(n, sizeof(*all->items));
     if (!all->items) {
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
-    for (size_t i = 0; i < send->heaps->n_inputs; i++) {
+    for (size_t i = 0; i < send->n_inputs; i++) {
         const struct endpoint_list *endpoints = dsim_config_input_endpoints(config, i);
         send->inputs[i] = (struct input){
             .digitiser_id = (uint64_t)dsim_config_antenna(config, i / N_POLS)->digitiser_id + i % N_POLS,
@@ -323,7 +374,6 @@ static int open_sink(struct dsim_send *send, const struct dsim_config *config, c
 static void set_times(struct dsim_send *send, const struct dsim_config *config)
 {
     const struct dsim_config_digitiser *digitiser = &config->digitiser;
-    int64_t duration_ns = (int64_t)rint(digitiser->duration_s * 1e9);
 
     send->timebase.sync_time_s = config->time.sync_time_s;
     send->timebase.adc_sample_rate_hz = config->time.adc_sample_rate_hz;
@@ -332,29 +382,34 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
     send->follows_clock = digitiser->first_timestamp < 0;
     send->first_timestamp = digitiser->first_timestamp;
     send->descriptor_samples = timebase_duration_samples(&send->timebase, DESCRIPTOR_INTERVAL_NS);
-    send->n_heaps_wanted = INT64_MAX;
-    if (duration_ns > 0)
-        send->n_heaps_wanted = timebase_duration_samples(&send->timebase, duration_ns) / send->packet_samples;
+    send->n_heaps_wanted = dsim_config_n_heaps(config);
+    send->align_samples = send->play ? send->packet_samples : digitiser->period_samples;
 }
 
 static void register_metrics(struct dsim_send *send)
 {
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->n_packets_sent);
     stats_counter("dsim_packets_failed", "Packets that the kernel refused.", NULL, &send->n_packets_failed);
+    if (send->play)
+        stats_counter("dsim_reader_late", "Times that heaps were due and the recordings not read yet.", NULL,
+                      &send->n_waits);
     stats_gauge_scaled("dsim_late_seconds", "How late the last heaps left.", NULL, &send->late_ns, 1e-9);
 }
 
-int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct service *service,
-                     struct dsim_send **send, char *why, size_t why_bytes)
+int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct dsim_play *play,
+                     struct service *service, struct dsim_send **send, char *why, size_t why_bytes)
 {
-    struct dsim_send *made = calloc(1, sizeof(*made) + heaps->n_inputs * sizeof(made->inputs[0]));
+    size_t n_inputs = dsim_config_n_inputs(config);
+    struct dsim_send *made = calloc(1, sizeof(*made) + n_inputs * sizeof(made->inputs[0]));
 
     if (!made) {
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
-    assert(heaps->n_inputs == dsim_config_n_inputs(config));
+    assert(!heaps != !play && (play || heaps->n_inputs == n_inputs));
+    made->n_inputs = n_inputs;
     made->heaps = heaps;
+    made->play = play;
     made->service = service;
     set_times(made, config);
     build_descriptors(made, &config->digitiser);

@@ -1,15 +1,18 @@
-/* dsim_send.h - the heaps of the period to the network, over and over, when their time has come.
+/* dsim_send.h - heaps to the network when their time has come: a period's, over and over, or those of recordings.
  *
- * Flow:      dsim_heaps --sender thread--> packet_sink
+ * Flow:      dsim_heaps or dsim_play --sender thread--> packet_sink
  * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.
  *            All inputs of a timestamp leave together, by antenna and polarisation.  The thread wakes at most every
  *            millisecond, so at high rates a burst is what a millisecond brings.  When the host has held it up, it
  *            catches up without leaving anything out.  To a capture file it does not wait at all.
+ * Reading:   recordings are read ahead by another thread.  Where they are due and not there yet, that is counted, and
+ *            they leave late.
  * Threads:   create, start, stop and destroy from one thread; the sender is a thread of its own. */
 #ifndef TOOLS_DSIM_SEND_H
 #define TOOLS_DSIM_SEND_H
 
 #include "tools/dsim_config.h"
+#include "tools/dsim_play.h"
 #include "tools/dsim_signal.h"
 
 #include <stddef.h>
@@ -18,12 +21,13 @@
 struct service;
 struct dsim_send;
 
-/* Opens the sink and registers the metrics.  'heaps' and 'service' must outlive it.  Returns 0 or negative errno with
- * one sentence in 'why'. */
-int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct service *service,
-                     struct dsim_send **send, char *why, size_t why_bytes);
+/* Opens the sink and registers the metrics.  Either 'heaps' or 'play' is not NULL; that and 'service' must outlive it.
+ * Returns 0 or negative errno with one sentence in 'why'. */
+int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct dsim_play *play,
+                     struct service *service, struct dsim_send **send, char *why, size_t why_bytes);
 
-/* Starts the thread.  It stops the service when the duration is over.  Returns 0 or negative errno. */
+/* Starts the thread.  It stops the service when the duration or the recordings are over.  Returns 0 or negative errno.
+ */
 int dsim_send_start(struct dsim_send *send);
 
 /* Ends the thread, within a tenth of a second, and waits for it. */

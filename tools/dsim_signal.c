@@ -4,6 +4,7 @@
 
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/thread.h"
 #include "common/units.h"
 #include "kernels/philox.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 /* The last word of the Philox counter keeps the uses of one seed apart. */
 #define COUNTER_WGN    1
@@ -347,33 +349,36 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
                       char *why, size_t why_bytes)
 {
     struct dsim_heaps *made = calloc(1, sizeof(*made));
-    uint64_t available = memory_available_bytes();
 
     assert(program->n_outputs == 1 || program->n_outputs == format->n_inputs);
     assert(format->axis.period_samples % (int64_t)format->packet_samples == 0);
-    if (!made) {
-        snprintf(why, why_bytes, "out of memory");
+    if (!made)
         return -ENOMEM;
-    }
     made->n_inputs = format->n_inputs;
     made->n_heaps = (size_t)format->axis.period_samples / format->packet_samples;
     made->heap_bytes = format->packet_samples * (size_t)format->sample_bits / 8;
     size_t n_all = made->n_inputs * made->n_heaps;
     size_t bytes = n_all * (made->heap_bytes + sizeof(*made->n_saturated));
-    if (bytes < available || available == 0) {
-        made->payloads = malloc(n_all * made->heap_bytes);
-        made->n_saturated = malloc(n_all * sizeof(*made->n_saturated));
+    int err = memory_check(bytes, "digitiser.period", "make the period shorter", why, why_bytes);
+    if (err)
+        goto undo_made;
+    /* OpenMP ends the process where it gets no threads. */
+    err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
+    if (err)
+        goto undo_made;
+    made->payloads = malloc(n_all * made->heap_bytes);
+    made->n_saturated = malloc(n_all * sizeof(*made->n_saturated));
+    err = made->payloads && made->n_saturated ? compute_heaps(program, format, made) : -ENOMEM;
+    if (err) {
+        snprintf(why, why_bytes, "digitiser.period: there is no memory for a period of %zu polarisations: %zu MiB",
+                 made->n_inputs, bytes >> 20);
+        goto undo_made;
     }
-    if (made->payloads && made->n_saturated && compute_heaps(program, format, made) == 0) {
-        *heaps = made;
-        return 0;
-    }
-    snprintf(why, why_bytes,
-             "a period of %zu polarisations takes %.1f MiB, of which %.1f MiB are available; make the "
-             "period shorter",
-             made->n_inputs, (double)bytes / 1048576, (double)available / 1048576);
+    *heaps = made;
+    return 0;
+undo_made:
     dsim_heaps_destroy(made);
-    return -ENOMEM;
+    return err;
 }
 
 void dsim_heaps_destroy(struct dsim_heaps *heaps)

@@ -5,11 +5,14 @@
  * The main thread listens for signals and tells the operator when nothing comes. */
 #include "common/chunk.h"
 #include "common/clock.h"
+#include "common/daemon.h"
 #include "common/device.h"
 #include "common/http.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/receiver_metrics.h"
 #include "common/service.h"
+#include "common/thread.h"
 #include "common/units.h"
 #include "common/version.h"
 #include "tools/visrec_config.h"
@@ -38,6 +41,7 @@
 
 struct visrec {
     const struct visrec_config *config;
+    char path[4096]; /* of the file */
     struct visrec_array array;
     struct visrec_dump_shape shape;
     struct timebase timebase;
@@ -53,7 +57,7 @@ struct visrec {
     struct visrec_writer *writer;
     struct http *http;
     ev_timer silence;
-    uint64_t silence_dumps; /* written as of the last look */
+    uint64_t silence_dumps; /* that had come as of the last look */
 };
 
 static int describe(struct visrec *v)
@@ -75,7 +79,20 @@ static int describe(struct visrec *v)
     return visrec_array_init(&v->array, config);
 }
 
-/* What made the file, so that it can be made again. */
+/* A time in the name lets a recorder that was killed start again beside the file that it left. */
+static int name_file(struct visrec *v, char *why, size_t why_bytes)
+{
+    time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
+    struct tm utc;
+
+    gmtime_r(&now_s, &utc);
+    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) > 0)
+        return 0;
+    snprintf(why, why_bytes, "file in section output is too long");
+    return -EINVAL;
+}
+
+/* The history is what made the file, so that it can be made again. */
 static int create_file(struct visrec *v, char *why, size_t why_bytes)
 {
     char *history = NULL;
@@ -91,8 +108,7 @@ static int create_file(struct visrec *v, char *why, size_t why_bytes)
         free(history);
         return -ENOMEM;
     }
-    err = visrec_uvh5_create(v->config->output.file, v->config->output.overwrite, &v->array, history, &v->file, why,
-                             why_bytes);
+    err = visrec_uvh5_create(v->path, v->config->output.overwrite, &v->array, history, &v->file, why, why_bytes);
     free(history);
     return err;
 }
@@ -101,8 +117,13 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
 {
     size_t n_chunks = (size_t)v->config->recv.window_dumps + SPARE_CHUNKS;
     struct device_config device = {.kind = DEVICE_CPU, .n_threads = 1};
-    int err = device_open(&device, &v->device, why, why_bytes);
+    uint64_t chunk_bytes = visrec_dump_n_substreams(&v->shape) * visrec_dump_heap_bytes(&v->shape);
+    uint64_t needed = n_chunks * chunk_bytes + visrec_dump_n_values(&v->shape) * VISREC_DUMP_VALUE_BYTES;
+    int err = memory_check(needed, "recv.window", "lower recv.window", why, why_bytes);
 
+    if (err)
+        return err;
+    err = device_open(&device, &v->device, why, why_bytes);
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
@@ -111,8 +132,8 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
         err = chunk_pool_create(v->device, n_chunks, visrec_dump_n_substreams(&v->shape),
                                 visrec_dump_heap_bytes(&v->shape), 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool);
     if (err)
-        snprintf(why, why_bytes, "not enough memory for %zu dumps of %zu MiB", n_chunks,
-                 visrec_dump_n_substreams(&v->shape) * visrec_dump_heap_bytes(&v->shape) >> 20);
+        snprintf(why, why_bytes, "recv.window: there is no memory for %zu dumps of %llu MiB", n_chunks,
+                 (unsigned long long)(chunk_bytes >> 20));
     return err;
 }
 
@@ -167,6 +188,7 @@ static int create_writer(struct visrec *v)
         .max_dumps = v->config->output.max_dumps,
         .file = v->file,
         .service = v->service,
+        .outlasts_full_disk = v->config->recv.pcap_file == NULL,
         .on_terminal = isatty(STDERR_FILENO),
     };
 
@@ -184,6 +206,8 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
         err = http_open(&v->config->http.listen.items[0], NULL, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
+    if (!err)
+        err = name_file(v, why, why_bytes);
     if (!err)
         err = create_file(v, why, why_bytes);
     if (!err)
@@ -211,7 +235,7 @@ static void destroy(struct visrec *v)
 static void on_silence(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct visrec *v = timer->data;
-    uint64_t n_dumps = counter_get(&v->writer_stats.dumps);
+    uint64_t n_dumps = counter_get(&v->writer_stats.dumps) + counter_get(&v->writer_stats.unwritten_dumps);
     double wait_s = SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
     char text[WHY_BYTES];
 
@@ -246,15 +270,20 @@ static int record(struct visrec *v)
         exit_code = EXIT_FAILURE;
     }
     v->file = NULL;
+    uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
+    if (n_unwritten > 0) {
+        log_error("%" PRIu64 " dumps were lost because the disk was full", n_unwritten);
+        exit_code = EXIT_FAILURE;
+    }
     printf("%" PRIu64 " dumps, %" PRIu64 " of %" PRIu64 " heaps missing\n", counter_get(&v->writer_stats.dumps),
            counter_get(&v->writer_stats.missing_heaps), counter_get(&v->writer_stats.expected_heaps));
     return exit_code;
 }
 
-static int run(const struct visrec_config *config, struct service *service)
+static int run(const struct visrec_config *config, const struct config *book, struct service *service)
 {
     struct visrec *v = calloc(1, sizeof(*v));
-    char why[WHY_BYTES] = "not enough memory", close_why[WHY_BYTES];
+    char why[WHY_BYTES] = "", close_why[WHY_BYTES];
     int exit_code, err;
 
     if (!v)
@@ -263,24 +292,21 @@ static int run(const struct visrec_config *config, struct service *service)
     v->service = service;
     err = create(v, why, sizeof(why));
     if (!err) {
+        why[0] = '\0';
+        threads_hold();
         err = visrec_writer_start(v->writer);
         if (!err) {
             err = receiver_start(v->receiver);
-            if (err) {
-                inbox_stop(v->inbox);
+            threads_release(!err);
+            if (err)
                 visrec_writer_join(v->writer);
-            }
         }
-        if (err)
-            snprintf(why, sizeof(why), "cannot start a thread");
     }
     if (err) {
-        log_error("%s", why);
-        visrec_uvh5_close(v->file, close_why, sizeof(close_why));          /* which is empty, and so removed */
-        exit_code = err == -EEXIST ? EXIT_CONFIG : service_exit_code(err); /* the file */
+        exit_code = daemon_start_failed(book, err, why);
+        visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
     } else {
-        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,
-                 config->output.file);
+        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan, v->path);
         exit_code = record(v);
     }
     destroy(v);
@@ -298,8 +324,10 @@ int main(int argc, char **argv)
     log_init("visrec", LOG_LEVEL_INFO);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
     exit_code = config_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);
-    if (exit_code < 0)
-        exit_code = service_open(&service) == 0 ? run(&values, service) : EXIT_FAILURE;
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
     service_close(service);
     config_free(&visrec_config_table, &values, config);
     return exit_code;

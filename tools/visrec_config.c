@@ -1,6 +1,8 @@
 /* visrec_config.c - the keys of visrec's YAML. */
 #include "tools/visrec_config.h"
 
+#include "common/chunk.h"
+#include "common/file.h"
 #include "common/units.h"
 
 #include <math.h>
@@ -67,7 +69,8 @@ static const struct config_key antenna_keys[] = {
 
 #define AT(member) offsetof(struct visrec_config_output, member)
 static const struct config_key output_keys[] = {
-    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The UVH5 file to write."},
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
+     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC of the start."},
     {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
      "Replace the file if it exists, instead of refusing."},
     {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
@@ -143,6 +146,19 @@ static void check_integration(const struct visrec_config *values, struct config 
         config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
 }
 
+/* The bytes of a heap are counted in 32 bits. */
+static void check_heap(const struct visrec_config *values, struct config *config)
+{
+    uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
+    uint64_t vis_bytes = N_POL_PRODUCTS * 2 * sizeof(int32_t);
+
+    if ((uint64_t)values->stream.n_chan_substream * n_baselines * vis_bytes + n_baselines * sizeof(uint32_t) >=
+        CHUNK_HEAP_MAPPED)
+        config_error(config, &values->stream.n_chan_substream,
+                     "a heap of %lld channels and %llu baselines has 2 GiB or more",
+                     (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
+}
+
 void visrec_config_check(void *values_, struct config *config)
 {
     const struct visrec_config *values = values_;
@@ -154,6 +170,10 @@ void visrec_config_check(void *values_, struct config *config)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);
     check_integration(values, config);
+    config_check_sources(&values->recv.sources, config);
+    check_heap(values, config);
+    if (files_are_same(values->recv.pcap_file, values->output.file))
+        config_error(config, &values->output.file, "output.file would overwrite the capture that is read");
     for (size_t i = 0; i < values->antennas.n; i++) {
         for (size_t j = 0; j < i; j++) {
             const struct visrec_config_antenna *antenna = visrec_config_antenna(values, i);

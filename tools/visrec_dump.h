@@ -45,7 +45,8 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
     return shape->n_chan / shape->n_chan_substream;
 }
 
-/* Number of values in each of the three arrays. */
+/* Number of values in each of the three arrays, and what a value takes in all of them. */
+#define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
 /* Offset of the weights in a heap, which is the size of the visibilities. */

@@ -25,9 +25,12 @@ struct visrec_writer {
     struct visrec_writer_stats *stats;
     struct visrec_dump dump;
     struct thread thread;
-    bool ended;           /* enough is written, or writing failed */
-    int err;              /* of the write that failed */
-    int64_t last_samples; /* timestamp of the last dump written, if any */
+    bool ended;                  /* enough is written, or writing failed */
+    int err;                     /* of the write that failed */
+    int64_t last_samples;        /* timestamp of the last dump written, if any */
+    bool disk_full;              /* as of the last dump */
+    uint64_t n_unwritten_before; /* when that began */
+    struct log_limit full_limit, room_limit;
     uint64_t shown_dumps; /* as of the last line of progress */
     int64_t shown_ns;
 };
@@ -66,6 +69,7 @@ void visrec_writer_register(const struct visrec_writer_stats *stats)
     stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
     stats_counter("visrec_backward_dumps", "Dumps left out because a later one had been written.", NULL,
                   &stats->backward_dumps);
+    stats_counter("visrec_unwritten_dumps", "Dumps left out because the disk was full.", NULL, &stats->unwritten_dumps);
 }
 
 static void show_progress(struct visrec_writer *writer)
@@ -115,6 +119,30 @@ static void end(struct visrec_writer *writer, int err)
     service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
 }
 
+/* 'why' names the file. */
+static void note_full_disk(struct visrec_writer *writer, const char *why)
+{
+    struct counter *unwritten = &writer->stats->unwritten_dumps;
+
+    if (!writer->disk_full) {
+        writer->disk_full = true;
+        writer->n_unwritten_before = counter_get(unwritten);
+        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; dumps are lost until there is room", why);
+    }
+    counter_add(unwritten, 1);
+    service_status(writer->config.service, "the disk is full: %llu dumps lost",
+                   (unsigned long long)(counter_get(unwritten) - writer->n_unwritten_before));
+}
+
+static void note_room(struct visrec_writer *writer)
+{
+    if (!writer->disk_full)
+        return;
+    writer->disk_full = false;
+    log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room; %llu dumps were lost",
+                (unsigned long long)(counter_get(&writer->stats->unwritten_dumps) - writer->n_unwritten_before));
+}
+
 static void append_dump(struct visrec_writer *writer)
 {
     const struct visrec_writer_config *config = &writer->config;
@@ -123,11 +151,16 @@ static void append_dump(struct visrec_writer *writer)
     int err = visrec_uvh5_append(config->file, &writer->dump, timebase_unix_ns(&config->timebase, middle_samples), why,
                                  sizeof(why));
 
+    if ((err == -ENOSPC || err == -EDQUOT) && config->outlasts_full_disk) {
+        note_full_disk(writer, why);
+        return;
+    }
     if (err) {
         log_error("%s", why);
         end(writer, err);
         return;
     }
+    note_room(writer);
     count_dump(writer);
     show_progress(writer);
     if (config->max_dumps > 0 && counter_get(&writer->stats->dumps) == (uint64_t)config->max_dumps)

@@ -3,6 +3,8 @@
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
  * Threads:   one; it alone uses the file between start and join.
  * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
+ * Full disk: dumps are dropped and counted until there is room again; then the recording goes on in the same file.
+ *            Not so with a capture, which can be read again: there it is a write that fails.
  * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given
  *            back until the inbox is stopped, so the receive thread never waits for it. */
 #ifndef TOOLS_VISREC_WRITER_H
@@ -29,6 +31,7 @@ struct visrec_writer_config {
     int64_t max_dumps; /* 0: no end */
     struct visrec_uvh5 *file;
     struct service *service;
+    bool outlasts_full_disk;
     bool on_terminal; /* progress as one line that changes, else a line now and then */
 };
 
@@ -38,6 +41,7 @@ struct visrec_writer_stats {
     struct counter missing_heaps;   /* of those */
     struct counter values, flagged; /* visibilities written, and those of them that are flagged */
     struct counter backward_dumps;  /* not written, because a later one had been */
+    struct counter unwritten_dumps; /* because the disk was full */
 };
 
 /* 'stats' is the caller's.  Returns 0 or -ENOMEM. */

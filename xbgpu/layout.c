@@ -3,6 +3,7 @@
 
 #include "common/chunk.h"
 #include "common/matcher.h"
+#include "common/memory.h"
 #include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
+#define MAX_SAMPLES 0x1p46     /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -90,17 +92,31 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     for (size_t m = 0; m < l.n_members; m++) {
         size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
-        l.host_bytes += chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes);
+        l.host_bytes =
+            bytes_plus(l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
     }
-    l.device_bytes = XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants * l.heap_bytes;
+    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants, l.heap_bytes);
     for (size_t o = 0; o < l.n_outputs; o++) {
         uint64_t n_buffers = xbgpu_output_buffers(config, xbgpu_config_output(config, o));
-        uint64_t weight_bytes = l.n_baselines * sizeof(uint32_t);
-        l.host_bytes += n_buffers * (l.vis_bytes + weight_bytes);
-        l.device_bytes += n_buffers * (l.vis_bytes + weight_bytes) + 2 * l.vis_bytes /* 64-bit sums */;
+        uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
+        l.host_bytes = bytes_plus(l.host_bytes, dumps);
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, 2 * l.vis_bytes) /* 64-bit sums */);
     }
-    l.host_bytes += l.n_recv_threads * receiver_bytes();
+    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
     *layout = l;
+}
+
+int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
+                            size_t why_bytes)
+{
+    /* On the cpu device, device memory is the host's. */
+    uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
+
+    int err = memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.batches_per_chunk",
+                           "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
+                           "outputs, or correlate fewer recv.antennas",
+                           why, why_bytes);
+    return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
 static void check_recv(const struct xbgpu_config *config, struct config *errors)
@@ -118,8 +134,8 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
-    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 > UINT32_MAX)
-        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra is larger than 4 GiB",
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 >= CHUNK_HEAP_MAPPED)
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
     for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
         if (!endpoint_is_multicast(&recv->sources.items[i])) {
@@ -127,9 +143,24 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                          "threads must be 1 with a unicast source: only one socket gets its packets");
             break;
         }
+    config_check_sources(&recv->sources, errors);
+    /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
+    if (recv->sources.n > 1)
+        config_warning(errors, &recv->sources,
+                       "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
+                       "substreams is received and refused",
+                       recv->sources.n);
     if (recv->spectra_per_heap % 16 != 0)
         config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)recv->spectra_per_heap);
+    if ((double)recv->spectra_per_heap * (double)recv->samples_between_spectra * (double)recv->batches_per_chunk *
+            (double)recv->window_chunks >
+        MAX_SAMPLES)
+        config_error(errors, &recv->batches_per_chunk,
+                     "a window of %lld chunks of %lld batches of %lld spectra, %lld samples each, is longer than a "
+                     "quarter of what 48-bit timestamps tell apart",
+                     (long long)recv->window_chunks, (long long)recv->batches_per_chunk,
+                     (long long)recv->spectra_per_heap, (long long)recv->samples_between_spectra);
     if (recv->n_chunks < n_min)
         config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
                      (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
@@ -155,15 +186,22 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
     else if (xbgpu_integration_batches(config, out) > (int64_t)(MAX_SPECTRA / (uint64_t)config->recv.spectra_per_heap))
         config_error(errors, batches ? (const void *)&out->integration_batches : (const void *)&out->integration_time_s,
                      "output %s integrates more than %u spectra", out->name, MAX_SPECTRA);
+    else if ((double)xbgpu_integration_batches(config, out) * (double)config->recv.spectra_per_heap *
+                 (double)config->recv.samples_between_spectra >
+             MAX_SAMPLES)
+        config_error(errors, batches ? (const void *)&out->integration_batches : (const void *)&out->integration_time_s,
+                     "output %s integrates longer than a quarter of what 48-bit timestamps tell apart", out->name);
 }
 
-static void check_memory(const struct xbgpu_config *config, struct config *errors)
+static void check_sizes(const struct xbgpu_config *config, struct config *errors)
 {
     struct xbgpu_layout layout;
 
     xbgpu_layout_init(&layout, config);
-    config_check_memory(&config->device, layout.host_bytes, layout.device_bytes, &config->recv.batches_per_chunk,
-                        "batches_per_chunk, chunks or buffers", errors);
+    if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
+        config_error(errors, &config->recv.batches_per_chunk,
+                     "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "
+                     "recv.chunks, recv.channels_per_substream, or buffers of outputs");
 }
 
 void xbgpu_config_check(void *values, struct config *errors)
@@ -175,5 +213,5 @@ void xbgpu_config_check(void *values, struct config *errors)
         check_output(config, o, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
-        check_memory(config, errors);
+        check_sizes(config, errors);
 }

@@ -24,13 +24,18 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    size_t vis_bytes; /* of a dump's visibilities */
-    uint64_t host_bytes;
-    uint64_t device_bytes;
+    size_t vis_bytes;      /* of a dump's visibilities */
+    uint64_t host_bytes;   /* UINT64_MAX where they go beyond 64 bits */
+    uint64_t device_bytes; /* likewise */
 };
 
 /* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
+
+/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
+int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
+                            size_t why_bytes);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);

@@ -135,7 +135,7 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
     struct xbgpu_recv *r = calloc(1, sizeof(*r));
     size_t n_members = config->layout->n_members;
 
-    snprintf(why, why_bytes, "recv: not enough memory for %lld chunks of %zu batches",
+    snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu batches",
              (long long)config->config->recv.n_chunks, config->layout->n_batches);
     if (!r)
         return -ENOMEM;

@@ -311,7 +311,9 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     xbgpu_layout_init(&p->layout_storage, p->config);
     p->layout = &p->layout_storage;
     p->device = context->device;
-    int err = create_device_side(p);
+    int err = xbgpu_layout_check_host(p->layout, p->config, why, why_bytes);
+    if (!err)
+        err = create_device_side(p);
     if (err)
         goto undo;
     err = create_stages(p, why, why_bytes);
@@ -328,7 +330,9 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     return 0;
 undo:
     if (err == -ENOMEM && !why[0])
-        snprintf(why, why_bytes, "not enough memory: %llu MiB on the host and %llu MiB on the device are needed",
+        snprintf(why, why_bytes,
+                 "recv.batches_per_chunk: there is not enough memory: %llu MiB on the host and %llu MiB on the device "
+                 "are needed",
                  (unsigned long long)(p->layout->host_bytes >> 20),
                  (unsigned long long)(p->layout->device_bytes >> 20));
     xpipeline_destroy(p);
@@ -345,7 +349,9 @@ int xpipeline_start(void *arg)
     if (err)
         return err;
     pipeline->started = true;
-    return xbgpu_recv_start(pipeline->recv);
+    err = xbgpu_recv_start(pipeline->recv);
+    /* The device's stream has its own threads for kernels, from the first kernel on, and ends the process if not. */
+    return err ? err : threads_probe(device_n_threads(pipeline->device));
 }
 
 bool xpipeline_stop(void *arg)
@@ -355,6 +361,7 @@ bool xpipeline_stop(void *arg)
     if (!pipeline->started)
         return true;
     xbgpu_recv_stop(pipeline->recv);
+    xsend_hurry(pipeline->send);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);

@@ -225,7 +225,7 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
 {
     struct xsend *s = calloc(1, sizeof(*s));
 
-    snprintf(why, why_bytes, "outputs: not enough memory for dumps of %zu MiB", config->layout->vis_bytes >> 20);
+    snprintf(why, why_bytes, "outputs: there is no memory for dumps of %zu MiB", config->layout->vis_bytes >> 20);
     if (!s)
         return -ENOMEM;
     s->config = config->config;
@@ -246,6 +246,11 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
 int xsend_start(struct xsend *send)
 {
     return sender_group_start(send->senders);
+}
+
+void xsend_hurry(struct xsend *send)
+{
+    sender_group_hurry(send->senders);
 }
 
 void xsend_stop(struct xsend *send)

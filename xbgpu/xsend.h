@@ -82,6 +82,9 @@ void xstream_give(struct xdump *dump);
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xsend_push(struct xdump *dump);
 
+/* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
+void xsend_hurry(struct xsend *send);
+
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void xsend_stop(struct xsend *send);
 

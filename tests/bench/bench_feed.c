@@ -5,6 +5,7 @@
  *   JOIN  1: as many packets to a message as there is room for (UDP_SEGMENT), 0: one
  * The heaps of N_SOURCES inputs or F-engines take turns.  At the end come stop heaps, until one has been received.
  *
+ * IN_FLIGHT_BYTES 0: as fast as it can, whatever becomes of it; then it is the shortest loop that sends.
  * Not faster: the kernel is asked (sock_diag) what waits in the receiver's socket, and no more than IN_FLIGHT_BYTES of
  * packets are there at a time, so whoever receives, nothing is lost and the receiver alone sets the speed.
  * Prints one line of JSON: what was sent, how long it took, how much of it was waiting, what the socket dropped. */
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MESSAGES_MAX      16
@@ -123,8 +125,8 @@ static size_t next_packet(struct feed *feed, size_t i)
     int64_t timestamp = feed->heap / (int64_t)feed->n_sources * shape->heap_samples;
     struct spead_item items[4];
     size_t n_items = bench_items(shape, source, timestamp, items);
-    size_t header_bytes = spead_build_header(feed->headers[i], (uint64_t)feed->heap + feed->n_sources, shape->heap_bytes,
-                                             feed->offset, shape->payload_bytes, items, n_items);
+    size_t header_bytes = spead_build_header(feed->headers[i], (uint64_t)feed->heap + feed->n_sources,
+                                             shape->heap_bytes, feed->offset, shape->payload_bytes, items, n_items);
 
     feed->iovecs[i][0] = (struct iovec){feed->headers[i], header_bytes};
     feed->iovecs[i][1] = (struct iovec){feed->payload + feed->offset, shape->payload_bytes};
@@ -195,12 +197,13 @@ static void feed_all(struct feed *feed)
 
     while (feed->heap < feed->n_heaps) {
         feed_some(feed);
-        if (feed->n_bytes - checked_bytes < feed->in_flight_bytes / 2)
+        if (feed->in_flight_bytes == 0 || feed->n_bytes - checked_bytes < feed->in_flight_bytes / 2)
             continue;
         wait_for_receiver(feed, limit_bytes);
         checked_bytes = feed->n_bytes;
     }
-    wait_for_receiver(feed, 0);
+    if (feed->in_flight_bytes > 0)
+        wait_for_receiver(feed, 0);
 }
 
 static void open_feed(struct feed *feed, const char *destination)
@@ -246,13 +249,16 @@ int main(int argc, char **argv)
     int64_t start_ns = clock_monotonic_ns();
     feed_all(&feed);
     int64_t wall_ns = clock_monotonic_ns() - start_ns;
+    struct timespec cpu;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
     struct backlog backlog = receiver_backlog(&feed);
     uint8_t stop[SPEAD_STOP_PACKET_BYTES];
     spead_build_stop(stop, (uint64_t)feed.n_heaps + 1);
     for (int i = 0; i < N_STOPS; i++)
         sendto(feed.fd, stop, sizeof(stop), 0, (struct sockaddr *)&feed.destination, sizeof(feed.destination));
-    printf("{\"packets\": %llu, \"bytes\": %llu, \"wall_ns\": %lld, \"wait_ns\": %lld, \"dropped\": %u}\n",
+    printf("{\"packets\": %llu, \"bytes\": %llu, \"wall_ns\": %lld, \"wait_ns\": %lld, \"dropped\": %u, \"cpu_ns\": "
+           "%lld}\n",
            (unsigned long long)feed.n_packets, (unsigned long long)feed.n_bytes, (long long)wall_ns,
-           (long long)feed.wait_ns, backlog.n_dropped);
+           (long long)feed.wait_ns, backlog.n_dropped, (long long)(cpu.tv_sec * NS_PER_S + cpu.tv_nsec));
     return 0;
 }

@@ -1,6 +1,6 @@
 /* bench_receive.c - packets to assembled chunks with one receive thread, for bench_feed to feed.
  *
- * Usage: bench_receive ours|plain KIND ENDPOINT N_SOURCES BUFFER_BYTES CPU
+ * Usage: bench_receive ours|plain|plain-single KIND ENDPOINT N_SOURCES BUFFER_BYTES CPU
  *   ours   the daemons' receiver: source, parser, identification, window, presence
  *   plain  the ceiling: the shortest loop that does the same copying, which believes every packet.  recvmmsg of joined
  *          packets (UDP_GRO) into a buffer that stays in the cache, and non-temporal copies from there to the chunks
@@ -15,9 +15,9 @@
 #include "common/units.h"
 #include "fgpu/recv.h"
 #include "tests/bench/bench_shapes.h"
+#include "tests/bench/bench_thread.h"
 #include "xbgpu/recv.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <sched.h>
@@ -36,7 +36,8 @@
 #define WINDOW_CHUNKS 2
 #define THREAD_NAME   "receive"
 #define MESSAGE_MAX   65536
-#define N_MESSAGES    4
+#define N_JOINED      4  /* messages of a call, each of many packets: what was fastest */
+#define N_SINGLE      64 /* or each of one */
 
 static void die(const char *what)
 {
@@ -59,32 +60,6 @@ struct outcome {
 };
 
 /* ---- The daemons' receiver ---------------------------------------------------------------------------------------- */
-
-/* CPU time of a thread of this process, found by its name.  The clock's number is the kernel's: ~tid, per thread. */
-static int64_t thread_cpu_ns(const char *name)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    struct dirent *entry;
-
-    while (tasks && (entry = readdir(tasks))) {
-        char path[300], comm[32] = "";
-        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
-        FILE *file = fopen(path, "r");
-        if (!file)
-            continue;
-        if (fscanf(file, "%31s", comm) != 1)
-            comm[0] = '\0';
-        fclose(file);
-        if (strcmp(comm, name))
-            continue;
-        struct timespec t;
-        clock_gettime((clockid_t)((~(unsigned)atoi(entry->d_name) << 3) | 6), &t);
-        closedir(tasks);
-        return t.tv_sec * NS_PER_S + t.tv_nsec;
-    }
-    die("the receive thread has gone");
-    return 0;
-}
 
 /* Takes full chunks and gives them back at once. */
 static void *recycle(void *arg)
@@ -150,7 +125,7 @@ static struct outcome receive_ours(const struct task *task)
     const struct receiver_stats *counts = receiver_get_stats(receiver);
     while (counter_get(&counts->rejects[REJECT_STOP]) == 0)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
-    struct outcome outcome = {.cpu_ns = thread_cpu_ns(THREAD_NAME)};
+    struct outcome outcome = {.cpu_ns = bench_named_thread_cpu_ns(THREAD_NAME)};
     receiver_stop(receiver);
     inbox_stop(worker);
     thread_join(&recycler);
@@ -208,16 +183,16 @@ static void place_plainly(const struct task *task, const uint8_t *packet, uint8_
                     shape->payload_bytes);
 }
 
-static struct outcome receive_plainly(const struct task *task)
+static struct outcome receive_plainly(const struct task *task, unsigned n_messages)
 {
     const struct bench_shape *shape = task->shape;
     struct outcome outcome = {0};
     size_t packet_bytes = 72 + shape->payload_bytes;
     size_t chunks_bytes = N_CHUNKS * task->heaps_per_source * task->n_sources * shape->heap_bytes;
     uint8_t *chunks = aligned_alloc(4096, chunks_bytes);
-    static uint8_t buffers[N_MESSAGES][MESSAGE_MAX];
-    struct iovec iovecs[N_MESSAGES];
-    struct mmsghdr messages[N_MESSAGES];
+    static uint8_t buffers[N_SINGLE][MESSAGE_MAX];
+    struct iovec iovecs[N_SINGLE];
+    struct mmsghdr messages[N_SINGLE];
     const struct endpoint *endpoint = &task->endpoints.items[0];
     const struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
@@ -234,7 +209,7 @@ static struct outcome receive_plainly(const struct task *task)
     memset(chunks, 1, chunks_bytes);
     setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof(buffer_bytes));
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
-    for (size_t i = 0; i < N_MESSAGES; i++) {
+    for (size_t i = 0; i < n_messages; i++) {
         iovecs[i] = (struct iovec){buffers[i], MESSAGE_MAX};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &iovecs[i], .msg_iovlen = 1};
     }
@@ -243,7 +218,7 @@ static struct outcome receive_plainly(const struct task *task)
     struct timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
     for (bool stopped = false; !stopped;) {
-        int n = recvmmsg(fd, messages, N_MESSAGES, MSG_WAITFORONE, NULL);
+        int n = recvmmsg(fd, messages, n_messages, MSG_WAITFORONE, NULL);
         for (int i = 0; i < n; i++) {
             stopped |= messages[i].msg_len == SPEAD_STOP_PACKET_BYTES;
             for (size_t at = 0; at + packet_bytes <= messages[i].msg_len; at += packet_bytes) {
@@ -266,7 +241,7 @@ int main(int argc, char **argv)
     char why[256];
 
     if (argc != 7 || !(task.shape = bench_shape(argv[2]))) {
-        fprintf(stderr, "usage: bench_receive ours|plain dig|feng ENDPOINT N_SOURCES BUFFER_BYTES CPU\n");
+        fprintf(stderr, "usage: bench_receive ours|plain|plain-single dig|feng ENDPOINT N_SOURCES BUFFER_BYTES CPU\n");
         return 2;
     }
     if (endpoint_list_parse(argv[3], &task.endpoints, why, sizeof(why)))
@@ -275,7 +250,11 @@ int main(int argc, char **argv)
     task.buffer_bytes = (size_t)atoll(argv[5]);
     task.cpu = atoi(argv[6]);
     task.heaps_per_source = task.shape->heaps_per_chunk / task.n_sources;
-    struct outcome outcome = strcmp(argv[1], "plain") ? receive_ours(&task) : receive_plainly(&task);
+    struct outcome outcome;
+    if (strcmp(argv[1], "ours") == 0)
+        outcome = receive_ours(&task);
+    else
+        outcome = receive_plainly(&task, strcmp(argv[1], "plain") ? N_SINGLE : N_JOINED);
     printf("{\"packets\": %llu, \"bytes\": %llu, \"missing\": %llu, \"cpu_ns\": %lld}\n",
            (unsigned long long)outcome.n_packets, (unsigned long long)outcome.n_bytes,
            (unsigned long long)outcome.n_missing, (long long)outcome.cpu_ns);

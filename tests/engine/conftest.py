@@ -70,3 +70,42 @@ def daemon(work):
     yield start
     for process in started:
         process.kill()
+
+
+@pytest.fixture(scope="session")
+def references(tmp_path_factory):
+    """The dumps that a chain's must be equal to; see chain.py."""
+    import chain
+
+    work = tmp_path_factory.mktemp("references")
+    started = []
+
+    def start(program, config, name):
+        started.append(harness.Daemon(program, config, work, name))
+        return started[-1]
+
+    try:
+        return chain.replay_references(start, work)
+    finally:
+        for process in started:
+            process.kill()
+
+
+@pytest.fixture
+def running(daemon, work, references):
+    """Makes a running chain, its layout changed by 'overrides', and a receiver that checks every dump."""
+    import chain
+
+    made = []
+
+    def start(overrides=None):
+        layout = chain.Layout(work, overrides)
+        dumps = chain.Dumps(layout, references)
+        made.append(dumps)
+        running_chain = chain.Chain(daemon, layout)
+        running_chain.start(*chain.NAMES)
+        return running_chain, dumps
+
+    yield start
+    for dumps in made:
+        dumps.receiver.stop()

@@ -346,8 +346,8 @@ def test_dither_keeps_integers(daemon, work):
 
 @pytest.mark.parametrize("bits_out, limit", [(8, 127), (4, 7)])
 def test_saturation_is_symmetric(bits_out, limit, daemon, work, rng):
-    """Everything far too large ends at +-Q; -128 and -8 never leave."""
-    config = scenario.fgpu_config(outputs=[{"channels": 64, "taps": 4, "gain": 1e6, "sample_bits": bits_out}])
+    """Everything far too large ends at +-Q; -128 and -8 never leave.  (A gain at which a float is exact to a step.)"""
+    config = scenario.fgpu_config(outputs=[{"channels": 64, "taps": 4, "gain": 1e4, "sample_bits": bits_out}])
     samples = scenario.noise(rng, 1, 32768, 10)
     found = scenario.run_pcap(daemon, "fgpu", config, work, scenario.digitiser_heaps(config, samples, 0))
     assert check(config, found, samples, 0) > 5

@@ -642,6 +642,8 @@ static const struct jump_scenario {
     {"two pairs that contradict each other", 4, 2,
      "A100 B100 C100 D100 A200 B101 C200 D101 A201 B102 C201 D102 A202 B103 C202 D103 A203 B104 C203 D104",
      "....j.j.j.j.j.j.j.j.", 4 * 5 - 12},
+    {"a clock that is a little fast takes the window along, until it is right again", 2, 2,
+     "A100 B100 A106 B101 A107 B102 A104 B103 A105 B104 A106 B105 A108 B108", "...o.o.o..d...", 2 * 9 - 10},
     {"two sources that jump apart", 3, 2, "A100 B100 C100 A200 B300 C101 A201 B301 C102 A202 B302 C103 A203 B303",
      "...jj.jj.jj.jj", 3 * 4 - 6},
 };
@@ -797,6 +799,27 @@ START_TEST(flush_ends_one_stream_and_begins_another)
 }
 END_TEST
 
+/* What a source claimed against the window of a stream that has ended supports no other's claim against the next. */
+START_TEST(flush_forgets_claims)
+{
+    const struct assemble_layout layout = {
+        .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 2, .n_sources = 3};
+
+    make_assembler(layout, 2, 4);
+    for (unsigned mad = 1; mad < 3; mad++) {
+        for (int64_t heap = 0; heap < 2 * config.jump_heaps; heap++) {
+            ck_assert_int_eq(admit_heap(0, 16 * (100 + heap)), REJECT_NONE);
+            ck_assert_int_eq(admit_heap(mad, 16 * (300 + heap)), REJECT_JUMP);
+            drain();
+        }
+        assembler_flush(assembler);
+        drain();
+    }
+    destroy_assembler(4);
+    device_close(device);
+}
+END_TEST
+
 /* A stream that wanders, jumps and is cut off, with heaps that have holes, for a worker that is often behind. */
 static void check_wandering(unsigned *seed)
 {
@@ -939,6 +962,7 @@ int main(void)
     tcase_add_loop_test(tests, jumps_are_believed_when_they_should_be, 0, (int)ARRAY_LEN(jump_scenarios));
     tcase_add_loop_test(tests, stream_goes_from_its_first_heap_to_its_newest, 0, (int)ARRAY_LEN(end_scenarios));
     tcase_add_test(tests, flush_ends_one_stream_and_begins_another);
+    tcase_add_test(tests, flush_forgets_claims);
     tcase_add_test(tests, every_heap_is_handed_on_or_missing);
     tcase_add_test(tests, recording_goes_on_across_the_wrap);
     tcase_add_test(tests, long_silence_is_bridged_by_the_clock);

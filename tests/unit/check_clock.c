@@ -29,6 +29,22 @@ START_TEST(monotonic_time_never_goes_back)
 }
 END_TEST
 
+/* A sleep takes none, and what this thread took the process took too. */
+START_TEST(cpu_time_is_what_was_worked)
+{
+    int64_t process_ns = clock_process_cpu_ns(), thread_ns = clock_thread_cpu_ns();
+    int64_t slept_ns;
+
+    clock_sleep_until(clock_monotonic_ns() + 50 * NS_PER_MS);
+    slept_ns = clock_thread_cpu_ns() - thread_ns;
+    ck_assert_int_ge(slept_ns, 0);
+    ck_assert_int_lt(slept_ns, 25 * NS_PER_MS);
+    while (clock_thread_cpu_ns() - thread_ns < slept_ns + NS_PER_MS)
+        ;
+    ck_assert_int_ge(clock_process_cpu_ns() - process_ns, NS_PER_MS);
+}
+END_TEST
+
 START_TEST(timespec_splits_at_the_second)
 {
     static const struct {
@@ -82,6 +98,7 @@ int main(void)
 
     tcase_add_test(tests, unix_time_is_the_systems);
     tcase_add_test(tests, monotonic_time_never_goes_back);
+    tcase_add_test(tests, cpu_time_is_what_was_worked);
     tcase_add_test(tests, timespec_splits_at_the_second);
     tcase_add_test(tests, sleep_reaches_its_deadline);
     tcase_add_test(tests, sleep_until_the_past_returns);

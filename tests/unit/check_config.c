@@ -335,9 +335,9 @@ static const struct {
     /* What is not there. */
     {"http: {}\n\nbasic:\n  size: 8\n", "3:1: basic.count is missing; it is required: How many.\n"},
     {"http: {}\nbasic:\n", "2:1: basic.count is missing; it is required: How many.\n"},
-    {"", "1:1: the section basic is missing: What everybody needs.\n"},
-    {"# nothing\n", "1:1: the section basic is missing: What everybody needs.\n"},
-    {"---\n...\n", "1:1: the section basic is missing: What everybody needs.\n"},
+    {"", " the file is empty; see test --print-example\n"},
+    {"# nothing\n", " the file is empty; see test --print-example\n"},
+    {"---\n...\n", " the file is empty; see test --print-example\n"},
     {"{}", "1:1: the section basic is missing: What everybody needs.\n"},
     {COUNT "  size:\n", "3:8: basic.size must be a power of two from 4 to 64 bytes, but nothing is given\n"},
     {COUNT "  name: null\n", "3:9: basic.name must be a text of at most 8 characters, but nothing is given\n"},
@@ -558,6 +558,43 @@ static size_t mutate(char *text, size_t n)
     return n;
 }
 
+/* The places of what only the start finds wrong. */
+START_TEST(located)
+{
+    static const char yaml[] = COUNT "  size: 8\nitems:\n  - {name: a, width: 1}\n  - {name: b, width: 2}\n";
+    static const struct {
+        const char *sentence, *place;
+    } rows[] = {
+        {"basic.size: too much", ":3:9: "},
+        {"basic.size", ":3:9: "},
+        {"basic.size, basic.name: too much", ":3:9: "},
+        {"items[1].name is no good", ":6:12: "},
+        {"items[1]: no good", ":6:5: "},
+        {"items: no good", ":4:1: "},
+        {"basic: no good", ":1:1: "},
+        {"basic.flag: not given, so its section", ":1:1: "},
+        {"basic.siz: no key", ": "},
+        {"items[2].name: not there", ": "},
+        {"out of memory", ": "},
+        {"", ": "},
+    };
+    struct test_values values;
+    struct config *config;
+    char text[128];
+
+    int err = load(yaml, sizeof(yaml) - 1, &values, &config);
+    char *errors = errors_of(config);
+    ck_assert_msg(!err, "%s", errors);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        config_locate(config, rows[i].sentence, text, sizeof(text));
+        ck_assert(!strncmp(text, path, strlen(path)));
+        ck_assert_msg(!strcmp(text + strlen(path), rows[i].place), "%s: %s", rows[i].sentence, text);
+    }
+    free(errors);
+    config_free(&table, &values, config);
+}
+END_TEST
+
 START_TEST(mutations)
 {
     size_t n_good = strlen(good_file);
@@ -621,6 +658,7 @@ int main(void)
     tcase_add_test(tcase, alias_of_itself);
     tcase_add_test(tcase, unreadable);
     tcase_add_test(tcase, errors_of_checks);
+    tcase_add_test(tcase, located);
     tcase_add_test(tcase, mutations);
     tcase_add_test(tcase, noise);
     suite_add_tcase(suite, tcase);

@@ -94,21 +94,27 @@ START_TEST(random_shapes)
 }
 END_TEST
 
-/* The largest sums that there can be, of each sign and in both parts, at the largest number of spectra. */
+/* The largest sums that there can be, of each sign and in both parts: at the largest number of spectra of a batch, and
+ * of many batches that make as many together, and one more. */
 START_TEST(full_scale)
 {
+    static const struct {
+        uint32_t n_spectra, n_batches;
+    } sizes[] = {{65535, 2}, {255, 258}};
     static const int8_t values[][4] = {
         {-128, -128, -128, -128}, /* autocorrelations 2^15 a spectrum */
         {-128, -128, -128, 127},  /* imaginary part near 2^15 */
         {127, 127, -128, -128},   /* real part near -2^15 */
         {127, -128, 127, 127},
     };
-    struct correlate_args args = {.n_ants = 2, .n_chan = 1, .n_spectra = 65535, .n_batches = 2};
-    int8_t *voltages = malloc(n_voltages(&args, 2));
+    struct correlate_args args = {
+        .n_ants = 2, .n_chan = 1, .n_spectra = sizes[_i % 2].n_spectra, .n_batches = sizes[_i % 2].n_batches};
+    size_t bytes = n_voltages(&args, args.n_batches);
+    int8_t *voltages = malloc(bytes);
 
     ck_assert_ptr_nonnull(voltages);
-    for (size_t i = 0; i < n_voltages(&args, 2); i += 4)
-        memcpy(voltages + i, values[_i], 4);
+    for (size_t i = 0; i < bytes; i += 4)
+        memcpy(voltages + i, values[_i / 2], 4);
     args.voltages = voltages;
     run_and_compare(&args, 1);
     free(voltages);
@@ -149,7 +155,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, array_sizes);
     tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, full_scale, 0, 4);
+    tcase_add_loop_test(tcase, full_scale, 0, 8);
     tcase_add_test(tcase, minus_128_is_exact);
     tcase_add_test(tcase, baseline_order);
     suite_add_tcase(suite, tcase);

@@ -471,7 +471,7 @@ START_TEST(test_heaps_that_do_not_fit)
     struct dsim_heaps *heaps = (struct dsim_heaps *)&format;
     char why[256] = "";
 
-    ck_assert_int_eq(dsim_heaps_create(program, &format, &heaps, why, sizeof(why)), -ENOMEM);
+    ck_assert_int_eq(dsim_heaps_create(program, &format, &heaps, why, sizeof(why)), -E2BIG);
     ck_assert_msg(strstr(why, "make the period shorter"), "%s", why);
     ck_assert_ptr_eq(heaps, &format);
     dsim_program_free(program);

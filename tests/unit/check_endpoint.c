@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <check.h>
+#include <net/if.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,19 +90,20 @@ END_TEST
 
 START_TEST(interfaces)
 {
-    struct in_addr address = {0};
+    struct interface interface = {0};
     char why[256] = "";
 
-    ck_assert_int_eq(interface_address("lo", &address, why, sizeof(why)), 0);
-    ck_assert_uint_eq(ntohl(address.s_addr), INADDR_LOOPBACK);
-    address.s_addr = 0;
-    ck_assert_int_eq(interface_address("127.0.0.1", &address, why, sizeof(why)), 0);
-    ck_assert_uint_eq(ntohl(address.s_addr), INADDR_LOOPBACK);
-    ck_assert_int_eq(interface_address("no-such-if", &address, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(interface_find("lo", &interface, why, sizeof(why)), 0);
+    ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
+    ck_assert_int_eq(interface.index, (int)if_nametoindex("lo"));
+    interface = (struct interface){0};
+    ck_assert_int_eq(interface_find("127.0.0.1", &interface, why, sizeof(why)), 0);
+    ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
+    ck_assert_int_eq(interface_find("no-such-if", &interface, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
-    ck_assert_int_eq(interface_address("192.0.2.1", &address, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(interface_find("192.0.2.1", &interface, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "192.0.2.1"));
-    ck_assert_uint_eq(ntohl(address.s_addr), INADDR_LOOPBACK);
+    ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
 }
 END_TEST
 

@@ -117,7 +117,10 @@ START_TEST(port_in_use)
 
     ck_assert_int_eq(http_open(&endpoint, NULL, &second, why, sizeof(why)), -EADDRINUSE);
     ck_assert_ptr_null(second);
-    snprintf(expected, sizeof(expected), "cannot serve HTTP on 127.0.0.1:%u: Address already in use", http_port(http));
+    snprintf(expected, sizeof(expected),
+             "http.listen: cannot serve HTTP on 127.0.0.1:%u: Address already in use; another program listens there: "
+             "stop it, or choose another port",
+             http_port(http));
     ck_assert_str_eq(why, expected);
     http_close(http);
     /* Free again at once, although connections of a moment ago linger. */
@@ -134,7 +137,9 @@ START_TEST(address_of_another_host)
     char why[200];
 
     ck_assert_int_eq(http_open(&endpoint, NULL, &http, why, sizeof(why)), -EADDRNOTAVAIL);
-    ck_assert_str_eq(why, "cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address");
+    ck_assert_str_eq(why,
+                     "http.listen: cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address; this host "
+                     "has no such address");
 }
 END_TEST
 

@@ -134,6 +134,8 @@ static const struct scenario {
      "AB5 -B6 -B7 -B8 -B9 AB10", 4},
     {"one mad clock behind, which recovers", 2, 2, 2, "A1005 B1005 A5 B1006 A6 B1007 A7 B1008 A1009 B1009",
      "AB1005 -B1006 -B1007 -B1008 AB1009", 3},
+    {"one clock three chunks fast, until it is right again", 2, 2, 2,
+     "A5 B5 A9 B6 A10 B7 A11 B8 A12 B9 B10 B11 B12 A13 B13", "AB5 -B6 -B7 A-9 A-10 AB11 AB12 AB13", 3},
     {"alone, a jump ahead is believed in the end", 2, 2, 2, "A5 B5 A1000 A1001 A1002 A1003", "AB5 A-1000 A-1001", 0},
     {"alone, a jump back is believed in the end", 2, 2, 2, "A1005 B1005 A5 A6 A7 A8 A9", "AB1005 A-7", 2},
     {"the last one alive is believed at once", 2, 2, 2, "A5 B5 B. A1000 A7", "AB5 A-1000 A-7", 0},

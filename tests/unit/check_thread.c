@@ -3,6 +3,8 @@
 #include "common/units.h"
 
 #include <check.h>
+#include <stdatomic.h>
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -93,6 +95,56 @@ START_TEST(signals_go_to_main_only)
 }
 END_TEST
 
+static void *count(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+    return NULL;
+}
+
+START_TEST(all_or_none_begin)
+{
+    struct thread threads[5], before;
+    atomic_int n_begun = 0;
+
+    for (int begin = 0; begin <= 1; begin++) {
+        /* One that was started before is not held, however late it comes to run. */
+        ck_assert_int_eq(thread_start(&before, "before", -1, count, &n_begun), 0);
+        threads_hold();
+        for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+            ck_assert_int_eq(thread_start(&threads[i], "held", -1, count, &n_begun), 0);
+        thread_join(&before);
+        ck_assert_int_eq(atomic_exchange(&n_begun, 0), 1);
+        threads_release(begin);
+        for (size_t i = 0; i < ARRAY_LEN(threads); i++)
+            thread_join(&threads[i]);
+        ck_assert_int_eq(atomic_exchange(&n_begun, 0), begin ? ARRAY_LEN(threads) : 0);
+    }
+}
+END_TEST
+
+START_TEST(cpus_that_there_are)
+{
+    int64_t cpus[] = {-1, 0, -1};
+    cpu_set_t before, after;
+    char why[256] = "";
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(before), &before), 0);
+    while (!CPU_ISSET((size_t)cpus[1], &before))
+        cpus[1]++;
+    ck_assert_int_eq(threads_check_cpus(cpus, ARRAY_LEN(cpus), "recv.affinity", why, sizeof(why)), 0);
+    ck_assert_int_eq(threads_check_cpus(NULL, 0, "recv.affinity", why, sizeof(why)), 0);
+    ck_assert_str_eq(why, "");
+    for (cpus[1] = CPU_SETSIZE - 1; cpus[1] < 5000; cpus[1] += 3000) {
+        ck_assert_int_eq(threads_check_cpus(cpus, ARRAY_LEN(cpus), "recv.affinity", why, sizeof(why)), -EINVAL);
+        ck_assert(!strncmp(why, "recv.affinity: ", 15));
+    }
+    ck_assert_int_eq(sched_getaffinity(0, sizeof(after), &after), 0);
+    ck_assert(CPU_EQUAL(&before, &after));
+    ck_assert_int_eq(threads_probe(0), 0);
+    ck_assert_int_eq(threads_probe(7), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("thread");
@@ -104,6 +156,8 @@ int main(void)
     tcase_add_test(tests, pinned_where_asked);
     tcase_add_test(tests, unpinned_or_refused_keeps_all_cpus);
     tcase_add_test(tests, signals_go_to_main_only);
+    tcase_add_test(tests, all_or_none_begin);
+    tcase_add_test(tests, cpus_that_there_are);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

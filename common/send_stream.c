@@ -1,0 +1,396 @@
+/* send_stream.c - what a stream sends next: packets of the heaps in its jobs, descriptors, stops.  See send_stream.h.
+ *
+ * The place in the jobs is (job, group, round, heap): in each round every heap of the group sends its next packet. */
+#include "common/send_stream.h"
+
+#include "common/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The largest UDP payload over IPv4. */
+#define DATAGRAM_BYTES_MAX 65507
+
+/* ---- Packets of a stream ----------------------------------------------------------------------------------------- */
+
+static size_t count_packets(const struct send_stream *stream, size_t n_bytes)
+{
+    return (n_bytes - 1) / stream->packet_payload_bytes + 1;
+}
+
+static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
+{
+    uint64_t first = stream->heap_cnt;
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* of which the wire has 48 bits */
+    return first;
+}
+
+/* Fills 'packet' with what of a heap begins at 'offset'.  Returns the packet's size. */
+static size_t fill_packet(const struct send_stream *stream, const struct send_heap *heap, uint64_t heap_cnt,
+                          size_t offset, struct packet_out *packet)
+{
+    size_t n_bytes = heap->payload_bytes - offset;
+    if (n_bytes > stream->packet_payload_bytes)
+        n_bytes = stream->packet_payload_bytes;
+    assert(heap->destination < stream->n_destinations);
+    packet->header_bytes =
+        spead_build_header(packet->header, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items, heap->n_items);
+    packet->payload = heap->payload + offset;
+    packet->payload_bytes = n_bytes;
+    packet->destination = heap->destination;
+    return packet->header_bytes + n_bytes;
+}
+
+/* Hands the first 'n' packets to the sink.  Returns how many left. */
+static size_t send_packets(struct send_stream *stream, struct packet_out *packets, size_t n)
+{
+    if (n == 0)
+        return 0;
+    size_t n_left = packet_sink_send(stream->sink, packets, n);
+    if (n_left < n) {
+        counter_add(&stream->stats->failed, n - n_left);
+        int last_errno;
+        uint64_t n_failed = packet_sink_n_failed(stream->sink, &last_errno);
+        log_limited(&stream->failed_limit, LOG_LEVEL_WARNING,
+                    "%s: %" PRIu64 " packets since start could not be sent, the last because: %s", stream->name,
+                    n_failed, strerror(last_errno));
+    }
+    return n_left;
+}
+
+/* ---- Descriptor and stop heaps ----------------------------------------------------------------------------------- */
+
+/* Sends the descriptors to every destination. */
+static void send_descriptors(struct send_stream *stream)
+{
+    struct send_heap heap = {
+        .payload = stream->descriptor_payload,
+        .payload_bytes = stream->descriptor_bytes,
+        .n_items = stream->n_descriptors,
+    };
+    memcpy(heap.items, stream->descriptor_items, sizeof(heap.items));
+    struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
+    size_t n = 0;
+    for (; heap.destination < stream->n_destinations; heap.destination++) {
+        uint64_t heap_cnt = take_heap_cnts(stream, 1);
+        for (size_t offset = 0; offset < heap.payload_bytes; offset += stream->packet_payload_bytes) {
+            fill_packet(stream, &heap, heap_cnt, offset, &packets[n++]);
+            if (n == PACKET_SINK_BATCH_MAX) {
+                send_packets(stream, packets, n);
+                packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
+                n = 0;
+            }
+        }
+    }
+    send_packets(stream, packets, n);
+}
+
+void send_stream_start(struct send_stream *stream, int64_t now_ns)
+{
+    stream->descriptor_due_ns = NEVER_NS;
+    if (stream->descriptor_bytes == 0)
+        return;
+    send_descriptors(stream);
+    if (stream->descriptor_interval_ns > 0)
+        stream->descriptor_due_ns = now_ns + stream->descriptor_first_ns;
+}
+
+static void send_due_descriptors(struct send_stream *stream, int64_t now_ns)
+{
+    send_descriptors(stream);
+    while (stream->descriptor_due_ns <= now_ns)
+        stream->descriptor_due_ns += stream->descriptor_interval_ns;
+}
+
+void send_stream_stop(struct send_stream *stream)
+{
+    for (size_t first = 0; first < stream->n_destinations; first += PACKET_SINK_BATCH_MAX) {
+        size_t n = stream->n_destinations - first;
+        if (n > PACKET_SINK_BATCH_MAX)
+            n = PACKET_SINK_BATCH_MAX;
+        struct packet_out *packets = packet_sink_alloc(stream->sink, n);
+        for (size_t i = 0; i < n; i++) {
+            packets[i].header_bytes = spead_build_stop(packets[i].header, take_heap_cnts(stream, 1));
+            packets[i].destination = (unsigned)(first + i);
+        }
+        send_packets(stream, packets, n);
+    }
+}
+
+/* ---- The place in a stream's jobs -------------------------------------------------------------------------------- */
+
+bool send_stream_has_job(const struct send_stream *stream)
+{
+    return stream->n_jobs_done < stream->n_jobs_taken;
+}
+
+static struct send_job *oldest_job(const struct send_stream *stream)
+{
+    return stream->jobs[stream->n_jobs_done % stream->max_jobs];
+}
+
+/* The first group from 'from' on that is sent, or n_groups. */
+static size_t find_group(const struct send_job *job, size_t from)
+{
+    while (from < job->n_groups && !(job->groups[from].send && job->groups[from].n_heaps > 0))
+        from++;
+    return from;
+}
+
+void send_job_put(struct send_job *job)
+{
+    if (job->loan)
+        loan_put(job->loan);
+}
+
+void send_stream_take(struct send_stream *stream, struct send_job *job)
+{
+    if (find_group(job, 0) == job->n_groups) {
+        send_job_put(job);
+        return;
+    }
+    if (!send_stream_has_job(stream))
+        pace_forget(&stream->pace, clock_monotonic_ns(), 0);
+    assert(stream->n_jobs_taken - stream->n_jobs_done < stream->max_jobs);
+    stream->jobs[stream->n_jobs_taken++ % stream->max_jobs] = job;
+}
+
+static void begin_group(struct send_stream *stream)
+{
+    struct send_job *job = oldest_job(stream);
+    stream->group = find_group(job, stream->group);
+    struct send_group *group = &job->groups[stream->group];
+    stream->round = 0;
+    stream->heap = 0;
+    stream->group_heap_cnt = take_heap_cnts(stream, group->n_heaps);
+    stream->n_packets_left = 0;
+    for (size_t i = 0; i < group->n_heaps; i++) {
+        const struct send_heap *heap = &group->heaps[i];
+        assert(heap->payload_bytes > 0 && heap->n_items <= SEND_ITEMS_MAX);
+        stream->n_packets_left += count_packets(stream, heap->payload_bytes);
+    }
+    if (group->ready_ns)
+        stream->started_ready_ns = group->ready_ns;
+}
+
+/* The group's last packet is about to leave: counts it, and goes on to the next group or job. */
+static void end_group(struct send_stream *stream, struct packet_out *last_packet)
+{
+    struct send_job *job = oldest_job(stream);
+    const struct send_group *group = &job->groups[stream->group];
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < group->n_heaps; i++)
+        n_bytes += group->heaps[i].payload_bytes;
+    counter_add(&stream->stats->heaps, group->n_heaps);
+    counter_add(&stream->stats->bytes, n_bytes);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        counter_add(&stream->stats->clipped[pol], group->n_clipped[pol]);
+
+    stream->group++;
+    if (find_group(job, stream->group) == job->n_groups) {
+        /* The job is the worker's again once this packet is gone; nothing here looks at it after that. */
+        last_packet->loan = job->loan;
+        stream->group = 0;
+        stream->n_jobs_done++;
+    }
+}
+
+/* Fills 'packet' with the next one of the group in progress, and moves on. */
+static void next_packet(struct send_stream *stream, struct packet_out *packet)
+{
+    const struct send_group *group = &oldest_job(stream)->groups[stream->group];
+    size_t n_bytes =
+        fill_packet(stream, &group->heaps[stream->heap], stream->group_heap_cnt + stream->heap * stream->heap_cnt_step,
+                    stream->round * stream->packet_payload_bytes, packet);
+    pace_depart(&stream->pace, n_bytes);
+    if (--stream->n_packets_left == 0) {
+        end_group(stream, packet);
+        return;
+    }
+    do {
+        if (++stream->heap == group->n_heaps) {
+            stream->heap = 0;
+            stream->round++;
+        }
+    } while (group->heaps[stream->heap].payload_bytes <= stream->round * stream->packet_payload_bytes);
+}
+
+/* ---- What is left at the end ------------------------------------------------------------------------------------- */
+
+/* Bytes on the wire of a heap of which the first 'n_rounds' packets have left. */
+static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_rounds)
+{
+    size_t n_gone = n_rounds * stream->packet_payload_bytes;
+    if (n_gone >= heap->payload_bytes)
+        return 0;
+    size_t n_bytes = heap->payload_bytes - n_gone;
+    return n_bytes + count_packets(stream, n_bytes) * spead_built_header_bytes(heap->n_items);
+}
+
+/* Bytes on the wire of the groups from 'group' on, of which no packet has left. */
+static uint64_t groups_bytes(const struct send_stream *stream, const struct send_job *job, size_t group)
+{
+    uint64_t n_bytes = 0;
+    while ((group = find_group(job, group)) < job->n_groups) {
+        for (size_t i = 0; i < job->groups[group].n_heaps; i++)
+            n_bytes += heap_bytes_left(stream, &job->groups[group].heaps[i], 0);
+        group++;
+    }
+    return n_bytes;
+}
+
+/* Bytes on the wire of all that the stream still has to send. */
+static uint64_t stream_bytes_left(const struct send_stream *stream)
+{
+    uint64_t n_bytes = 0;
+    size_t next_group = stream->group;
+    if (stream->n_packets_left > 0) {
+        const struct send_group *group = &oldest_job(stream)->groups[next_group++];
+        for (size_t i = 0; i < group->n_heaps; i++)
+            n_bytes += heap_bytes_left(stream, &group->heaps[i], stream->round + (i < stream->heap));
+    }
+    for (uint64_t j = stream->n_jobs_done; j < stream->n_jobs_taken; j++) {
+        n_bytes += groups_bytes(stream, stream->jobs[j % stream->max_jobs], next_group);
+        next_group = 0;
+    }
+    return n_bytes;
+}
+
+void send_stream_bound_drain(struct send_stream *stream)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
+    pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS);
+}
+
+/* ---- When it is due ---------------------------------------------------------------------------------------------- */
+
+static bool is_paced(const struct send_stream *stream)
+{
+    return stream->pace.ns_per_byte > 0;
+}
+
+static bool descriptors_due(const struct send_stream *stream, int64_t now_ns)
+{
+    return stream->n_packets_left == 0 && stream->descriptor_due_ns <= now_ns;
+}
+
+int64_t send_stream_due_ns(const struct send_stream *stream)
+{
+    int64_t due = NEVER_NS;
+    if (send_stream_has_job(stream))
+        due = is_paced(stream) ? pace_departure_ns(&stream->pace) : stream->served_ns;
+    if (stream->n_packets_left == 0 && stream->descriptor_due_ns < due)
+        due = stream->descriptor_due_ns;
+    return due;
+}
+
+void send_stream_serve(struct send_stream *stream, int64_t now_ns)
+{
+    if (descriptors_due(stream, now_ns)) {
+        send_due_descriptors(stream, now_ns);
+        return;
+    }
+    pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
+    int64_t horizon_ns = is_paced(stream) ? now_ns + SENDER_QUANTUM_NS : NEVER_NS;
+    struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
+    size_t n = 0;
+    stream->started_ready_ns = 0;
+    while (n < PACKET_SINK_BATCH_MAX && send_stream_has_job(stream) && pace_departure_ns(&stream->pace) <= horizon_ns &&
+           !descriptors_due(stream, now_ns)) {
+        if (stream->n_packets_left == 0)
+            begin_group(stream);
+        next_packet(stream, &packets[n++]);
+    }
+    size_t n_left = send_packets(stream, packets, n);
+    counter_add(&stream->stats->packets, n_left);
+    stream->served_ns = now_ns;
+    if (stream->started_ready_ns)
+        gauge_set(&stream->stats->latency_ns, clock_monotonic_ns() - stream->started_ready_ns);
+}
+
+/* ---- Making and ending ------------------------------------------------------------------------------------------- */
+
+/* Encodes the descriptors, once and for all. */
+static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
+{
+    assert(config->n_descriptors <= SEND_ITEMS_MAX && config->descriptor_interval_ns >= 0);
+    if (config->n_descriptors == 0)
+        return 0;
+    size_t room_bytes = 0;
+    for (size_t i = 0; i < config->n_descriptors; i++) /* 1024: header, shape, format and dtype have fixed limits */
+        room_bytes += strlen(config->descriptors[i].name) + strlen(config->descriptors[i].description) + 1024;
+    stream->descriptor_payload = malloc(room_bytes);
+    if (!stream->descriptor_payload)
+        return -ENOMEM;
+    stream->n_descriptors = config->n_descriptors;
+    stream->descriptor_bytes = spead_build_descriptors(
+        config->descriptors, config->n_descriptors, stream->descriptor_payload, room_bytes, stream->descriptor_items);
+    assert(stream->descriptor_bytes > 0);
+    stream->descriptor_first_ns = config->descriptor_first_ns;
+    stream->descriptor_interval_ns = config->descriptor_interval_ns;
+    return 0;
+}
+
+/* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
+ * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
+ * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
+static uint64_t first_heap_cnt(const struct send_stream_config *config)
+{
+    if (config->sink.pcap_file)
+        return config->heap_cnt_start;
+    uint64_t n_lives = (SPEAD_VALUE_MASK / 2 + 1) / config->heap_cnt_step;
+    return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
+}
+
+static int init_stream(struct send_stream *stream, const struct send_stream_config *config)
+{
+    stream->n_destinations = config->sink.destinations->n;
+    stream->packet_payload_bytes = config->packet_payload_bytes;
+    stream->stats = config->stats;
+    stream->pace = pace_make(config->rate_bytes_per_s);
+    stream->heap_cnt = first_heap_cnt(config);
+    stream->heap_cnt_step = config->heap_cnt_step;
+    stream->max_jobs = config->max_jobs;
+    stream->name = strdup(config->name);
+    stream->jobs = calloc(config->max_jobs, sizeof(struct send_job *));
+    if (!stream->name || !stream->jobs)
+        return -ENOMEM;
+    return encode_descriptors(stream, config);
+}
+
+int send_stream_create(const struct send_stream_config *config, struct send_stream **out, char *why, size_t why_bytes)
+{
+    size_t packet_bytes_max = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
+    assert(config->stats && config->max_jobs > 0 && config->heap_cnt_step > 0);
+    assert(config->packet_payload_bytes > 0 && config->packet_payload_bytes % SPEAD_WORD_BYTES == 0);
+    assert(packet_bytes_max <= DATAGRAM_BYTES_MAX);
+
+    struct send_stream *stream = calloc(1, sizeof(*stream));
+    int err = stream ? init_stream(stream, config) : -ENOMEM;
+    if (err)
+        snprintf(why, why_bytes, "out of memory");
+    else
+        err = packet_sink_open(&config->sink, &stream->sink, why, why_bytes);
+    if (err) {
+        send_stream_destroy(stream);
+        return err;
+    }
+    *out = stream;
+    return 0;
+}
+
+void send_stream_destroy(struct send_stream *stream)
+{
+    if (!stream)
+        return;
+    packet_sink_close(stream->sink);
+    free(stream->descriptor_payload);
+    free(stream->jobs);
+    free(stream->name);
+    free(stream);
+}

@@ -1,0 +1,86 @@
+/* send_stream.h - one stream of a sender: the jobs that it has, its place in them, and when its next packet is due.
+ *
+ * Flow:      sender's inbox --take--> ring of jobs --serve--> packets --> packet_sink
+ * Ownership: a job is the stream's from take() until its last packet is with the sink, which then puts the loan.
+ * Threads:   all [const] once the sender has started, or [sender thread]; create, destroy: before and after.
+ * Blocking:  only as packet_sink_send() does; the sender sleeps, streams do not.
+ *
+ * For sender.c and send_stream.c only; sender.h has what a stream is to others. */
+#ifndef COMMON_SEND_STREAM_H
+#define COMMON_SEND_STREAM_H
+
+#include "common/log.h"
+#include "common/pace.h"
+#include "common/sender.h"
+
+#define NEVER_NS INT64_MAX
+
+struct send_stream {
+    struct sender *sender;
+    size_t index; /* in sender->streams */
+    char *name;
+    struct packet_sink *sink;
+    size_t n_destinations;
+    size_t packet_payload_bytes;
+    struct send_stream_stats *stats;
+    struct log_limit failed_limit;
+
+    struct pace pace;
+    int64_t served_ns; /* when its last batch was sent: where it stands in the turn while it is not paced */
+    uint64_t heap_cnt; /* of the next heap */
+    uint64_t heap_cnt_step;
+
+    uint8_t *descriptor_payload;
+    size_t descriptor_bytes; /* 0: no descriptors */
+    struct spead_item descriptor_items[SEND_ITEMS_MAX];
+    size_t n_descriptors;
+    int64_t descriptor_first_ns;
+    int64_t descriptor_interval_ns;
+    int64_t descriptor_due_ns;
+
+    struct send_job **jobs; /* a ring: job k is jobs[k % max_jobs] */
+    size_t max_jobs;
+    uint64_t n_jobs_taken;
+    uint64_t n_jobs_done;
+
+    /* The place in the oldest job. */
+    size_t group; /* the one in progress, or the first that may be next */
+    size_t round;
+    size_t heap;
+    size_t n_packets_left;    /* of the group in progress; 0: between groups */
+    uint64_t group_heap_cnt;  /* of the group's first heap */
+    int64_t started_ready_ns; /* ready_ns of the last group that began in this batch, or 0 */
+};
+
+/* Makes a stream and opens its sink; 'sender' and 'index' are left to the sender.
+ * Returns 0 or negative errno with one sentence in 'why'. */
+int send_stream_create(const struct send_stream_config *config, struct send_stream **stream, char *why,
+                       size_t why_bytes);
+
+/* Sends the descriptors of the start, which set the schedule of the others. */
+void send_stream_start(struct send_stream *stream, int64_t now_ns);
+
+/* Queues a job, or gives it back at once where nothing of it is to be sent. */
+void send_stream_take(struct send_stream *stream, struct send_job *job);
+
+bool send_stream_has_job(const struct send_stream *stream);
+
+/* When the stream has something to send; NEVER_NS without a job or descriptors to come. */
+int64_t send_stream_due_ns(const struct send_stream *stream);
+
+/* Sends a batch of what is due within a quantum; the first packet must be due by now. */
+void send_stream_serve(struct send_stream *stream, int64_t now_ns);
+
+/* The end is near: raises the rate where what is left would take longer than SENDER_DRAIN_MAX_NS. */
+void send_stream_bound_drain(struct send_stream *stream);
+
+/* Sends a stop heap to every destination. */
+void send_stream_stop(struct send_stream *stream);
+
+/* Jobs that it still has are forgotten; NULL is accepted. */
+void send_stream_destroy(struct send_stream *stream);
+
+/* Gives back the buffer of a job of which nothing will be sent. */
+void send_job_put(struct send_job *job);
+
+#endif

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""repair_uvh5 FILE...: makes a recording whole that visrec was killed in the middle of.
+
+Hardly any needs it: a kill must strike in the tens of microseconds per dump in which HDF5 brings the file's tables
+up to date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header
+counts, which visrec rewrites last; a file that is whole stays as it is.  Not for a recording that is still going on.
+"""
+import os
+import struct
+import sys
+
+import h5py
+
+SIGNATURE = b"\x89HDF\r\n\x1a\n"
+END_OF_FILE_AT = 40  # in a superblock of version 0, with offsets of 8 bytes
+
+
+def extend_end_of_file(path):
+    """The superblock is written last and may still say where the file ended a dump before.  It may end behind its data,
+    as the room for the next dump is reserved."""
+    with open(path, "r+b") as file:
+        superblock = file.read(96)
+        if superblock[:8] != SIGNATURE or superblock[8] != 0 or superblock[13] != 8:
+            raise OSError("not a file of visrec")
+        end, = struct.unpack_from("<Q", superblock, END_OF_FILE_AT)
+        size = os.fstat(file.fileno()).st_size
+        if end < size:
+            file.seek(END_OF_FILE_AT)
+            file.write(struct.pack("<Q", size))
+
+
+def cut(path):
+    """Returns the number of dumps left."""
+    with h5py.File(path, "r+") as file:
+        header = file["Header"]
+        n_times, n_baselines = int(header["Ntimes"][()]), int(header["Nbls"][()])
+        n_rows = n_times * n_baselines
+        header["Nblts"][()] = n_rows
+        for group in (header, file["Data"]):
+            for dataset in group.values():
+                if isinstance(dataset, h5py.Dataset) and dataset.maxshape and dataset.maxshape[0] is None:
+                    if len(dataset) < n_rows:
+                        raise OSError(f"{dataset.name} has {len(dataset)} rows, not {n_rows}")
+                    dataset.resize(n_rows, axis=0)
+                    dataset[max(n_rows - n_baselines, 0):]  # can it be read?
+    return n_times
+
+
+def repair(path):
+    extend_end_of_file(path)
+    return cut(path)
+
+
+def main():
+    if len(sys.argv) < 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
+    failed = False
+    for path in sys.argv[1:]:
+        try:
+            print(f"{path}: {repair(path)} dumps")
+        except (OSError, KeyError, RuntimeError) as error:
+            print(f"{path}: cannot be repaired: {error}", file=sys.stderr)
+            failed = True
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+/* bench_send.c - full output buffers to packets with one send thread: the daemons' sender, unpaced.
+ *
+ * Usage: bench_send KIND ENDPOINTS SECONDS CPU
+ *   KIND       dig: heaps of 5120 bytes in one packet; feng: heaps of 64 KiB in packets of 8 KiB
+ *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, packet by packet in turn
+ * Jobs of at least a MiB; as many as there are buffers are queued at any time.  Prints one line of JSON. */
+#include "common/clock.h"
+#include "common/inbox.h"
+#include "common/sender.h"
+#include "common/units.h"
+#include "tests/bench/bench_shapes.h"
+#include "tests/bench/bench_thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_JOBS      4
+#define JOB_BYTES   (1 << 20)
+#define THREAD_NAME "send"
+
+struct buffer {
+    struct loan loan;
+    struct send_job job;
+    int64_t first_time; /* of its groups, in heaps */
+};
+
+static void die(const char *why)
+{
+    fprintf(stderr, "bench_send: %s\n", why);
+    exit(1);
+}
+
+/* A buffer of 'n_groups' timestamps with a heap for each destination. */
+static void make_buffer(struct buffer *buffer, const struct bench_shape *shape, size_t n_groups, size_t n_destinations,
+                        struct inbox *home)
+{
+    struct send_heap *heaps = calloc(n_groups * n_destinations, sizeof(*heaps));
+    uint8_t *payload = calloc(n_groups * n_destinations, shape->heap_bytes);
+
+    buffer->job.groups = calloc(n_groups, sizeof(*buffer->job.groups));
+    if (!heaps || !payload || !buffer->job.groups)
+        die("no memory");
+    memset(payload, 1, n_groups * n_destinations * shape->heap_bytes);
+    loan_init(&buffer->loan, home, (struct inbox_item){.object = buffer});
+    buffer->job.loan = &buffer->loan;
+    buffer->job.n_groups = n_groups;
+    for (size_t g = 0; g < n_groups; g++) {
+        buffer->job.groups[g] = (struct send_group){&heaps[g * n_destinations], n_destinations, .send = true};
+        for (size_t d = 0; d < n_destinations; d++) {
+            struct send_heap *heap = &heaps[g * n_destinations + d];
+            heap->destination = (unsigned)d;
+            heap->payload = payload + (g * n_destinations + d) * shape->heap_bytes;
+            heap->payload_bytes = shape->heap_bytes;
+        }
+    }
+}
+
+/* Queues the buffer with the timestamps that come next. */
+static void push(struct send_stream *stream, const struct bench_shape *shape, struct buffer *buffer, int64_t *time)
+{
+    for (size_t g = 0; g < buffer->job.n_groups; g++, (*time)++)
+        for (size_t h = 0; h < buffer->job.groups[g].n_heaps; h++) {
+            struct send_heap *heap = &buffer->job.groups[g].heaps[h];
+            heap->n_items = bench_items(shape, 0, *time * shape->heap_samples, heap->items);
+        }
+    loan_out(&buffer->loan, 1);
+    sender_push(stream, &buffer->job);
+}
+
+int main(int argc, char **argv)
+{
+    const struct bench_shape *shape = argc == 5 ? bench_shape(argv[1]) : NULL;
+    static struct buffer buffers[N_JOBS];
+    static struct send_stream_stats stats;
+    struct endpoint_list destinations;
+    struct inbox *home;
+    struct sender *sender;
+    struct send_stream *stream;
+    char why[256];
+    int64_t time = 0;
+
+    if (!shape) {
+        fprintf(stderr, "usage: bench_send dig|feng ENDPOINTS SECONDS CPU\n");
+        return 2;
+    }
+    if (endpoint_list_parse(argv[2], &destinations, why, sizeof(why)))
+        die(why);
+    if (inbox_create(N_JOBS, &home) || sender_create(THREAD_NAME, atoi(argv[4]), 1, N_JOBS, &sender))
+        die("no memory");
+    const struct send_stream_config config = {
+        .name = "bench",
+        .sink = {.destinations = &destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20},
+        .packet_payload_bytes = shape->payload_bytes,
+        .heap_cnt_step = 1,
+        .max_jobs = N_JOBS,
+        .stats = &stats,
+    };
+    if (sender_add_stream(sender, &config, &stream, why, sizeof(why)))
+        die(why);
+    sender_start(sender);
+    size_t n_groups = JOB_BYTES / (shape->heap_bytes * destinations.n) + 1;
+    for (size_t i = 0; i < N_JOBS; i++) {
+        make_buffer(&buffers[i], shape, n_groups, destinations.n, home);
+        push(stream, shape, &buffers[i], &time);
+    }
+    int64_t start_ns = clock_monotonic_ns(), end_ns = start_ns + (int64_t)(atof(argv[3]) * 1e9);
+    struct inbox_item item;
+    while (clock_monotonic_ns() < end_ns && inbox_pop(home, &item) == 0)
+        push(stream, shape, item.object, &time);
+    uint64_t n_packets = counter_get(&stats.packets), n_bytes = counter_get(&stats.bytes);
+    int64_t cpu_ns = bench_named_thread_cpu_ns(THREAD_NAME), wall_ns = clock_monotonic_ns() - start_ns;
+    if (counter_get(&stats.failed))
+        die("packets failed");
+    printf("{\"packets\": %llu, \"bytes\": %llu, \"cpu_ns\": %lld, \"wall_ns\": %lld}\n", (unsigned long long)n_packets,
+           (unsigned long long)n_bytes, (long long)cpu_ns, (long long)wall_ns);
+    sender_stop(sender);
+    sender_destroy(sender);
+    return 0;
+}

@@ -1,0 +1,386 @@
+"""Trouble from outside that must stay bounded: a receiver that does not read, clients that do not speak, a disk that is
+full, a recorder that is killed."""
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import h5py
+import numpy as np
+import pytest
+
+import chain
+import harness
+import test_visrec
+from chain import Chain, Layout
+from test_visrec import recorder  # noqa: F401
+from test_visrec import Sender, Stream, flatten, from_capture, heaps_of_dump, live, packets_of
+
+ROUNDS = int(os.environ.get("CBF_KILL_ROUNDS", "1"))
+SANITIZED = any(word in harness.BUILD.name for word in ("thread", "address"))
+sys.path.append(str(harness.ROOT / "scripts"))
+import repair_uvh5  # noqa: E402
+
+
+def memory_kib(pid):
+    """What a process has in memory."""
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def check_memory(before_kib, pid, what):
+    # A sanitizer keeps what was freed for a while.
+    after_kib = memory_kib(pid)
+    assert SANITIZED or after_kib < before_kib + 4096, f"{what}: {before_kib} KiB have become {after_kib} KiB"
+
+
+# ---- Receivers and clients -------------------------------------------------------------------------------------------
+
+
+def test_recorder_that_does_not_read(running, references):
+    """The X-engines notice nothing; the recorder counts what it lost, and what it has is right."""
+    running_chain, dumps = running({"visrec": {"recv": {"buffer": 32768}}})
+    recorder_process, engine = running_chain["visrec"], running_chain["xbgpu0"]
+    # A dump takes longer than the buffer lasts; wait until memory has found its size.
+    dumps.wait_dumps(6, 0)
+    recorder_process.wait_metric(lambda m: m.get("visrec_dumps_total") >= 2, "dumps in the file")
+    before_kib = memory_kib(engine.process.pid)
+    recorder_process.process.send_signal(signal.SIGSTOP)
+    dumps.wait_dumps(8, chain.now_samples())
+    check_memory(before_kib, engine.process.pid, "xbgpu0")
+    running_chain.check_alive("xbgpu0", "xbgpu1")
+    recorder_process.process.send_signal(signal.SIGCONT)
+    n_before = recorder_process.metrics().get("visrec_dumps_total")
+    metrics = recorder_process.wait_metric(lambda m: m.get("visrec_dumps_total") >= n_before + 4, "dumps after it")
+    assert metrics.get("visrec_kernel_drops") > 0
+    running_chain.terminate(*reversed(chain.NAMES))
+    dumps.refresh()
+    windows, present = chain.check_file(running_chain.recording(), references)
+    sent = [{d.timestamp // chain.WINDOW: d for d in received} for received in dumps.dumps]
+    n_absent = 0
+    for window in range(windows[0], windows[-1] + 1):
+        at = np.flatnonzero(windows == window)
+        for substream in range(chain.N_SUBSTREAMS):
+            was_sent = sent[substream][window].present if window in sent[substream] else [False] * len(chain.BASELINES)
+            recorded = present[at[0], :, substream].tolist() if len(at) else [False] * len(chain.BASELINES)
+            assert recorded in (was_sent, [False] * len(chain.BASELINES)), f"window {window}, substream {substream}"
+            n_absent += any(was_sent) and not any(recorded)
+    assert n_absent > 0, "nothing was lost: the pause was too short"
+    said = recorder_process.log.read_text().splitlines()[-1]
+    n_missing = int(said.split(", ")[1].split()[0])
+    assert said.endswith("heaps missing") and n_missing >= n_absent, said
+
+
+def connect(listen, source, request=b"", receive_buffer=0):
+    connection = socket.socket()
+    if receive_buffer:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    connection.bind((source, 0))
+    connection.connect(listen)
+    connection.setblocking(False)
+    with contextlib.suppress(OSError):
+        connection.send(request)
+    return connection
+
+
+def scrape(listen, source):
+    """The reply to a request for /metrics, sooner than idle connections are cut off."""
+    with socket.socket() as connection:
+        connection.settimeout(5)
+        connection.bind((source, 0))
+        connection.connect(listen)
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        reply = b""
+        while part := connection.recv(65536):
+            reply += part
+    assert reply.startswith(b"HTTP/1.1 200")
+    return reply
+
+
+def test_clients_that_do_not_speak(daemon, work):
+    """Some that never ask and some that never read: others are served; a host that takes all connections it can get
+    keeps no other host out; and nobody is waited for at the end."""
+    layout = Layout(work)
+    engines = Chain(daemon, layout)
+    engines.start("xbgpu0")
+    host, port = layout.listen["xbgpu0"].split(":")
+    listen = host, int(port)
+    before_kib = memory_kib(engines["xbgpu0"].process.pid)
+    with contextlib.ExitStack() as open_connections:
+        for n in range(12):
+            open_connections.enter_context(connect(listen, "127.0.0.1"))
+            request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100
+            open_connections.enter_context(connect(listen, "127.0.0.1", request, receive_buffer=1))
+        for source in ("127.0.0.1", "127.0.0.2"):
+            assert b"xbgpu_input_heaps_total" in scrape(listen, source)
+        for n in range(110):  # more than there are in all, and may wait to be accepted
+            open_connections.enter_context(connect(listen, "127.0.0.1"))
+        for n in range(5):
+            assert b"xbgpu_input_heaps_total" in scrape(listen, "127.0.0.2")
+        check_memory(before_kib + 8192, engines["xbgpu0"].process.pid, "xbgpu0 with clients")
+        at = time.monotonic()
+        engines.terminate("xbgpu0")
+        assert time.monotonic() - at < 5
+
+
+# ---- Disks -----------------------------------------------------------------------------------------------------------
+
+
+# Stands between a process and its disk.  Kills it at its write number CBF_KILL_AT; lists the lengths and offsets of all
+# in the file CBF_WRITES; knows nothing of reserving room, as some network file systems, if CBF_NO_FALLOCATE is set.
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static ssize_t count(const char *name, int fd, const void *bytes, size_t n_bytes, long offset)
+{
+    static long n_writes;
+    ssize_t (*write_to)(int, const void *, size_t, long) = dlsym(RTLD_NEXT, name);
+    const char *kill_at = getenv("CBF_KILL_AT");
+    FILE *writes = getenv("CBF_WRITES") ? fopen(getenv("CBF_WRITES"), "a") : NULL;
+
+    if (writes) {
+        fprintf(writes, "%zu %ld\n", n_bytes, offset);
+        fclose(writes);
+    }
+    if (kill_at && n_writes++ == atol(kill_at))
+        raise(SIGKILL);
+    return write_to(fd, bytes, n_bytes, offset);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t n_bytes, long offset)
+{
+    return count("pwrite", fd, bytes, n_bytes, offset);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t n_bytes, long offset)
+{
+    return count("pwrite64", fd, bytes, n_bytes, offset);
+}
+
+int fallocate(int fd, int mode, long offset, long n_bytes)
+{
+    int (*real)(int, int, long, long) = dlsym(RTLD_NEXT, "fallocate");
+
+    if (!getenv("CBF_NO_FALLOCATE"))
+        return real(fd, mode, offset, n_bytes);
+    errno = EOPNOTSUPP;
+    return -1;
+}
+"""
+
+
+@pytest.fixture
+def shim(tmp_path):
+    if SANITIZED:
+        pytest.skip("a sanitizer wants to be the first library")
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler")
+    (tmp_path / "shim.c").write_text(SHIM)
+    library = tmp_path / "shim.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "shim.c", "-ldl"], check=True)
+    return library
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 16 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", path], capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small file system cannot be mounted here: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", path], check=True)
+
+
+def read_recording(path, stream, dumps, first, sync_s):
+    """Checks a file against the dumps that were sent; returns the indices of those that are in it, and how many of
+    their heaps are not."""
+    with h5py.File(path, "r") as file:
+        n_times = int(file["Header/Ntimes"][()])
+        shape = (n_times, stream.n_baselines, stream.n_chan, 4)
+        raw = file["Data/visdata"][()].reshape(shape)
+        times_s = (file["Header/time_array"][::stream.n_baselines] - 2440587.5) * 86400
+        flags = file["Data/flags"][()].reshape(shape)
+    indices = np.rint((times_s - sync_s) * stream.sample_rate / stream.dump_samples - 0.5).astype(int) - first
+    assert (np.diff(indices) > 0).all()
+    for n, index in enumerate(indices):
+        values = raw[n]["r"] + 1j * raw[n]["i"]
+        assert np.array_equal(values[~flags[n]], stream.expected(dumps[index])[~flags[n]]), f"dump {index}"
+    absent = flags.reshape(n_times, stream.n_baselines, stream.n_sub, stream.chan_per_sub, 4).all((1, 3, 4))
+    return list(indices), np.count_nonzero(absent)
+
+
+@pytest.mark.parametrize("can_reserve", [True, False])
+def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch):  # noqa: F811
+    """Dumps that find no room are counted; what was recorded stays readable; the recording goes on once there is some.
+    """
+    if not can_reserve:
+        monkeypatch.setenv("LD_PRELOAD", str(request.getfixturevalue("shim")))
+        monkeypatch.setenv("CBF_NO_FALLOCATE", "1")
+    stream = Stream(n_ants=4, n_chan=1024, n_sub=2)
+    sender = Sender(stream)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(9 << 20))
+    one, first, sync_s = live(recorder, stream, sender)
+    one.path = small_disk / "out.uvh5"
+    one.config["output"]["file"] = str(one.path)
+    one.start()
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    one.wait_until_recording()
+    kinds = [stream.random_vis(rng) for _ in range(3)]
+    dumps, n_packets = [], 0
+
+    def send_until(condition, what):
+        nonlocal n_packets
+        deadline = time.monotonic() + harness.TIMEOUT_S
+        while not condition(one.metrics()):
+            assert time.monotonic() < deadline, f"{what}:\n{one.log_text()}"
+            dumps.append(kinds[len(dumps) % len(kinds)])
+            n_packets += sender.send((first + len(dumps) - 1) * stream.dump_samples, dumps[-1])
+            one.wait_for_packets(n_packets)
+
+    send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 1, "a full disk")
+    before_kib = memory_kib(one.process.pid)
+    n_recorded = len(read_recording(one.path, stream, dumps, first, sync_s)[0])
+    assert n_recorded >= 2
+    send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 10, "a disk that stays full")
+    check_memory(before_kib, one.process.pid, "visrec")
+    assert len(read_recording(one.path, stream, dumps, first, sync_s)[0]) == n_recorded
+    assert one.read().Ntimes == n_recorded
+    ballast.unlink()
+    send_until(lambda m: m["visrec_dumps_total"] >= n_recorded + 4, "room again")
+    one.process.send_signal(signal.SIGTERM)
+    status, output, log = one.finish()
+    assert status == 1, log
+    complaints = [line for line in log.splitlines() if "No space left" in line]
+    assert len(complaints) == 1 and str(one.path) in complaints[0] and "HDF5" not in log, log
+    indices, n_absent = read_recording(one.path, stream, dumps, first, sync_s)
+    n_lost, = re.findall(r"recording again: there is room; (\d+) dumps were lost", log)
+    assert np.diff(indices).max() > int(n_lost) >= 10
+    n_dumps, n_missing, n_expected = (int(word) for word in output.split() if word.isdigit())
+    assert n_dumps == len(indices)
+    assert n_expected == stream.n_sub * (indices[-1] - indices[0] + 1)
+    assert n_missing == n_expected - stream.n_sub * n_dumps + n_absent
+    assert one.read().Ntimes == n_dumps
+
+
+def test_disk_that_is_full_from_the_start(small_disk, recorder):  # noqa: F811
+    (small_disk / "ballast").write_bytes(bytes((16 << 20) - 65536))
+    one = recorder(Stream(), {"output": {"file": str(small_disk / "out.uvh5")}})
+    status, _, log = one.run()
+    assert status == 1, log
+    (complaint,) = (line for line in log.splitlines() if "No space left" in line)
+    assert "out.uvh5" in complaint
+    assert [path.name for path in small_disk.iterdir()] == ["ballast"]
+
+
+# ---- Kills -----------------------------------------------------------------------------------------------------------
+
+def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
+    """Whatever write of HDF5 is the first that a kill takes: all dumps up to the one before are there, at once or after
+    a repair; and a file that opens says nothing wrong."""
+    # Rows of which a chunk does not hold a dump's, flags that differ: chunks of different sizes.
+    stream = Stream(n_ants=3, n_chan=8192, n_sub=2)
+    dumps = [stream.random_vis(rng) for _ in range(3)]
+    expected = np.array([stream.expected(dump) for dump in dumps])
+    gone = np.zeros(expected.shape, bool)
+    for n, dump in enumerate(dumps):
+        flagged = rng.random(stream.n_chan) < 0.3 * n
+        dump[flagged] = test_visrec.MAGIC
+        gone[n][:, flagged] = True
+    expected[gone] = 0
+    heaps = flatten(heaps_of_dump(stream, n, dump) for n, dump in enumerate(dumps))
+    packets = flatten(packets_of(stream, heaps, payload=65000))
+    one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"overwrite": True}})
+    environment = os.environ | {"LD_PRELOAD": str(shim), "CBF_WRITES": str(tmp_path / "writes")}
+
+    def run(**variables):
+        one.config_path.write_text(test_visrec.yaml.safe_dump(one.config))
+        return subprocess.run([test_visrec.VISREC, one.config_path], env=environment | variables, capture_output=True,
+                              text=True, timeout=harness.TIMEOUT_S)
+
+    def n_readable():
+        """Dumps of which the file has every row; raises OSError where there are rows of others."""
+        with h5py.File(one.path, "r") as file:
+            header, data = file["Header"], file["Data"]
+            n_times = int(header["Ntimes"][()])
+            lengths = {len(dataset) for group in (header, data) for dataset in group.values()
+                       if isinstance(dataset, h5py.Dataset) and dataset.maxshape and dataset.maxshape[0] is None}
+            if lengths != {n_times * stream.n_baselines} or header["Nblts"][()] != n_times * stream.n_baselines:
+                raise OSError(f"arrays of {lengths} rows, {n_times} dumps")
+            flags = data["flags"][()].reshape(n_times, stream.n_baselines, stream.n_chan, 4)
+            raw = data["visdata"][()].reshape(flags.shape)
+            nsamples = data["nsamples"][()].reshape(flags.shape)
+            times = header["time_array"][()]
+        assert (np.diff(times[::stream.n_baselines]) > 0).all()
+        assert np.array_equal(flags.astype(bool), gone[:n_times])
+        assert np.array_equal(nsamples, ~gone[:n_times])
+        assert np.array_equal(raw["r"], expected[:n_times].real) and np.array_equal(raw["i"], expected[:n_times].imag)
+        return n_times
+
+    assert run().returncode == 0
+    writes = [tuple(map(int, line.split())) for line in (tmp_path / "writes").read_text().splitlines()]
+    assert n_readable() == len(dumps)
+    environment.pop("CBF_WRITES")
+    # Ntimes and Nblts are the last writes of 8 bytes; Ntimes is written with the header and after each dump.
+    n_times_write = [write for write in writes if write[0] == 8][-2]
+    counts = [n for n, write in enumerate(writes) if write == n_times_write][1:]
+    assert len(counts) == len(dumps), writes
+    # Once there is a dump to lose: the last writes of each flush, which bring the metadata up to date, and others.
+    kills = set(range(counts[-1] - 8, counts[-1] + 3))
+    kills |= set(rng.integers(counts[0] + 1, len(writes), 4 * ROUNDS).tolist())
+    n_repaired = 0
+    for at in sorted(n for n in kills if n < len(writes)):
+        assert run(CBF_KILL_AT=str(at)).returncode == -signal.SIGKILL
+        n_sure = sum(count < at for count in counts)
+        try:
+            n_found = n_readable()
+        except (OSError, KeyError):
+            n_repaired += 1
+            n_found = repair_uvh5.repair(one.path)
+            assert n_readable() == n_found
+            if n_repaired == 1:
+                assert one.read().Ntimes == n_found
+        assert n_found == n_sure, f"killed at write {at} of {len(writes)}: {n_found} dumps, not {n_sure}"
+    assert n_repaired > 0
+
+
+def test_repair_leaves_what_is_whole(recorder, tmp_path, rng):  # noqa: F811
+    stream = Stream(n_ants=2)
+    dumps = [stream.random_vis(rng) for _ in range(3)]
+    packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, n, v) for n, v in enumerate(dumps))))
+    one = recorder(stream, from_capture(tmp_path, packets))
+    assert one.run()[0] == 0
+    before = one.read()
+    other = tmp_path / "other"
+    other.write_text("no recording")
+    repair = subprocess.run([sys.executable, repair_uvh5.__file__, one.path, other], capture_output=True, text=True)
+    assert repair.returncode == 1 and repair.stdout == f"{one.path}: 3 dumps\n" and str(other) in repair.stderr
+    assert other.read_text() == "no recording"
+    assert one.read() == before
+
+
+def test_time_in_the_name(recorder, tmp_path, rng):  # noqa: F811
+    """A recorder that is started again, as an init system does, does not stumble over the file that it left."""
+    stream = Stream(n_ants=1)
+    packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
+    name = "%Y%m%dT%H%M%SZ.uvh5"
+    one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"file": str(tmp_path / name)}})
+    earliest = int(time.time())
+    status, _, log = one.run()
+    assert status == 0, log
+    (path,) = tmp_path.glob("*.uvh5")
+    assert path.name in [time.strftime(name, time.gmtime(s)) for s in range(earliest, int(time.time()) + 1)]
+    assert str(path) in log

@@ -1,0 +1,113 @@
+"""Writes seeds for the fuzz targets to DIRECTORY/NAME: real packets, as spead2 makes them, and captures of every kind.
+
+    .venv/bin/python tests/fuzz/make_seeds.py build-fuzz/corpus
+
+tests/fuzz/corpus was made from these: a target run on them for some minutes, then "-merge=1" into an empty directory.
+"""
+import struct
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engine"))
+import harness  # noqa: E402
+from harness import frame, immediate, make_heap, packets, payload_item  # noqa: E402
+
+GROUP = ("239.1.2.3", 7148)
+
+
+def digitiser(n_bytes, t, pol):
+    return harness.digitiser_heap(t, pol, np.arange(n_bytes, dtype=np.uint8) + t % 251, 1 << 32)
+
+
+def feng(n_bytes, t, feng_id):
+    return harness.feng_heap(t, feng_id, 8, np.arange(n_bytes, dtype=np.int8) - t % 100)
+
+
+def visibilities(t):
+    return make_heap([immediate(harness.TIMESTAMP, t), immediate(harness.FREQUENCY, 4),
+                      payload_item(harness.XENG_RAW, np.zeros((4, 12, 2), "<i4")),
+                      payload_item(harness.XENG_WEIGHTS, np.ones(3, "<u4"))])
+
+
+def descriptors():
+    import spead2
+    heap = make_heap([])
+    heap.add_descriptor(spead2.Descriptor(0x4300, "feng_raw", "voltages", (4, 16, 2, 2), dtype=np.dtype(np.int8)))
+    return heap
+
+
+def spead_seeds():
+    heaps = [digitiser(80, 4096, 1), feng(64, 2048, 3), visibilities(8192), descriptors(), harness.stop_heap()]
+    whole = [p for heap in heaps for p in packets(heap, 77, 200)]
+    return [bytes([wanted]) + struct.pack(">HH", at_hand, 0) + p for p in whole for wanted, at_hand in [(8, 65535), (3, 72)]]
+
+
+def receiver_seeds():
+    """The first byte is the shape (fuzz_receiver.c), the second the size of a batch, the third where time starts."""
+    out = []
+    for choice, n_bytes, heap, n_sources in [(7, 640, digitiser, 2), (5, 72, digitiser, 2), (4, 72, feng, 2),
+                                             (0x2C, 72, feng, 4), (0x0E, 640, feng, 2)]:
+        for max_packet in (72 + 48, 2000):
+            text = bytes([choice, 3, 96])
+            for t in range(9):
+                for source in range(n_sources):
+                    for p in packets(heap(n_bytes, t, source), t, max_packet):
+                        text += b"\7" + struct.pack(">H", len(p)) + p
+            out.append(text[:4000])
+    # The target's own packets: streams in order, so that packets land where they are expected.
+    for choice in (5, 7, 4, 0x0C, 0x2C, 0x0E, 0x1D):
+        n_sources = 2 if choice & 1 or not choice & 0x20 else 4
+        for which, rest in [(0x80, [b""]), (0xC0, [b"\0\3", b"\4\xff"])]:
+            text = bytes([choice, 3, 96])
+            for t in range(25):
+                for source in range(n_sources):
+                    for i, part in enumerate(rest):
+                        text += bytes([source & choice, which | source, source == 0 and i == 0]) + part
+            out.append(text)
+    # A jump is believed in mid-batch, before a packet of the old time that landed where it was expected.
+    stream = [x for t in range(5) for x in [(0, 0x80, t > 0), (1, 0x81, 0)]]
+    jump = [(8, 0x80, 1), (1, 0x81, 1), (8, 0x80, 1), (1, 0x81, 1), (8, 0x80, 1), (0, 0x80, 1)]
+    out.append(bytes([0x1D, 10, 96]) + bytes(x for command in stream + jump for x in command))
+    return out
+
+
+def assemble_seeds():
+    rng = np.random.default_rng(1)
+    out = [struct.pack(">HBH", int(rng.integers(65536)), 5, 1000) + rng.bytes(400) for _ in range(20)]
+    for shape in (0x0130, 0x0171, 0x0556):  # streams in order, whole heaps
+        out.append(struct.pack(">HBH", shape, 5, 1000) + bytes(x for _ in range(60) for x in (2, 0, 1, 0, 13)))
+    return out
+
+
+def pcap_file(frames, link=1, magic="<I", nanoseconds=False, cut=None):
+    order = magic[0]
+    out = struct.pack(order + "IHHiIII", 0xA1B23C4D if nanoseconds else 0xA1B2C3D4, 2, 4, 0, 0, 65535, link)
+    for data in frames:
+        out += struct.pack(order + "IIII", 1, 2, len(data[:cut]), len(data)) + data[:cut]
+    return out
+
+
+def pcap_seeds():
+    ethernet = [frame(where, payload) for where, payload in
+                [(GROUP, b"x" * 60), (("239.1.2.5", 7148), b""), (("239.9.9.9", 7148), b"other"), (GROUP, bytes(range(200)))]]
+    vlan = [f[:12] + b"\x81\0\0\x05" + f[12:] for f in ethernet]
+    files = [pcap_file(ethernet), pcap_file(ethernet, magic=">I"), pcap_file(ethernet, nanoseconds=True),
+             pcap_file(vlan), pcap_file(ethernet, cut=70), pcap_file([f[14:] for f in ethernet], link=101),
+             pcap_file([b"\0" * 14 + f[12:] for f in ethernet], link=113),
+             pcap_file([b"\x08\0" + b"\0" * 18 + f[14:] for f in ethernet], link=276),
+             pcap_file([b"\x02\0\0\0" + f[14:] for f in ethernet], link=0), pcap_file(ethernet)[:-30]]
+    return [bytes(sizes) + f for f in files for sizes in [(1, 2, 255)]] + [b"\0\0\0" + files[0], b"\x01\0\0" + files[0]]
+
+
+def main():
+    for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
+                        ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds())]:
+        directory = Path(sys.argv[1]) / name
+        directory.mkdir(parents=True, exist_ok=True)
+        for i, seed in enumerate(seeds):
+            (directory / f"seed{i:02}").write_bytes(seed)
+
+
+main()
