@@ -246,7 +246,8 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
     size_t n_filled = 0;
 
     if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
-        struct timeval timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_usec = timeout_ns % NS_PER_S / NS_PER_US + 1};
+        int64_t rounded_ns = timeout_ns + NS_PER_US;
+        struct timeval timeout = {.tv_sec = rounded_ns / NS_PER_S, .tv_usec = rounded_ns % NS_PER_S / NS_PER_US};
         if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
             return -errno;
         source->alone_timeout_ns = timeout_ns;

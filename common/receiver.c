@@ -407,6 +407,11 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
     judge_predictions(r);
 }
 
+static void note_kernel_drops(struct receiver *r)
+{
+    gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
+}
+
 /* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
 static int handle_batch(struct receiver *r)
 {
@@ -419,7 +424,7 @@ static int handle_batch(struct receiver *r)
         return n_packets;
     int64_t now_ns = clock_monotonic_ns();
     if (now_ns >= r->drops_due_ns) {
-        gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
+        note_kernel_drops(r);
         r->drops_due_ns = now_ns + DROPS_INTERVAL_NS;
     }
     if (n_packets == 0)
@@ -474,6 +479,7 @@ static void *run(void *arg)
 
     while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed))
         err = handle_batch(r);
+    note_kernel_drops(r);
     if (!err)
         return NULL; /* stopped; what is open is flushed from outside */
     flush(r);

@@ -253,6 +253,12 @@ static int fake_recv(struct packet_source *source, struct packet_slot *slots, si
     return (int)n;
 }
 
+/* As if a packet were dropped for each that comes. */
+static uint64_t fake_kernel_drops(const struct packet_source *source)
+{
+    return CONTAINER_OF(source, const struct fake_source, source)->n_taken;
+}
+
 static void fake_close(struct packet_source *source)
 {
     struct fake_source *fake = CONTAINER_OF(source, struct fake_source, source);
@@ -262,7 +268,7 @@ static void fake_close(struct packet_source *source)
 }
 
 static const struct packet_source_ops file_ops = {
-    .recv = fake_recv, .lends = fake_lends, .close = fake_close, .can_wait = true};
+    .recv = fake_recv, .lends = fake_lends, .kernel_drops = fake_kernel_drops, .close = fake_close, .can_wait = true};
 static const struct packet_source_ops network_ops = {.recv = fake_recv, .close = fake_close, .can_wait = false};
 
 static struct packet_source *make_source(unsigned *seed, unsigned batch_max, int end)
@@ -447,6 +453,7 @@ START_TEST(every_heap_sent_whole_arrives_as_sent)
         work(true);
         ck_assert_int_eq(receiver_get_error(receiver), 0);
         ck_assert_uint_eq(counter_get(&receiver_get_stats(receiver)->packets), n_sent);
+        ck_assert_int_eq(gauge_get(&receiver_get_stats(receiver)->kernel_drops), (int64_t)n_sent); /* to the last */
         for (unsigned i = 0; i < shape.n_members; i++)
             ck_assert_uint_eq(counter_get(&stats[i].heaps), n_present[i]);
         destroy_receiver();
