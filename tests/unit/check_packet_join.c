@@ -436,8 +436,8 @@ START_TEST(what_does_not_come_is_not_waited_for)
     before_ns = clock_monotonic_ns();
     ck_assert_uint_eq(receive(5, 0), 0);
     ck_assert_uint_eq(receive(5, 2500 * NS_PER_US), 0);
-    ck_assert_uint_eq(receive(5, 20 * NS_PER_MS), 0); /* each time as long as it says */
-    ck_assert_int_ge(clock_monotonic_ns() - before_ns, 22500 * NS_PER_US);
+    ck_assert_uint_eq(receive(5, 60 * NS_PER_MS), 0); /* each time as long as it says */
+    ck_assert_int_ge(clock_monotonic_ns() - before_ns, 62500 * NS_PER_US);
     /* Part of a second is rounded up to whole microseconds. */
     send_equal(0, 1, 100);
     while (rig.n_received < rig.n_sent)
