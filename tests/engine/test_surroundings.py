@@ -446,6 +446,7 @@ CASES = [
          "exists already"),
     *row("directory-to-overwrite", "visrec", (file("dir", None), in_work("output.file", "dir"),
          key("output.overwrite", True)), CONFIG, "output.file", "Is a directory"),
+    *row("long-name-with-a-time", "visrec", key("output.file", "%c" * 1000), CONFIG, "output.file", "is longer than 4095"),
     *row("file-exists", "visrec", (file("out.uvh5", b"precious"),), CONFIG, "output.file", "exists already",
          "output.overwrite"),
     *row("read-only", "visrec", (file("ro", None), mounts("mount -t tmpfs -o ro tmpfs {work}/ro"),
