@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WHY_BYTES 512
@@ -83,14 +84,21 @@ static int describe(struct visrec *v)
 static int name_file(struct visrec *v, char *why, size_t why_bytes)
 {
     time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
+    struct stat old;
     struct tm utc;
 
     gmtime_r(&now_s, &utc);
-    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) > 0)
-        return 0;
-    snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %zu bytes; shorten it",
-             sizeof(v->path) - 1);
-    return -EINVAL;
+    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) == 0) {
+        snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %zu bytes; shorten it",
+                 sizeof(v->path) - 1);
+        return -EINVAL;
+    }
+    /* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
+    if (stat(v->path, &old) == 0 && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
+        snprintf(why, why_bytes, "output.file: \"%s\" is not a regular file", v->config->output.file);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 /* The history is what made the file, so that it can be made again. */

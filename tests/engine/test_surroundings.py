@@ -446,6 +446,8 @@ CASES = [
          "exists already"),
     *row("directory-to-overwrite", "visrec", (file("dir", None), in_work("output.file", "dir"),
          key("output.overwrite", True)), CONFIG, "output.file", "Is a directory"),
+    *row("device-to-overwrite", "visrec", (lambda case: (case.work / "null").symlink_to("/dev/null"),
+         in_work("output.file", "null"), key("output.overwrite", True)), CONFIG, "output.file", "not a regular file"),
     *row("long-name-with-a-time", "visrec", key("output.file", "%c" * 1000), CONFIG, "output.file", "is longer than 4095"),
     *row("file-exists", "visrec", (file("out.uvh5", b"precious"),), CONFIG, "output.file", "exists already",
          "output.overwrite"),
