@@ -30,7 +30,8 @@ START_TEST(every_alignment_and_size)
                 copy_past_cache(out + GUARD + to, in + from, n_bytes);
                 copy_finish();
                 memcpy(expected + GUARD + to, in + from, n_bytes);
-                ck_assert_msg(memcmp(out, expected, sizeof(out)) == 0, "%zu bytes from %zu to %zu", n_bytes, from, to);
+                if (memcmp(out, expected, sizeof(out)) != 0) /* an assertion each would take seconds */
+                    ck_abort_msg("%zu bytes from %zu to %zu", n_bytes, from, to);
                 memset(out + GUARD + to, POISON, n_bytes);
                 memset(expected + GUARD + to, POISON, n_bytes);
             }

@@ -76,12 +76,12 @@ static struct sent *make_packet(unsigned member, unsigned source, int64_t timest
     return p;
 }
 
-/* Something that must not harm: garbage, a stop, a descriptor, a stranger, a wrong length. */
+/* Something that must not harm: garbage, a stop, a descriptor, a stranger, no payload, a wrong length. */
 static struct sent *make_nuisance(unsigned *seed, int64_t timestamp)
 {
     struct sent *p;
 
-    switch (below(seed, 5)) {
+    switch (below(seed, 6)) {
     case 0:
         p = &sent[n_sent++];
         p->n_bytes = below(seed, PACKET_BYTES);
@@ -99,6 +99,7 @@ static struct sent *make_nuisance(unsigned *seed, int64_t timestamp)
         p->n_bytes += 100;
         return p;
     case 3: return make_packet(0, SOURCES_MAX - 1, timestamp, 0, shape.piece_bytes, 0); /* there is one source less */
+    case 4: return make_packet(0, 0, timestamp, 0, 0, 0);
     default:
         p = make_packet(0, 0, timestamp, 0, shape.piece_bytes, 0);
         p->n_bytes -= 1 + below(seed, (unsigned)shape.piece_bytes);
