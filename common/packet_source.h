@@ -72,7 +72,8 @@ bool packet_source_lends(const struct packet_source *source);
 bool packet_source_can_wait(const struct packet_source *source);
 
 /* Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
- * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint. */
+ * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint.
+ */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
