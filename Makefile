@@ -7,7 +7,7 @@
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
 #   make bench-recv          receiving and sending packets, beside spead2 (10 minutes each, the first with its build)
 #   make bench-send
-#   make bench-cpu           what the kernels cost on this machine (2 minutes); docs/performance.md
+#   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local

@@ -95,8 +95,8 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
 
 /* ---- A heap's bytes ---------------------------------------------------------------------------------------------- */
 
-/* The bits of a packet's bytes: those of 'first_mask' in word 'first', of 'last_mask' in word 'last', and all in between.
- * Where the first word is the last, the two masks are the same. */
+/* The bits of a packet's bytes: those of 'first_mask' in word 'first', of 'last_mask' in word 'last', and all in
+ * between.  Where the first word is the last, the two masks are the same. */
 struct bit_range {
     size_t first, last;
     uint64_t first_mask, last_mask;
@@ -135,8 +135,8 @@ static void mark_filled(uint64_t *filled, const struct bit_range *bits)
         filled[word] = UINT64_MAX;
 }
 
-/* Whether any of the packet's bytes has arrived.  While a heap's packets come in order, the bytes that have are the first
- * ones, and no bit is touched; so also where the heap is complete, or has not begun. */
+/* Whether any of the packet's bytes has arrived.  While a heap's packets come in order, the bytes that have are the
+ * first ones, and no bit is touched; so also where the heap is complete, or has not begun. */
 static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
 {
     if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED))

@@ -33,8 +33,8 @@ struct chunk {
     /* The assembler's own bookkeeping while the chunk is open. */
     uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, where they count */
     size_t filled_words; /* [const] words of 'filled' per heap */
-    uint32_t *
-        filled_bytes; /* [n_heaps] bytes that have arrived: the first ones, or with CHUNK_HEAP_MAPPED as 'filled' says */
+    /* [n_heaps] bytes that have arrived: the first ones, or with CHUNK_HEAP_MAPPED as 'filled' says */
+    uint32_t *filled_bytes;
 };
 
 struct chunk_pool;

@@ -23,12 +23,11 @@ static int open_http(const struct config_http *config, const struct gauge *healt
     return http_open(&config->listen.items[0], healthy, http, why, why_bytes);
 }
 
-static int threads_failed(int err)
+/* 'advice' is what a configuration can do about it, or empty. */
+static int threads_failed(int err, const char *advice)
 {
-    log_error(
-        "not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=), or lower "
-        "recv.threads, send.threads or device.threads",
-        strerror(-err));
+    log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=)%s",
+              strerror(-err), advice);
     return 1;
 }
 
@@ -37,7 +36,7 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
     char place[512];
 
     if (!why[0] && err == -EAGAIN)
-        return threads_failed(err);
+        return threads_failed(err, "");
     if (!why[0])
         why = strerror(-err);
     log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
@@ -51,7 +50,7 @@ static int run_pipeline(const struct daemon *daemon, void *pipeline, struct serv
     int err = daemon->start(pipeline);
     threads_release(!err);
     if (err)
-        return threads_failed(err);
+        return threads_failed(err, ", or lower recv.threads, send.threads or device.threads");
     int exit_code = service_run(service);
     service_stopping(service);
     return daemon->stop(pipeline) ? exit_code : 1;

@@ -118,8 +118,9 @@ static void *cpu_alloc(struct device *device, size_t bytes)
     return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
 }
 
-/* Packets land in this memory, so it is there from the start: no page is first touched by a packet.  Huge pages where
- * the kernel has them, for 512 times fewer translations. */
+/* Packets land in this memory, so it is there from the start: no page is first touched by a packet, unless the kernel
+ * is older than 5.14 or the memory smaller than a huge page.  Huge pages where there are any, for 512 times fewer
+ * translations. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
     if (bytes < HUGE_PAGE_BYTES)

@@ -12,9 +12,8 @@
 
 struct endpoint {
     struct in_addr address;
-    uint16_t port; /* host order */
-    const char
-        *key; /* where a configuration gives it, "antennas[0].pol0", for messages; NULL: nowhere.  See config.h */
+    uint16_t port;   /* host order */
+    const char *key; /* that gives it in a configuration, "antennas[0].pol0", for messages; NULL: none.  See config.h */
 };
 
 struct endpoint_list {

@@ -308,7 +308,8 @@ int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet
     /* A file needs no interface; where the one named exists, its address makes a truer packet. */
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     struct interface interface;
-    if (config->interface && interface_find(config->interface, &interface, why, why_bytes) == 0)
+    char ignored[400]; /* 'why' is of a start that fails */
+    if (config->interface && interface_find(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
     if (err) {

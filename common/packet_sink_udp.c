@@ -50,7 +50,7 @@ struct udp_sink {
     } controls[PACKET_SINK_BATCH_MAX];
 };
 
-/* ---- Which packets go together ------------------------------------------------------------------------------------ */
+/* ---- Which packets go together ----------------------------------------------------------------------------------- */
 
 /* An empty packet would leave no trace in a message. */
 static bool fits(const struct udp_message *message, size_t n_bytes)
@@ -121,7 +121,7 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
     return n_messages;
 }
 
-/* ---- Sending ------------------------------------------------------------------------------------------------------ */
+/* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
 /* True if the message may be tried again at once; waits for room where there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)

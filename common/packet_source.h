@@ -58,8 +58,8 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
 
 void packet_source_close(struct packet_source *source);
 
-/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.  All slots are offered
- * anew each time; those beyond the packets received may have been written to as well.
+/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.  All slots are
+ * offered anew each time; those beyond the packets received may have been written to as well.
  * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a
  * file that is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
@@ -72,7 +72,8 @@ bool packet_source_lends(const struct packet_source *source);
 bool packet_source_can_wait(const struct packet_source *source);
 
 /* Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
- * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint. */
+ * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint.
+ */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */

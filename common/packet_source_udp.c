@@ -72,7 +72,7 @@ struct udp_source {
     size_t n_joined, next_joined;
 };
 
-/* ---- Packets of joined messages ------------------------------------------------------------------------------------ */
+/* ---- Packets of joined messages ---------------------------------------------------------------------------------- */
 
 static void add_joined(struct udp_source *source, uint8_t *bytes, size_t n_bytes, size_t segment_bytes,
                        unsigned endpoint)
@@ -109,7 +109,7 @@ static size_t lend_packets(struct udp_source *source, struct packet_slot *slots,
     return n_filled;
 }
 
-/* ---- What came with a message -------------------------------------------------------------------------------------- */
+/* ---- What came with a message ------------------------------------------------------------------------------------ */
 
 /* Size of the packets that the kernel joined to a message; 'n_bytes' if it is one packet. */
 static size_t read_segment_bytes(struct msghdr *message, size_t n_bytes)
@@ -132,7 +132,7 @@ static void learn(struct udp_socket *udp_socket, bool several)
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
 }
 
-/* ---- Messages of one packet each ---------------------------------------------------------------------------------- */
+/* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
 static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_parts)
 {
@@ -200,7 +200,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
     return n;
 }
 
-/* ---- Messages of several packets ----------------------------------------------------------------------------------- */
+/* ---- Messages of several packets --------------------------------------------------------------------------------- */
 
 /* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
 static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
@@ -222,10 +222,10 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
     return n;
 }
 
-/* ---- Turns --------------------------------------------------------------------------------------------------------- */
+/* ---- Turns ------------------------------------------------------------------------------------------------------- */
 
-/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is dry,
- * or negative errno where it is dead. */
+/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is
+ * dry, or negative errno where it is dead. */
 static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
                      size_t *n_filled)
 {
@@ -246,8 +246,8 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
     size_t n_filled = 0;
 
     if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
-        int64_t rounded_ns = timeout_ns + NS_PER_US;
-        struct timeval timeout = {.tv_sec = rounded_ns / NS_PER_S, .tv_usec = rounded_ns % NS_PER_S / NS_PER_US};
+        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* 0 would be for ever */
+        struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
         if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
             return -errno;
         source->alone_timeout_ns = timeout_ns;

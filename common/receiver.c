@@ -480,6 +480,7 @@ static void *run(void *arg)
     while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed))
         err = handle_batch(r);
     note_kernel_drops(r);
+    copy_finish();
     if (!err)
         return NULL; /* stopped; what is open is flushed from outside */
     flush(r);

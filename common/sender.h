@@ -17,8 +17,8 @@
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
  * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
  * group takes those of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
- * the clock: a process that is killed and restarted does not use the counts of its heaps of before again, of which a
- * receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
+ * the clock: a process that is killed and restarted does not soon use the counts of its heaps of before again, of which
+ * a receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
  * of a stream need not give up a heap for them. */
 #ifndef COMMON_SENDER_H
 #define COMMON_SENDER_H

@@ -1,7 +1,7 @@
 /* spead_shape.h - the short way through a header that has the same items as the one before.
  *
- * All packets of a stream carry the same items in the same order; only the values differ.  So the items of a header that
- * spead_parse() has gone through are remembered, and the next header is compared with them as a whole.
+ * All packets of a stream carry the same items in the same order; only the values differ.  So the items of a header
+ * that spead_parse() has gone through are remembered, and the next header is compared with them as a whole.
  * Threads: one per shape.   Errors: none; whatever is not alike goes to spead_parse(), which says what is wrong. */
 #ifndef COMMON_SPEAD_SHAPE_H
 #define COMMON_SPEAD_SHAPE_H

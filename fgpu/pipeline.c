@@ -173,7 +173,6 @@ static int create_antennas(struct fgpu_pipeline *p)
     return 0;
 }
 
-/* Sources are opened before sinks: a start that fails must not have emptied an old capture. */
 static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
 {
     struct fgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};

@@ -84,7 +84,7 @@ KERNEL_CLONES static void multiply(const struct widened *e1, const struct widene
     sums[3][1] += im11;
 }
 
-/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or a triangle of a block with itself. */
+/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or the triangle of a block. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first == second ? i2 + 1 : first->n;

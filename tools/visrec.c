@@ -26,6 +26,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WHY_BYTES 512
@@ -83,13 +84,21 @@ static int describe(struct visrec *v)
 static int name_file(struct visrec *v, char *why, size_t why_bytes)
 {
     time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
+    struct stat old;
     struct tm utc;
 
     gmtime_r(&now_s, &utc);
-    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) > 0)
-        return 0;
-    snprintf(why, why_bytes, "file in section output is too long");
-    return -EINVAL;
+    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) == 0) {
+        snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %zu bytes; shorten it",
+                 sizeof(v->path) - 1);
+        return -EINVAL;
+    }
+    /* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
+    if (stat(v->path, &old) == 0 && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
+        snprintf(why, why_bytes, "output.file: \"%s\" is not a regular file", v->config->output.file);
+        return -EINVAL;
+    }
+    return 0;
 }
 
 /* The history is what made the file, so that it can be made again. */
@@ -280,6 +289,18 @@ static int record(struct visrec *v)
     return exit_code;
 }
 
+/* All threads, or none. */
+static int start(struct visrec *v)
+{
+    threads_hold();
+    int writer_err = visrec_writer_start(v->writer);
+    int err = writer_err ? writer_err : receiver_start(v->receiver);
+    threads_release(!err);
+    if (err && !writer_err)
+        visrec_writer_join(v->writer);
+    return err;
+}
+
 static int run(const struct visrec_config *config, const struct config *book, struct service *service)
 {
     struct visrec *v = calloc(1, sizeof(*v));
@@ -293,14 +314,7 @@ static int run(const struct visrec_config *config, const struct config *book, st
     err = create(v, why, sizeof(why));
     if (!err) {
         why[0] = '\0';
-        threads_hold();
-        err = visrec_writer_start(v->writer);
-        if (!err) {
-            err = receiver_start(v->receiver);
-            threads_release(!err);
-            if (err)
-                visrec_writer_join(v->writer);
-        }
+        err = start(v);
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);

@@ -284,7 +284,6 @@ static int create_outputs(struct xpipeline *p)
     return 0;
 }
 
-/* Sources are opened before sinks: a start that fails must not have emptied an old capture. */
 static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
 {
     struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};

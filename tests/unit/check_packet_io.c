@@ -539,6 +539,25 @@ START_TEST(sinks_that_cannot_be)
 }
 END_TEST
 
+/* And says nothing about it, for what fails next to be blamed on. */
+START_TEST(a_capture_needs_no_interface)
+{
+    struct endpoint_list list;
+    struct packet_sink *sink;
+
+    parse(&list, "239.80.1.1");
+    snprintf(why, sizeof(why), "untouched");
+    ck_assert_int_eq(
+        packet_sink_open(
+            &(struct packet_sink_config){.destinations = &list, .interface = "no-such-if", .pcap_file = "/dev/null"},
+            &sink, why, sizeof(why)),
+        0);
+    ck_assert_str_eq(why, "untouched");
+    packet_sink_close(sink);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
 START_TEST(a_full_disk_fails_from_the_first_packet_on)
 {
     struct inbox_item item;
@@ -931,6 +950,7 @@ int main(void)
     tcase_add_test(sinks, a_refused_packet_costs_only_itself);
     tcase_add_test(sinks, a_deaf_host_costs_nothing);
     tcase_add_test(sinks, sinks_that_cannot_be);
+    tcase_add_test(sinks, a_capture_needs_no_interface);
     tcase_add_test(sinks, a_full_disk_fails_from_the_first_packet_on);
     suite_add_tcase(suite, sinks);
     tcase_add_checked_fixture(captures, make_file, remove_file);
