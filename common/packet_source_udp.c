@@ -8,6 +8,7 @@
  * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
  * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
  * (docs/performance.md). */
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/units.h"
@@ -27,11 +28,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS_MAX       4  /* those of a slot, and what does not fit into them */
-#define READY_MAX       64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
-#define READY_TURNS     16 /* of the ready sockets, before it is asked again which are */
-#define SINGLES_MAX     64 /* messages of one packet in a row, after which the kernel seems to join no more */
-#define MESSAGE_MAX     PACKET_BYTES_MAX
+#define PARTS_MAX   4  /* those of a slot, and what does not fit into them */
+#define READY_MAX   64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
+#define READY_TURNS 16 /* of the ready sockets, before it is asked again which are */
+#define SINGLES_MAX 64 /* messages of one packet in a row, after which the kernel seems to join no more */
+#define MESSAGE_MAX PACKET_BYTES_MAX
+
+/* To be woken by a packet costs more than to receive it.  So where the last packets came so soon after the thread had
+ * begun to wait, it first sleeps a while and then takes all that has come: at 50 Gb/s some 600 kB by the time that a
+ * sleeper is really woken, for which the socket must have room. */
+#define NAP_NS          (50 * NS_PER_US)
+#define SOON_NS         (100 * NS_PER_US)
+#define NAP_BUFFER_MIN  (2 << 20)
 #define JOINED_MESSAGES 4 /* received at a time: their buffers stay in the second-level cache */
 
 struct udp_socket {
@@ -64,6 +72,9 @@ struct udp_source {
     int next_ready;
     int n_turns_left;         /* until it is asked again which are ready */
     int64_t alone_timeout_ns; /* what the only socket waits, as set last */
+    bool alone_dry;           /* the only socket had no more */
+    bool may_nap;             /* the sockets have the room */
+    int64_t waiting_since_ns; /* when the last wait began */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
@@ -240,6 +251,18 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
+/* Before a wait. */
+static void nap_if_busy(struct udp_source *source)
+{
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (source->may_nap && now_ns - source->waiting_since_ns < SOON_NS) {
+        clock_sleep_until(now_ns + NAP_NS);
+        now_ns = clock_monotonic_ns();
+    }
+    source->waiting_since_ns = now_ns;
+}
+
 /* The only socket waits for itself: one call instead of two. */
 static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
@@ -252,8 +275,11 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
             return -errno;
         source->alone_timeout_ns = timeout_ns;
     }
-    int err = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
-    return err < 0 ? err : (int)n_filled;
+    if (source->alone_dry && timeout_ns > 0)
+        nap_if_busy(source);
+    int dry = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
+    source->alone_dry = dry;
+    return dry < 0 ? dry : (int)n_filled;
 }
 
 /* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
@@ -320,6 +346,8 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
         return recv_alone(source, slots, n_slots, timeout_ns);
     while (n_filled == 0) {
         if (source->n_ready == 0) {
+            if (timeout_ns > 0)
+                nap_if_busy(source);
             err = find_ready(source, timeout_ns);
             timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
         } else if (turns_are_over(source)) {
@@ -370,6 +398,7 @@ struct opening {
     const struct packet_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
     size_t buffer_bytes;        /* of each socket */
+    bool may_nap;               /* no socket has less than NAP_BUFFER_MIN */
     char *why;
     size_t why_bytes;
 };
@@ -385,8 +414,10 @@ static int fail(struct opening *opening, const struct endpoint *endpoint, int er
 
 static void set_buffer(struct opening *opening, int fd)
 {
-    if (opening->buffer_bytes == 0)
+    if (opening->buffer_bytes == 0) {
+        opening->may_nap = false;
         return;
+    }
     int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
     /* The first needs CAP_NET_ADMIN and is not bound by rmem_max. */
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &asked, sizeof(asked)))
@@ -395,7 +426,9 @@ static void set_buffer(struct opening *opening, int fd)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    granted /= 2; /* the kernel doubles it, for its own book-keeping */
+    if (granted < NAP_BUFFER_MIN)
+        opening->may_nap = false;
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
@@ -521,6 +554,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     struct opening opening = {
         .config = config,
         .buffer_bytes = config->buffer_bytes / config->endpoints->n,
+        .may_nap = true,
         .why = why,
         .why_bytes = why_bytes,
     };
@@ -539,6 +573,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     source->buffer = malloc(PACKET_SOURCE_BYTES);
     if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
+        source->may_nap = opening.may_nap;
     } else {
         snprintf(why, why_bytes, "out of memory");
         err = -ENOMEM;
