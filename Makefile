@@ -1,12 +1,12 @@
 # One Makefile for everything.  `make demo` shows fringes, `make check` runs the tests; both install what is missing.
 #
 #   make                     build the daemons and tools into build/
-#   make demo                the demonstration: simulated array to fringes (2 minutes)
+#   make demo                the demonstration: simulated array to fringes (a minute)
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
-#   make bench-recv          receiving and sending packets, beside spead2 (10 minutes each, the first with its build)
-#   make bench-send
+#   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
+#   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
