@@ -44,6 +44,17 @@ def spead_seeds():
     return [bytes([wanted]) + struct.pack(">HH", at_hand, 0) + p for p in whole for wanted, at_hand in [(8, 65535), (3, 72)]]
 
 
+def shape_seeds():
+    """A header, and another packet: one of the same stream, and values that differ in a bit each."""
+    out = []
+    for heap in (digitiser(80, 4096, 1), feng(64, 2048, 3)):
+        packet = packets(heap, 77, 2000)[0]
+        header, payload = packet[:72], packet[72:]
+        start = bytes([6, 72]) + struct.pack(">H", len(payload))
+        out += [start + header + header, start + header + bytes(72), start + header + b"\0" * 15 + b"\1" * 5]
+    return out
+
+
 def receiver_seeds():
     """The first byte is the shape (fuzz_receiver.c), the second the size of a batch, the third where time starts."""
     out = []
@@ -103,7 +114,7 @@ def pcap_seeds():
 
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
-                        ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds())]:
+                        ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds())]:
         directory = Path(sys.argv[1]) / name
         directory.mkdir(parents=True, exist_ok=True)
         for i, seed in enumerate(seeds):
