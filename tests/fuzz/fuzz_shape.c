@@ -10,6 +10,15 @@ static const uint16_t all_wanted[] = {
     SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS, SPEAD_FENG_ID, SPEAD_FREQUENCY, SPEAD_STREAM_CTRL,
 };
 
+static void learn(struct spead_shape *shape, const uint8_t *header, size_t n_bytes, size_t packet_bytes,
+                  size_t n_wanted)
+{
+    struct spead_packet packet;
+
+    if (spead_parse(header, n_bytes, packet_bytes, all_wanted, n_wanted, &packet) == SPEAD_OK)
+        spead_shape_learn(shape, header, all_wanted, n_wanted, &packet);
+}
+
 static void compare(const struct spead_shape *shape, const uint8_t *bytes, size_t n_bytes, size_t packet_bytes,
                     size_t n_wanted)
 {
@@ -53,18 +62,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     size_t n_learnt = fuzz_u8(&input);
     size_t n_payload = fuzz_u16(&input);
     struct spead_shape shape = {0};
-    struct spead_packet packet;
 
     if (n_learnt > input.n_left)
         n_learnt = input.n_left;
     if (n_learnt == 0)
         return 0;
     const uint8_t *learnt = input.at;
-    if (spead_parse(learnt, n_learnt, n_learnt + n_payload, all_wanted, n_wanted, &packet) == SPEAD_OK)
-        spead_shape_learn(&shape, learnt, all_wanted, n_wanted, &packet);
+    learn(&shape, learnt, n_learnt, n_learnt + n_payload, n_wanted);
     input.at += n_learnt;
     input.n_left -= n_learnt;
     compare(&shape, input.at, input.n_left, input.n_left + n_payload, n_wanted);
     compare_mixed(&shape, learnt, n_learnt, &input, n_learnt + n_payload, n_wanted);
+    /* What was learnt before is gone. */
+    learn(&shape, input.at, input.n_left, input.n_left + n_payload, n_wanted);
+    compare(&shape, learnt, n_learnt, n_learnt + n_payload, n_wanted);
+    compare(&shape, input.at, input.n_left, input.n_left + n_payload, n_wanted);
     return 0;
 }

@@ -51,7 +51,11 @@ def shape_seeds():
         packet = packets(heap, 77, 2000)[0]
         header, payload = packet[:72], packet[72:]
         start = bytes([6, 72]) + struct.pack(">H", len(payload))
-        out += [start + header + header, start + header + bytes(72), start + header + b"\0" * 15 + b"\1" * 5]
+        empty = header[:16] + header[16:18] + (8).to_bytes(6, "big") + header[24:34] + bytes(6) + header[40:]
+        length_0 = bytes(23) + bytes([8])
+        stop = packets(harness.stop_heap(), 78, 2000)[0]
+        out += [bytes([6, 72, 0, 0]) + empty + length_0, bytes([6, 72, 0, 0]) + empty + empty + stop[72:],
+                bytes([6, 72, 0, 1]) + header[:72] + stop[:56], start + header + header, start + header + bytes(72), start + header + b"\0" * 15 + b"\1" * 5]
     return out
 
 
