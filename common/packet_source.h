@@ -58,10 +58,11 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
 
 void packet_source_close(struct packet_source *source);
 
-/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.  All slots are
- * offered anew each time; those beyond the packets received may have been written to as well.
- * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a
- * file that is damaged or cut off gives what can be read of it first, then -EIO. */
+/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first; a busy network source
+ * may sleep a tenth of a millisecond before, to take more at a time.  All slots are offered anew each time; those
+ * beyond the packets received may have been written to as well.
+ * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a file that
+ * is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
 /* True if the next recv will only lend packets, so that the slots need not offer anything.  The packets of a recv are

@@ -1,8 +1,9 @@
 /* receiver.c - the receive thread: from packet_source to the assemblers, batch by batch.
  *
- * A batch goes in two passes.  inspect() parses every packet and takes those that fell on a place in a chunk which is
- * not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not in place.  So
- * no copy can overwrite a packet of the same batch that has not been dealt with. */
+ * A batch that landed goes in two passes.  inspect() parses every packet and takes those that fell on a place in a
+ * chunk which is not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not
+ * in place.  So no copy can overwrite a packet of the same batch that has not been dealt with.  Packets that the source
+ * lends lie on nobody's place and are dealt with one by one. */
 #include "common/receiver.h"
 
 #include "common/clock.h"

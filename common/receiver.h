@@ -7,7 +7,8 @@
  * Landing: the receiver offers as payload slot the place where it expects the next packet of each source to belong,
  * sources taking turns as they did before.  A packet as expected costs no copy.  One that is not goes by way of the
  * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well,
- * the next batches are received into the slots' own buffers and copied once.
+ * the next batches are received into the slots' own buffers and copied once.  What the source lends is copied once,
+ * past the cache.
  *
  * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
 #ifndef COMMON_RECEIVER_H
