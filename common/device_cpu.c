@@ -104,7 +104,8 @@ static void *alloc_aligned(size_t align_bytes, size_t bytes)
 {
     void *memory;
 
-    if (posix_memalign(&memory, align_bytes, bytes ? bytes : align_bytes))
+    /* Nothing is larger than that; a sanitizer would end the process here instead of saying so. */
+    if (bytes > PTRDIFF_MAX || posix_memalign(&memory, align_bytes, bytes ? bytes : align_bytes))
         return NULL;
 #ifdef CBF_SANITIZE
     /* So that what reads memory before writing it gets neither zeros nor the answer of the last run. */
