@@ -390,6 +390,21 @@ class Metrics:
         return sum(found)
 
 
+def wait_asleep(process, timeout=TIMEOUT_S):
+    """Waits until a program's main thread sleeps, or it has ended.
+
+    One that has just said READY is on its way into its event loop, where the thread sanitizer's runtime (not the program)
+    may lose a signal for ever.
+    """
+    deadline = time.monotonic() + timeout
+    while process.poll() is None:
+        state = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state in "SZX":
+            return
+        assert time.monotonic() < deadline, f"process {process.pid} does not sleep within {timeout:g} s"
+        select.select([], [], [], 0.001)
+
+
 class Daemon:
     """One running fgpu or xbgpu."""
 
@@ -422,6 +437,7 @@ class Daemon:
             assert ready, f"{self.name} not ready within {timeout:g} s:\n{self.tail()}"
             if self.notify in ready:
                 if "READY=1" in self.notify.recv(4096).decode().splitlines():
+                    wait_asleep(self.process)
                     return self
             elif self.pidfd in ready:
                 raise AssertionError(f"{self.name} ended before it was ready, code {self.process.wait()}:\n{self.tail()}")

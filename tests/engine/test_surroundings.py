@@ -156,6 +156,7 @@ class Case:
                     if was_ready or not some:
                         break
                 if was_ready and not self.replay:
+                    harness.wait_asleep(process)
                     process.send_signal(signal.SIGTERM)
                 out, rest = process.communicate(timeout=harness.TIMEOUT_S)
                 was_ready = was_ready or bool(select.select([notify], [], [], 0)[0])
