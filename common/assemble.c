@@ -149,11 +149,12 @@ static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct a
 static void heap_map(struct chunk *chunk, size_t heap)
 {
     uint64_t *filled = chunk->filled + heap * chunk->filled_words;
-    struct bit_range bits = bits_of(&(struct assemble_packet){.n_bytes = chunk->filled_bytes[heap]});
 
     memset(filled, 0, chunk->filled_words * sizeof(*filled));
-    if (chunk->filled_bytes[heap] > 0)
+    if (chunk->filled_bytes[heap] > 0) {
+        struct bit_range bits = bits_of(&(struct assemble_packet){.n_bytes = chunk->filled_bytes[heap]});
         mark_filled(filled, &bits);
+    }
     chunk->filled_bytes[heap] |= CHUNK_HEAP_MAPPED;
 }
 

@@ -4,6 +4,7 @@
 #include "common/packet_sink.h"
 #include "common/packet_source.h"
 #include "common/units.h"
+#include "tests/unit/test_random.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -22,23 +23,7 @@
 #define PACKET_MAX  2048
 #define PATIENCE_NS (5 * NS_PER_S)
 
-static uint64_t random_state;
 static char why[256];
-
-/* SplitMix64. */
-static uint64_t random_u64(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t random_below(size_t n)
-{
-    return (size_t)(random_u64() % n);
-}
 
 /* Other runs of the tests share this host, so each has groups of its own. */
 static void parse(struct endpoint_list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -929,12 +914,10 @@ int main(void)
     TCase *sockets = tcase_create("sockets");
     TCase *sinks = tcase_create("sinks");
     TCase *captures = tcase_create("captures");
-    const char *given = getenv("CBF_TEST_SEED");
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
-    printf("check_packet_io: seed %" PRIu64 "\n", random_state);
+    random_start();
 
     tcase_add_test(slots, packets_fill_slots_in_order);
     tcase_add_test(slots, slots_may_lack_parts);

@@ -8,6 +8,7 @@
 #include "common/packet_source.h"
 #include "common/thread.h"
 #include "common/units.h"
+#include "tests/unit/test_random.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -36,23 +37,7 @@
 #define IN_FLIGHT_BYTES 150000
 #define PACKET_OVERHEAD 1500
 
-static uint64_t random_state;
 static char why[256];
-
-/* SplitMix64. */
-static uint64_t random_u64(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t random_below(size_t n)
-{
-    return (size_t)(random_u64() % n);
-}
 
 /* ---- What is sent ------------------------------------------------------------------------------------------------ */
 
@@ -681,13 +666,10 @@ int main(void)
     Suite *suite = suite_create("packet_join");
     TCase *order = tcase_create("order");
     TCase *sinks = tcase_create("sinks");
-    const char *given = getenv("CBF_TEST_SEED");
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
-    printf("check_packet_join: seed %" PRIu64 "\n", random_state);
-    fflush(stdout);
+    random_start();
 
     tcase_add_loop_test(order, any_packets_arrive_in_order, 0, 6);
     tcase_add_loop_test(order, phases_of_joined_and_single_packets, 0, 2);

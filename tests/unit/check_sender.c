@@ -4,6 +4,7 @@
 #include "common/pace.h"
 #include "common/packet_source.h"
 #include "common/sender.h"
+#include "tests/unit/test_random.h"
 
 #include <arpa/inet.h>
 #include <check.h>
@@ -22,24 +23,8 @@
 #define DESTINATIONS_MAX 5
 #define PATIENCE_NS      (10 * NS_PER_S)
 
-static uint64_t random_state;
 static char why[256];
 static char file[64];
-
-/* SplitMix64. */
-static uint64_t random_u64(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t random_below(size_t n)
-{
-    return (size_t)(random_u64() % n);
-}
 
 static void make_file(void)
 {
@@ -1048,12 +1033,10 @@ int main(void)
     TCase *time_case = tcase_create("time");
     TCase *descriptor_case = tcase_create("descriptors");
     TCase *stream_case = tcase_create("streams");
-    const char *given = getenv("CBF_TEST_SEED");
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
-    printf("check_sender: seed %" PRIu64 "\n", random_state);
+    random_start();
 
     tcase_add_checked_fixture(wire_case, make_file, remove_file);
     tcase_add_loop_test(wire_case, packets_are_those_of_the_model, 0, 12);

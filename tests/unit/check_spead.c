@@ -1,6 +1,7 @@
 /* check_spead.c - our packets are spead2's, byte for byte; and no packet whatever makes the parser misread. */
 #include "common/spead.h"
 #include "common/units.h"
+#include "tests/unit/test_random.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -434,23 +435,6 @@ END_TEST
 
 /* ---- Parsing: anything ------------------------------------------------------------------------------------------- */
 
-static uint64_t random_state;
-
-/* SplitMix64. */
-static uint64_t random_u64(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t random_below(size_t n)
-{
-    return (size_t)(random_u64() % n);
-}
-
 static uint64_t word_at(const uint8_t *bytes, size_t i)
 {
     uint64_t word = 0;
@@ -525,12 +509,9 @@ static size_t make_damaged(uint8_t *bytes)
 START_TEST(no_packet_is_misread)
 {
     static const uint16_t wanted[SPEAD_MAX_WANTED] = {0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff, 0x3102, 4};
-    const char *given = getenv("CBF_TEST_SEED");
-    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     size_t n_ok = 0;
 
-    printf("check_spead: seed %" PRIu64 "\n", seed);
-    random_state = seed;
+    random_start();
     for (size_t trial = 0; trial < 100000; trial++) {
         uint8_t bytes[256];
         size_t n_bytes, header_bytes;

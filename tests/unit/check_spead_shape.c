@@ -1,6 +1,7 @@
 /* check_spead_shape.c - the short way through headers alike says what spead_parse() says, or nothing. */
 #include "common/spead_shape.h"
 #include "common/units.h"
+#include "tests/unit/test_random.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -13,23 +14,6 @@
 #define POISON    0xa5
 #define WORDS_MAX 40
 #define IMMEDIATE 0x8000
-
-static uint64_t random_state;
-
-/* SplitMix64. */
-static uint64_t random_u64(void)
-{
-    uint64_t z = random_state += UINT64_C(0x9e3779b97f4a7c15);
-
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-static size_t random_below(size_t n)
-{
-    return (size_t)(random_u64() % n);
-}
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
@@ -385,12 +369,10 @@ int main(void)
 {
     Suite *suite = suite_create("spead_shape");
     TCase *tests = tcase_create("spead_shape");
-    const char *given = getenv("CBF_TEST_SEED");
     SRunner *runner;
     int n_failed;
 
-    random_state = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 4093 + (uint64_t)getpid();
-    printf("check_spead_shape: seed %" PRIu64 "\n", random_state);
+    random_start();
 
     tcase_add_test(tests, the_short_way_says_what_the_long_one_says);
     tcase_add_test(tests, one_bit_more_or_less);
