@@ -142,10 +142,24 @@ void device_fft_run(struct device_stream *stream, struct device_fft *fft, const 
     stream->device->ops->fft_run(stream, fft, in, out);
 }
 
-void device_launch(struct device_stream *stream, const struct kernel *kernel, const void *args)
+int device_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                         size_t n_constants, struct device_kernel **made)
 {
     assert(kernel->args_bytes <= KERNEL_ARGS_MAX);
-    stream->device->ops->launch(stream, kernel, args);
+    return device->ops->kernel_create(device, kernel, constants, n_constants, made);
+}
+
+void device_kernel_destroy(struct device_kernel *kernel)
+{
+    if (kernel)
+        kernel->device->ops->kernel_destroy(kernel);
+}
+
+void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                   const void *args)
+{
+    assert(kernel->device == stream->device);
+    stream->device->ops->launch(stream, kernel, grid, args);
 }
 
 void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)

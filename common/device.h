@@ -25,6 +25,7 @@ struct device;
 struct device_stream;
 struct device_event;
 struct device_fft;
+struct device_kernel;
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
@@ -37,7 +38,20 @@ struct device_config {
 struct kernel {
     const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
     size_t args_bytes;                            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
-    void (*cpu)(const void *args, int n_threads); /* the plain C twin */
+    void (*cpu)(const void *args, int n_threads); /* the plain C twin; NULL: there is only a CUDA variant */
+};
+
+/* A size that the CUDA variant is compiled with: -D<name>=<value>.  The twin takes all sizes from its arguments. */
+struct kernel_constant {
+    const char *name;
+    long value;
+};
+
+/* Shape of a launch of the CUDA variant; the twin has no use for it. */
+struct kernel_grid {
+    uint32_t blocks[3];
+    uint32_t threads;      /* per block */
+    uint32_t shared_bytes; /* dynamic shared memory per block */
 };
 
 /* Opens the device; DEVICE_AUTO takes CUDA where there is one.  Says in the log which and why.
@@ -84,8 +98,15 @@ int device_fft_create(struct device *device, size_t n, size_t batch, struct devi
 void device_fft_destroy(struct device_fft *fft);
 void device_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
 
-/* Runs 'kernel' with a copy of 'args' (kernel->args_bytes). */
-void device_launch(struct device_stream *stream, const struct kernel *kernel, const void *args);
+/* Makes a kernel ready to launch with these sizes: on cuda it is compiled, or taken from the cache; on the cpu there is
+ * nothing to do.  'kernel' must live as long; 'constants' only until this returns. */
+int device_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                         size_t n_constants, struct device_kernel **made);
+void device_kernel_destroy(struct device_kernel *kernel);
+
+/* Runs 'kernel' with a copy of 'args' (args_bytes of them).  'grid' may be NULL on the cpu device. */
+void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                   const void *args);
 
 /* See Callbacks above. */
 void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
@@ -110,7 +131,11 @@ struct device_ops {
     int (*fft_create)(struct device *device, size_t n, size_t batch, struct device_fft **fft);
     void (*fft_destroy)(struct device_fft *fft);
     void (*fft_run)(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
-    void (*launch)(struct device_stream *stream, const struct kernel *kernel, const void *args);
+    int (*kernel_create)(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                         size_t n_constants, struct device_kernel **made);
+    void (*kernel_destroy)(struct device_kernel *kernel);
+    void (*launch)(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                   const void *args);
     void (*then)(struct device_stream *stream, void (*fn)(void *arg), void *arg);
 };
 
@@ -128,6 +153,10 @@ struct device_event {
 };
 struct device_fft {
     struct device *device;
+};
+struct device_kernel {
+    struct device *device;
+    const struct kernel *kernel;
 };
 
 int device_cpu_open(const struct device_config *config, struct device **device);

@@ -360,11 +360,30 @@ static void cpu_fill(struct device_stream *stream, void *dst, uint8_t value, siz
     enqueue(stream, &op);
 }
 
-static void cpu_launch(struct device_stream *stream, const struct kernel *kernel, const void *args)
+static int cpu_kernel_create(struct device *device, const struct kernel *kernel,
+                             const struct kernel_constant *constants, size_t n_constants, struct device_kernel **made)
 {
-    struct operation op = {.kind = OP_LAUNCH, .launch = {.kernel = kernel}};
+    struct device_kernel *new = calloc(1, sizeof(*new));
 
-    memcpy(op.launch.args, args, kernel->args_bytes);
+    if (!new)
+        return -ENOMEM;
+    assert(kernel->cpu);
+    *new = (struct device_kernel){device, kernel};
+    *made = new;
+    return 0;
+}
+
+static void cpu_kernel_destroy(struct device_kernel *kernel)
+{
+    free(kernel);
+}
+
+static void cpu_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                       const void *args)
+{
+    struct operation op = {.kind = OP_LAUNCH, .launch = {.kernel = kernel->kernel}};
+
+    memcpy(op.launch.args, args, kernel->kernel->args_bytes);
     enqueue(stream, &op);
 }
 
@@ -452,6 +471,8 @@ static const struct device_ops cpu_ops = {
     .fft_create = cpu_fft_create,
     .fft_destroy = cpu_fft_destroy,
     .fft_run = cpu_fft_run,
+    .kernel_create = cpu_kernel_create,
+    .kernel_destroy = cpu_kernel_destroy,
     .launch = cpu_launch,
     .then = cpu_then,
 };

@@ -18,6 +18,7 @@ struct channelise {
     float *filtered;        /* device: [pol][n_spectra][2 n_chan] */
     float *transformed;     /* device: complex [pol][n_spectra][UNZIP][n_chan / UNZIP] */
     struct device_fft *fft; /* filtered to transformed */
+    struct device_kernel *pfb_fir, *postproc;
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -101,11 +102,21 @@ int channelise_create(struct device *device, const struct channelise_config *con
     err = device_fft_create(device, config->n_chan / UNZIP, N_POLS * c->n_spectra * UNZIP, &c->fft);
     if (err)
         goto undo_transformed;
-    err = upload_weights(c);
+    err = device_kernel_create(device, &pfb_fir_kernel, NULL, 0, &c->pfb_fir);
     if (err)
         goto undo_fft;
+    err = device_kernel_create(device, &postproc_kernel, NULL, 0, &c->postproc);
+    if (err)
+        goto undo_pfb_fir;
+    err = upload_weights(c);
+    if (err)
+        goto undo_postproc;
     *channelise = c;
     return 0;
+undo_postproc:
+    device_kernel_destroy(c->postproc);
+undo_pfb_fir:
+    device_kernel_destroy(c->pfb_fir);
 undo_fft:
     device_fft_destroy(c->fft);
 undo_transformed:
@@ -123,6 +134,8 @@ void channelise_destroy(struct channelise *channelise)
 {
     if (!channelise)
         return;
+    device_kernel_destroy(channelise->postproc);
+    device_kernel_destroy(channelise->pfb_fir);
     device_fft_destroy(channelise->fft);
     device_free(channelise->device, channelise->transformed);
     device_free(channelise->device, channelise->filtered);
@@ -164,7 +177,7 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
                 .sample_bits = config->sample_bits,
                 .unzip = UNZIP,
             };
-            device_launch(stream, &pfb_fir_kernel, &args);
+            device_launch(stream, channelise->pfb_fir, NULL, &args);
         }
         for (size_t i = 0; i < n; i++) {
             buffer->rotation[(row + i) * 2] = spectra[pol][i].fine;
@@ -196,5 +209,5 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
 
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
     device_fft_run(stream, channelise->fft, channelise->filtered, channelise->transformed);
-    device_launch(stream, &postproc_kernel, &args);
+    device_launch(stream, channelise->postproc, NULL, &args);
 }

@@ -35,6 +35,10 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
     if (!err)
         err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->n_ants, layout->n_chan,
                          layout->n_spectra);
+    if (!err)
+        err = device_kernel_create(device, &correlate_kernel, NULL, 0, &correlation->correlate);
+    if (!err)
+        err = device_kernel_create(device, &reduce_kernel, NULL, 0, &correlation->reduce);
     if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
         err = -ENOMEM;
     if (err) {
@@ -49,6 +53,8 @@ void correlation_fini(struct correlation *correlation)
 {
     window_fini(&correlation->window);
     audit_fini(&correlation->audit);
+    device_kernel_destroy(correlation->reduce);
+    device_kernel_destroy(correlation->correlate);
     if (correlation->device)
         device_free(correlation->device, correlation->sums);
 }
@@ -81,7 +87,7 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
         .n_chan = (uint32_t)l->n_chan,
     };
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
-    device_launch(c->compute, &reduce_kernel, &args);
+    device_launch(c->compute, c->reduce, NULL, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);
     device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
@@ -139,7 +145,7 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
         .n_batches = (uint32_t)n,
     };
 
-    device_launch(c->compute, &correlate_kernel, &args);
+    device_launch(c->compute, c->correlate, NULL, &args);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
         audit_add(&c->audit, input->heaps + b * l->n_ants);

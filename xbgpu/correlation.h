@@ -32,6 +32,7 @@ struct correlation {
     struct xstream *stream;
     struct window window;
     struct audit audit;
+    struct device_kernel *correlate, *reduce;
     int64_t *sums;       /* device: [chan][baseline][product][re, im] */
     int64_t next_window; /* the one after the last that ended and of which a heap came */
     size_t next;         /* batch of the current input to take next */

@@ -83,6 +83,14 @@ static int64_t time_runs_ns(const struct bed *bed, const struct work *work, int6
     return bed->n_threads == 1 ? end.cpu_ns - begin.cpu_ns : end.wall_ns - begin.wall_ns;
 }
 
+/* The cpu device keeps nothing of a kernel made ready but what it is. */
+static void launch(const struct bed *bed, const struct kernel *kernel, const void *args)
+{
+    struct device_kernel ready = {bed->device, kernel};
+
+    device_launch(bed->stream, &ready, NULL, args);
+}
+
 /* In 10^6 per second.  The run that warms up also says how many make a repetition long enough for the clock. */
 static struct bench_stat measure(const struct bed *bed, const struct work *work)
 {
@@ -105,7 +113,7 @@ static void enqueue_ceiling(const struct bed *bed, const void *what)
 {
     const struct ceiling *ceiling = what;
 
-    device_launch(bed->stream, ceiling->kernel, &ceiling->args);
+    launch(bed, ceiling->kernel, &ceiling->args);
 }
 
 /* Measures and prints one ceiling; returns its best. */
@@ -172,7 +180,7 @@ static void enqueue_pfb_fir(const struct bed *bed, const void *what)
     for (size_t pol = 0; pol < N_POLS; pol++) {
         args.in = f->input[pol];
         args.out = f->filtered + pol * N_SPECTRA * channelise_spacing_samples(&f->config);
-        device_launch(bed->stream, &pfb_fir_kernel, &args);
+        launch(bed, &pfb_fir_kernel, &args);
     }
 }
 
@@ -187,7 +195,7 @@ static void enqueue_postproc(const struct bed *bed, const void *what)
 {
     const struct f_engine *f = what;
 
-    device_launch(bed->stream, &postproc_kernel, &f->postproc);
+    launch(bed, &postproc_kernel, &f->postproc);
 }
 
 static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_chan)
@@ -302,14 +310,14 @@ static void enqueue_correlate(const struct bed *bed, const void *what)
 {
     const struct x_engine *x = what;
 
-    device_launch(bed->stream, &correlate_kernel, &x->correlate);
+    launch(bed, &correlate_kernel, &x->correlate);
 }
 
 static void enqueue_reduce(const struct bed *bed, const void *what)
 {
     const struct x_engine *x = what;
 
-    device_launch(bed->stream, &reduce_kernel, &x->reduce);
+    launch(bed, &reduce_kernel, &x->reduce);
 }
 
 /* A dump of one chunk. */

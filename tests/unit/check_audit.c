@@ -52,14 +52,16 @@ static void flip_cpu(const void *args, int n_threads)
 
 static const struct kernel flip_kernel = {"flip", sizeof(struct flip_args), flip_cpu};
 
-static void launch_flipping(struct device_stream *stream, const struct kernel *kernel, const void *args)
+static void launch_flipping(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                            const void *args)
 {
-    if (kernel == &reduce_kernel && flipped_bit >= 0) {
+    if (kernel->kernel == &reduce_kernel && flipped_bit >= 0) {
         const struct reduce_args *reduce = args;
         struct flip_args flip = {(uint8_t *)reduce->sums + flipped_bit / 8, (uint8_t)(1u << (flipped_bit % 8))};
-        cpu_ops->launch(stream, &flip_kernel, &flip);
+        struct device_kernel flipper = {stream->device, &flip_kernel};
+        cpu_ops->launch(stream, &flipper, NULL, &flip);
     }
-    cpu_ops->launch(stream, kernel, args);
+    cpu_ops->launch(stream, kernel, grid, args);
 }
 
 struct rig {

@@ -83,6 +83,14 @@ static void gate_run(const void *args, int n_threads)
     pthread_mutex_unlock(&gate->mutex);
 }
 
+/* The cpu device keeps nothing of a kernel made ready but what it is. */
+static void launch(struct device_stream *stream, const struct kernel *kernel, const void *args)
+{
+    struct device_kernel ready = {stream->device, kernel};
+
+    device_launch(stream, &ready, NULL, args);
+}
+
 static const struct kernel gate_kernel = {.name = "gate", .args_bytes = sizeof(struct gate *), .cpu = gate_run};
 
 #define GATE(n)                                                                                                        \
@@ -92,7 +100,7 @@ static const struct kernel gate_kernel = {.name = "gate", .args_bytes = sizeof(s
 
 static void close_gate(struct device_stream *stream, struct gate *gate)
 {
-    device_launch(stream, &gate_kernel, &gate);
+    launch(stream, &gate_kernel, &gate);
 }
 
 static void open_gate(struct gate *gate)
@@ -133,7 +141,7 @@ static void append(struct device_stream *stream, struct list *list, int value)
     struct append_args args = {.list = list, .value = value};
 
     memset(args.padding, value, sizeof(args.padding));
-    device_launch(stream, &append_kernel, &args);
+    launch(stream, &append_kernel, &args);
     memset(&args, 0xEE, sizeof(args)); /* the stream has its own copy */
 }
 
@@ -236,7 +244,7 @@ START_TEST(kernels_get_the_configured_threads)
         int seen = -1, *args = &seen;
 
         ck_assert_int_eq(device_stream_create(opened, "threads", &stream), 0);
-        device_launch(stream, &kernel, &args);
+        launch(stream, &kernel, &args);
         device_stream_destroy(stream);
         ck_assert_int_eq(seen, n_threads ? n_threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
         device_close(opened);

@@ -114,7 +114,7 @@ static void add_operation(struct program *p)
         p->n_operations[s] += n > 0;
         break;
     default:
-        device_launch(p->streams[s], &mix_kernel, &mix);
+        device_launch(p->streams[s], &(struct device_kernel){p->streams[s]->device, &mix_kernel}, NULL, &mix);
         for (size_t i = 0; i < N_WORDS; i++)
             p->expected[dst][i] = p->expected[dst][i] * 5 + p->expected[src][i] + mix.term;
         p->n_operations[s]++;
