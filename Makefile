@@ -110,7 +110,7 @@ $(OBJ)/%.o: %.c
 # ---- Tests ---------------------------------------------------------------------------------------------------------
 # Every unit test is one Check suite, linked with everything but the main files.
 $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
-		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+		$(call objects,tests/emulator/device_emulated.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
