@@ -37,6 +37,11 @@ const char *device_name(const struct device *device)
     return device->name;
 }
 
+bool device_compiles(const struct device *device)
+{
+    return device->compiles;
+}
+
 size_t device_n_threads(const struct device *device)
 {
     return device->n_threads;

@@ -15,6 +15,7 @@
 #ifndef COMMON_DEVICE_H
 #define COMMON_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +60,8 @@ struct kernel_grid {
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
+/* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
+bool device_compiles(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included. */
 size_t device_n_threads(const struct device *device);
 
@@ -144,6 +147,7 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
+    bool compiles; /* runs the CUDA variants of kernels, made with sizes and launched with grids */
 };
 struct device_stream {
     struct device *device;

@@ -250,6 +250,7 @@ int device_emulated_open(struct device **device)
     emulated_ops.launch = emulated_launch;
     new->ops = &emulated_ops;
     new->name = "emulated";
+    new->compiles = true;
     *device = new;
     return 0;
 }
