@@ -5,6 +5,8 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+#   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer (ten minutes); docs/gpu-tests.md
+#   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
 #   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
@@ -65,6 +67,7 @@ HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
 CHECK_LIBS  = $(call pkg,--libs,check)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
+.PHONY: check-gpu gpu-pack gpu-programs
 .PHONY: bench-cpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS))
 
@@ -152,6 +155,17 @@ check-fuzz:
 check-all:
 	@scripts/setup ci
 	@scripts/check-variants
+
+# Where there is no GPU, this says so.
+check-gpu:
+	@scripts/gpu check
+
+gpu-pack:
+	@scripts/setup check
+	@scripts/gpu pack
+
+# All that the parts of scripts/gpu run.
+gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
 
 # spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
 bench-peers:
