@@ -156,17 +156,6 @@ check-all:
 	@scripts/setup ci
 	@scripts/check-variants
 
-# Where there is no GPU, this says so.
-check-gpu:
-	@scripts/gpu check
-
-gpu-pack:
-	@scripts/setup check
-	@scripts/gpu pack
-
-# All that the parts of scripts/gpu run.
-gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c)))
-
 # spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
 bench-peers:
 	@scripts/setup bench
@@ -203,6 +192,18 @@ bench-recv bench-send:
 	@scripts/setup bench
 	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
 	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD)
+
+# ---- Tests on a GPU ------------------------------------------------------------------------------------------------
+# Where there is no GPU, this says so.
+check-gpu:
+	@scripts/gpu check
+
+gpu-pack:
+	@scripts/setup check
+	@scripts/gpu pack
+
+# All that the parts of scripts/gpu run.
+gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(BENCHES))
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
 install: all

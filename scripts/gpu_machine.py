@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -77,8 +78,13 @@ class Place:
         self.cache.mkdir()
         libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
         self.library_path = ":".join(filter(None, libraries))
+        # One seed for all, so that kernels that one part compiled are in the cache for another.
+        self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
         self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
+                                    "TEST_SEED": self.seed, "CHECK_SEED": self.seed,
                                     "TMPDIR": str(self.work), "PYTHONUNBUFFERED": "1"}
+        if (self.build / "cbf-cuda.so").exists():
+            self.common["CBF_CUDA_DEVICE"] = str(self.build / "cbf-cuda.so")
         venv = root / ".venv" / "bin" / "python"
         self.python = str(venv) if venv.exists() else sys.executable
         if self.packed:

@@ -1,5 +1,6 @@
 """Builds what the GPU tests need and packs it: .gpu/ is a small tree like the repository's, with what was built, the
 shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+import os
 import re
 import shutil
 import subprocess
@@ -13,8 +14,8 @@ PACK = ROOT / ".gpu"
 LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
-           "tests/unit/*.[ch]", "kernels/*", "scripts/repair_uvh5.py", "docs/loss.md"]
-PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/bench_*", "*.so"]
+           "tests/unit/*.[ch]", "tests/emulator/*", "tests/bench/*.py", "kernels/*", "scripts/repair_uvh5.py", "docs/loss.md"]
+PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/*", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
@@ -25,7 +26,7 @@ PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 
 
 def build():
-    subprocess.run(["make", "-j2", "--no-print-directory", "gpu-programs"], cwd=ROOT, check=True)
+    subprocess.run(["make", f"-j{os.cpu_count()}", "--no-print-directory", "gpu-programs"], cwd=ROOT, check=True)
 
 
 def suites(root):

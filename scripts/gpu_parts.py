@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tarfile
 import time
+import traceback
 import xml.etree.ElementTree
 from dataclasses import asdict, dataclass, field
 
@@ -15,7 +16,6 @@ import gpu_pack
 import gpu_startup
 
 N_WORKERS = min(12, max(2, (os.cpu_count() or 1) - 4))
-SANITIZED_SUITES = ["check_pfb_fir", "check_postproc", "check_channelise"]
 TOOLS = ["memcheck", "racecheck"]
 # A few replays through the whole of fgpu: several buffers, antennas, losses, both widths of the output.
 SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[15]",
@@ -27,6 +27,8 @@ REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engi
 REPLAYS_CHOSEN = "not live and not xbgpu and not visrec and not other_thread and not feng_heaps and not visibility_heaps"
 LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
+SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
+GRACE_S = 5  # between the end of its time and that of a program
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
 
@@ -41,6 +43,7 @@ class Row:
     seconds: float = 0
     note: str = ""
     lines: list = field(default_factory=list)  # what it measured, in words
+    end: str = ""  # of what it printed, for whoever looks at a failure
 
 
 class Run:
@@ -52,24 +55,38 @@ class Run:
         self.deadline = time.monotonic() + limit_s
         self.log = open(place.out / f"{part}.log", "w", errors="replace")
 
-    def execute(self, command, env):
-        """Runs a program; returns (code, output, seconds), the code None if it ran out of the part's time."""
+    def execute(self, command, env, leave_s=0):
+        """Runs a program; returns (code, output, seconds), the code None if it ran out of the part's time, of which
+        'leave_s' are for others."""
         began = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.place.root, text=True,
                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, process_group=0)
         try:
-            output, _ = process.communicate(timeout=max(1, self.deadline - began))
+            output, _ = process.communicate(timeout=max(1, self.deadline - leave_s - began))
             code = process.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            output, _ = process.communicate()
-            code = None
+            output, code = self.interrupt(process), None
         seconds = time.monotonic() - began
         ended = "out of time" if code is None else f"code {code}"
         self.log.write(f"==== {' '.join(map(str, command))}\n{output}\n==== {ended} after {seconds:.1f} s\n\n")
         self.log.flush()
         return code, output, seconds
+
+    @staticmethod
+    def interrupt(process):
+        """Ends a program, which may first write down what it has (pytest does), and all that it started."""
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=GRACE_S)[0]
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nothing of it is left
+        return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):
         """The rows that function(item) gives, some at a time."""
@@ -88,30 +105,39 @@ class Run:
         if (code != 0 and not bad) or not checks:
             bad += 1
         note = "" if not bad else "out of time" if code is None else first_error(output) or f"code {code}"
-        return Row(self.part, label + name, max(0, checks - bad), bad, 0, seconds, note)
+        return Row(self.part, label + name, max(0, checks - bad), bad, 0, seconds, note, end=end_of(output))
 
-    def tests(self, name, arguments, n_workers=N_WORKERS, **env):
+    def tests(self, name, arguments, n_workers=N_WORKERS, leave_s=0, **env):
         """Engine tests, by pytest's report."""
         report = self.place.work / f"{self.part}-{name}.xml"
         command = [self.place.python, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider",
-                   "--maxfail=30", f"--junitxml={report}", *arguments]
+                   "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
             command += ["-n", n_workers]
-        code, output, seconds = self.execute(command, self.place.pytest(**env))
-        row = Row(self.part, name, seconds=seconds)
+        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts what has run
+            left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
+            command += ["--session-timeout", max(1, int(left_s))]
+        code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
+        row = Row(self.part, name, seconds=seconds, end=end_of(output))
         if report.exists():
             suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
             row.failed = int(suite.get("failures")) + int(suite.get("errors"))
             row.skipped = int(suite.get("skipped"))
             row.passed = int(suite.get("tests")) - row.failed - row.skipped
-            row.lines = [p.get("value") for p in suite.iter("property") if p.get("name") == "measured"]
+            row.lines = sorted(p.get("value") for p in suite.iter("property") if p.get("name") == "measured")
             broken = [case.get("name") for case in suite.iter("testcase")
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
-        if (code != 0 and not row.failed) or not row.passed:
-            row.failed += 1
-            row.note = "out of time" if code is None else f"pytest ended with code {code}"
+        if not row.failed and (code != 0 or not row.passed):
+            row.failed = 1
+            interrupted = re.search(r"^!{3,} (.*) !{3,}$", output, re.M)
+            row.note = ("out of time" if code is None else interrupted.group(1) if interrupted else
+                        f"pytest ended with code {code}")
         return row
+
+
+def end_of(output):
+    return "\n".join(output.splitlines()[-30:])[-3000:]
 
 
 def first_error(output):
@@ -128,13 +154,22 @@ def has_module(place, name):
 
 
 def unit(run):
-    """unit tests of the device and of what runs on it, a process of each"""
-    return run.together(run.suite, gpu_pack.suites(run.place.root))
+    """unit tests of the device and of what runs on it"""
+    suites = gpu_pack.suites(run.place.root)
+    if not suites:
+        return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
+    return run.together(lambda name: run.suite(name, CK_FORK=fork_mode(name)), suites)
+
+
+def fork_mode(suite):
+    """A CUDA context costs a part of a second, and a test that forks pays for its own; those of the device must, as some
+    end their process."""
+    return "yes" if suite.startswith("check_device") else "no"
 
 
 def engine(run):
     """engine tests of fgpu: replays beside each other, then those that are live"""
-    yield run.tests("replays", [*REPLAYS, "-k", REPLAYS_CHOSEN])
+    yield run.tests("replays", [*REPLAYS, "-k", REPLAYS_CHOSEN], leave_s=60)
     yield run.tests("live", [*LIVE, "-k", LIVE_CHOSEN], n_workers=1)
 
 
@@ -146,6 +181,8 @@ def same(run):
 def sanitize(run):
     """compute-sanitizer over the kernels' unit tests and a few replays"""
     sanitizer = gpu_machine.tool("compute-sanitizer")
+    if not os.path.exists(sanitizer):
+        return [Row(run.part, "compute-sanitizer", failed=1, note="it is not on this machine")]
     common = ["--error-exitcode", "9", "--print-limit", "20"]
 
     def one(job):
@@ -159,9 +196,8 @@ def sanitize(run):
                             CBF_FGPU_WRAPPER=" ".join(map(str, wrapper)))
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
-    if gpu_machine.DEVICE == "cpu":
-        return []
-    return run.together(one, [(tool, suite) for tool in TOOLS for suite in [*SANITIZED_SUITES, None]])
+    suites = [name for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"]
+    return run.together(one, [(tool, suite) for tool in TOOLS for suite in [*suites, None]])
 
 
 def clean(run, row, reports):
@@ -171,7 +207,7 @@ def clean(run, row, reports):
     summaries = [line for text in texts for line in re.findall(r"========= ((?:ERROR|RACECHECK) SUMMARY: .*)", text)]
     found = [line for line in summaries if not re.search(r"SUMMARY: 0 (errors|hazards)", line)]
     if found or len(summaries) < max(1, len(texts)):
-        row.failed += 1
+        row.failed = max(row.failed, 1)
         row.note = found[0] if found else f"{len(texts)} reports, {len(summaries)} with a summary"
     return row
 
@@ -212,22 +248,35 @@ def run(parts, limit_s, root):
         print(f"gpu: {absent}: nothing was run")
         return 0
     place = gpu_machine.Place(root)
+    if not (place.build / "fgpu").exists():
+        raise SystemExit(f"gpu: there is no {place.build / 'fgpu'}: run make gpu-pack, or make gpu-programs")
     deadline = time.monotonic() + limit_s
     summary = {"commit": gpu_machine.commit(root), "device": gpu_machine.DEVICE, "machine": gpu_machine.describe(),
-               "date": time.strftime("%Y-%m-%d"), "rows": []}
-    print(f"{gpu_machine.DEVICE}: {summary['machine']}, commit {summary['commit']}", flush=True)
+               "date": time.strftime("%Y-%m-%d"), "seed": place.seed, "rows": []}
+    print(f"device {gpu_machine.DEVICE}, {summary['machine']}, commit {summary['commit']}, TEST_SEED={place.seed}",
+          flush=True)
     for name in parts:
         function, part_limit_s = PARTS[name]
         under_way = Run(name, place, min(part_limit_s, deadline - time.monotonic()))
-        for row in function(under_way):
+        for row in rows_of(name, function, under_way):
+            end = row.end if row.failed else ""
+            row.end = ""
             summary["rows"].append(asdict(row))
-            print(line(asdict(row)), flush=True)
+            print(line(asdict(row)), end, sep="\n" if end else "", flush=True)
         under_way.log.close()
         (place.out / "summary.json").write_text(json.dumps(summary, indent=1))
     keep_what_failed(place)
     place.remove()
     print(table(summary))
     return 1 if any(row["failed"] for row in summary["rows"]) or not summary["rows"] else 0
+
+
+def rows_of(name, function, under_way):
+    """The rows of a part; a mistake in the part itself is a failure like others, and the parts behind it still run."""
+    try:
+        yield from function(under_way)
+    except Exception as error:  # whatever it is
+        yield Row(name, "the part itself", failed=1, note=repr(error)[:120], end=traceback.format_exc())
 
 
 def keep_what_failed(place):

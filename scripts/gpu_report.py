@@ -1,4 +1,4 @@
-"""Puts what a run left, by its summary.json, into docs/gpu-tests.md between the marks there."""
+"""Puts what runs left, by their summary.json, into docs/gpu-tests.md between the marks there."""
 import json
 from pathlib import Path
 
@@ -22,8 +22,14 @@ def text(summary):
         "The log's last line:", "", "```text", gpu_parts.table(summary).splitlines()[-1], "```"])
 
 
-def report(directory):
-    summary = json.loads((Path(directory) / "summary.json").read_text())
+def report(directories):
+    """Of several runs of one commit on one machine, the rows one after the other."""
+    summaries = [json.loads((Path(directory) / "summary.json").read_text()) for directory in directories]
+    summary = summaries[0]
+    for other in summaries[1:]:
+        if any(other[key] != summary[key] for key in ("commit", "device", "machine")):
+            raise SystemExit("gpu report: the runs are of different commits or machines")
+        summary["rows"] += other["rows"]
     page = PAGE.read_text()
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
