@@ -89,6 +89,8 @@ class Place:
         self.python = str(venv) if venv.exists() else sys.executable
         if self.packed:
             self.unpack_wheels()
+        self.limits = {}
+        if self.packed and DEVICE == "cuda":
             self.raise_socket_limits()
 
     def programs(self, **more):
@@ -106,14 +108,19 @@ class Place:
                 file.extractall(site)
         self.common["PYTHONPATH"] = ":".join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
 
-    @staticmethod
-    def raise_socket_limits():
-        for name, value in SOCKET_LIMITS.items():
+    def raise_socket_limits(self):
+        """Where that is ours to do; remove() sets them back."""
+        for name, wanted in SOCKET_LIMITS.items():
             path = Path("/proc/sys/net/core") / name
             try:
-                path.write_text(str(max(value, int(path.read_text()))))
+                before = path.read_text()
+                if int(before) < wanted:
+                    path.write_text(str(wanted))
+                    self.limits[path] = before
             except OSError:
-                pass  # not root, or not ours to change: the tests live with what there is
+                pass  # not root: the tests live with what there is
 
     def remove(self):
+        for path, before in self.limits.items():
+            path.write_text(before)
         shutil.rmtree(self.work, ignore_errors=True)

@@ -89,6 +89,8 @@ def pack():
     (PACK / "commit").write_text(gpu_machine.commit() + "\n")
     mib = sum(path.stat().st_size for path in PACK.rglob("*")) / 2**20
     print(f"packed: {PACK}, {mib:.1f} MiB, {len(programs)} programs, commit {gpu_machine.commit()}")
+    if not (PACK / "build/cbf-cuda.so").exists():
+        print("pack: without the cuda device: there is no CUDA toolkit here")
     if mib > LIMIT_MIB:
         raise SystemExit(f"pack: more than {LIMIT_MIB} MiB")
     return 0

@@ -247,12 +247,22 @@ def run(parts, limit_s, root):
     if absent:
         print(f"gpu: {absent}: nothing was run")
         return 0
+    if not (root / "build" / "fgpu").exists():
+        raise SystemExit(f"gpu: there is no {root / 'build' / 'fgpu'}: run make gpu-pack, or make gpu-programs")
     place = gpu_machine.Place(root)
-    if not (place.build / "fgpu").exists():
-        raise SystemExit(f"gpu: there is no {place.build / 'fgpu'}: run make gpu-pack, or make gpu-programs")
+    try:
+        summary = run_parts(parts, limit_s, place)
+        keep_what_failed(place)
+    finally:
+        place.remove()
+    print(table(summary))
+    return 1 if any(row["failed"] for row in summary["rows"]) or not summary["rows"] else 0
+
+
+def run_parts(parts, limit_s, place):
     deadline = time.monotonic() + limit_s
-    summary = {"commit": gpu_machine.commit(root), "device": gpu_machine.DEVICE, "machine": gpu_machine.describe(),
-               "date": time.strftime("%Y-%m-%d"), "seed": place.seed, "rows": []}
+    summary = {"commit": gpu_machine.commit(place.root), "device": gpu_machine.DEVICE, "seed": place.seed,
+               "machine": gpu_machine.describe(), "date": time.strftime("%Y-%m-%d"), "rows": []}
     print(f"device {gpu_machine.DEVICE}, {summary['machine']}, commit {summary['commit']}, TEST_SEED={place.seed}",
           flush=True)
     for name in parts:
@@ -265,10 +275,7 @@ def run(parts, limit_s, root):
             print(line(asdict(row)), end, sep="\n" if end else "", flush=True)
         under_way.log.close()
         (place.out / "summary.json").write_text(json.dumps(summary, indent=1))
-    keep_what_failed(place)
-    place.remove()
-    print(table(summary))
-    return 1 if any(row["failed"] for row in summary["rows"]) or not summary["rows"] else 0
+    return summary
 
 
 def rows_of(name, function, under_way):

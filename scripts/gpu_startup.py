@@ -92,7 +92,7 @@ def measure(place, log, deadline):
                 break
             if compiles:
                 forget_compiled(directory)
-            if reads and not (place.packed and forget_files()):
+            if reads and not (place.packed and gpu_machine.DEVICE == "cuda" and forget_files()):
                 break
             took = start(place, log, directory)
             if took is None:
