@@ -13,7 +13,7 @@ ROOT = gpu_machine.HERE
 PACK = ROOT / ".gpu"
 LIMIT_MIB = 50
 
-SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
            "tests/unit/*.[ch]", "tests/emulator/*", "tests/bench/*.py", "kernels/*", "scripts/repair_uvh5.py", "docs/loss.md"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/*", "*.so"]
 
@@ -32,7 +32,7 @@ def build():
 def suites(root):
     """The unit tests that run on the device that CBF_TEST_DEVICE names, themselves or through a header."""
     sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").glob("*.[ch]"))}
-    marks = ["CBF_TEST_DEVICE"] + [f"/{name}" for name, text in sources.items()
+    marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
                                    if name.endswith(".h") and "CBF_TEST_DEVICE" in text]
     return [name.removesuffix(".c") for name, text in sources.items()
             if name.startswith("check_") and any(mark in text for mark in marks)]

@@ -3,6 +3,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import tarfile
@@ -136,6 +137,13 @@ class Run:
         return row
 
 
+    def program(self, name, command):
+        """A program that measures: what it prints is its result."""
+        code, output, seconds = self.execute(command, self.place.programs())
+        note = "" if code == 0 else "out of time" if code is None else f"code {code}"
+        return Row(self.part, name, int(code == 0), int(code != 0), 0, seconds, note, output.splitlines())
+
+
 def end_of(output):
     return "\n".join(output.splitlines()[-30:])[-3000:]
 
@@ -220,17 +228,27 @@ def startup(run):
 
 
 def bench(run):
-    """benchmarks of the kernels and of the whole chain"""
-    for program in sorted((run.place.build / "bench").glob("bench_fgpu*")):
-        code, output, seconds = run.execute([program], run.place.programs())
-        yield Row(run.part, program.name, int(code == 0), int(code != 0), 0, seconds,
-                  "" if code == 0 else f"code {code}", output.splitlines())
+    """bench_fgpu ($BENCH_FLAGS), and by ncu the traffic of the device's memory"""
+    program = run.place.build / "bench" / "bench_fgpu"
+    flags = shlex.split(os.environ.get("BENCH_FLAGS", ""))
+    yield run.program("bench_fgpu", [program, "--device", gpu_machine.DEVICE, *flags])
+    if os.path.exists(gpu_machine.tool("ncu")):
+        counter = [run.place.python, "tests/bench/fgpu_dram.py", "--ncu", gpu_machine.tool("ncu"), "--bench", program]
+        yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
+
+
+def realtime(run):
+    """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
+    yield run.program("realtime", [run.place.python, "scripts/realtime", "--build", run.place.build,
+                                   "--device", gpu_machine.DEVICE, *flags])
 
 
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
-    "startup": (startup, 120), "bench": (bench, 300),
+    "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
 }
+ALL = [name for name in PARTS if name != "realtime"]
 
 
 def describe():
@@ -239,6 +257,15 @@ def describe():
 
 
 # ---- A run -----------------------------------------------------------------------------------------------------------
+
+
+def execute(command, root):
+    """Runs any program of the tree as a part would; returns its exit code."""
+    place = gpu_machine.Place(root)
+    try:
+        return subprocess.run(command, env=place.programs(), cwd=root).returncode
+    finally:
+        place.remove()
 
 
 def run(parts, limit_s, root):
