@@ -76,7 +76,7 @@ class Place:
         self.out.mkdir(parents=True, exist_ok=True)
         self.cache = self.work / "cache"
         self.cache.mkdir()
-        libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
+        libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
         self.library_path = ":".join(filter(None, libraries))
         # One seed for all, so that kernels that one part compiled are in the cache for another.
         self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
@@ -98,8 +98,10 @@ class Place:
         return self.common | {"LD_LIBRARY_PATH": self.library_path} | more
 
     def pytest(self, **more):
-        """That of pytest, whose own libraries are the machine's; the daemons get ours from the harness."""
-        return self.common | {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path} | more
+        """That of pytest: its libraries and plugins are the machine's own; the daemons get ours from the harness."""
+        ours = {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return self.common | ours | more
 
     def unpack_wheels(self):
         site = self.work / "site"

@@ -13,8 +13,9 @@ ROOT = gpu_machine.HERE
 PACK = ROOT / ".gpu"
 LIMIT_MIB = 50
 
-SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
-           "tests/unit/*.[ch]", "tests/emulator/*", "tests/bench/*.py", "kernels/*", "scripts/repair_uvh5.py", "docs/loss.md"]
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime", "scripts/repair_uvh5.py", "docs/loss.md",
+           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
+           "tests/bench/*.py", "kernels/*"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/*", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.

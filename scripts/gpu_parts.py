@@ -114,10 +114,10 @@ class Run:
         command = [self.place.python, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider",
                    "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
-            command += ["-n", n_workers]
+            command += ["-p", "xdist", "-n", n_workers]
         if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts what has run
             left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
-            command += ["--session-timeout", max(1, int(left_s))]
+            command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
         code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
         row = Row(self.part, name, seconds=seconds, end=end_of(output))
         if report.exists():
