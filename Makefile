@@ -154,7 +154,14 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
-unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS))
+# The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
+FAKE_CUDA = $(filter-out $(IMAGES) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
+$(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(call pkg,--libs,kissfft-float) -lpthread
+
+unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
 
 # What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:

@@ -101,7 +101,7 @@ void cuda_launch(struct device_stream *stream, struct device_kernel *kernel, con
         cudaLaunchKernel((const void *)self->handle, blocks, threads, parameters, grid->shared_bytes, to->handle);
     if (error == cudaSuccess)
         return;
-    snprintf(call, sizeof(call), "cudaLaunchKernel of %u x %u x %u blocks of %u threads and %u bytes", blocks.x,
-             blocks.y, blocks.z, threads.x, grid->shared_bytes);
+    snprintf(call, sizeof(call), "cudaLaunchKernel of %u x %u x %u blocks of %u threads and %u bytes of shared memory",
+             blocks.x, blocks.y, blocks.z, threads.x, grid->shared_bytes);
     cuda_check(to, error, call);
 }
