@@ -149,13 +149,13 @@ $(OBJ)/pic/%.o: $(BUILD)/%.c
 # ---- Tests ---------------------------------------------------------------------------------------------------------
 # Every unit test is one Check suite, linked with everything but the main files.
 $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
-		$(call objects,$(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+		$(call objects,tests/emulator/device_emulated.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(IMAGES) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
+FAKE_CUDA = $(filter-out $(IMAGES) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"

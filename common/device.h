@@ -80,6 +80,8 @@ static inline bool device_ok(const struct device *device);
  * counted).  Errors as those of memory_check() (memory.h), which says what 'key' and 'advice' are. */
 int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
                         const char *advice, char *why, size_t why_bytes);
+/* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
+bool device_compiles(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included. */
 size_t device_n_threads(const struct device *device);
 
@@ -169,6 +171,7 @@ struct device {
     _Atomic bool failed;
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
+    bool compiles; /* runs the CUDA variants of kernels, made with sizes and launched with grids */
 };
 struct device_stream {
     struct device *device;

@@ -135,7 +135,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
         snprintf(why, why_bytes, "there is no memory for the cuda device");
         return -ENOMEM;
     }
-    new->base = (struct device){.ops = &cuda_ops, .name = "cuda"};
+    new->base = (struct device){.ops = &cuda_ops, .name = "cuda", .compiles = true};
     new->host = host;
     err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
     if (!err)

@@ -1,5 +1,5 @@
-/* fake_image.c - instead of image.c and fft.c: a kernel's code is a pointer to the kernel, which has the C twin; transforms
- * are those of the cpu device.  See fake_cuda.h. */
+/* fake_image.c - instead of image.c and fft.c: a kernel's code is a pointer to what the cpu device made of it; transforms are
+ * those of the cpu device.  See fake_cuda.h. */
 #include "common/cuda/image.h"
 #include "common/cuda/cuda.h"
 #include "fake_cuda.h"
@@ -15,10 +15,16 @@ char *image_cache_directory(const char *configured)
 
 int image_get(const struct image_request *request, const char *cache, struct image *image)
 {
-    *image = (struct image){.data = malloc(sizeof(request->kernel)), .bytes = sizeof(request->kernel)};
+    struct device *cpu = fake_cuda_device();
+    struct device_kernel *ready;
+    int err = cpu->ops->kernel_create(cpu, request->kernel, request->constants, request->n_constants, &ready);
+
+    if (err)
+        return err;
+    *image = (struct image){.data = malloc(sizeof(ready)), .bytes = sizeof(ready)};
     if (!image->data)
         return -ENOMEM;
-    memcpy(image->data, &request->kernel, sizeof(request->kernel));
+    memcpy(image->data, &ready, sizeof(ready));
     return 0;
 }
 

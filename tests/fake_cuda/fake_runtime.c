@@ -1,6 +1,8 @@
 /* fake_runtime.c - as much of the CUDA runtime as the cuda device calls.  See fake_cuda.h. */
 #include "fake_cuda.h"
 
+#include "tests/emulator/device_emulated.h"
+
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +32,7 @@ struct device *fake_cuda_device(void)
 {
     static const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
 
-    if (!cpu && device_cpu_open(&config, &cpu))
+    if (!cpu && (setting("emulate", 0) ? device_emulated_open(&cpu) : device_cpu_open(&config, &cpu)))
         abort();
     return cpu;
 }
@@ -298,7 +300,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg)
 
 /* ---- Kernels ----------------------------------------------------------------------------------------------------- */
 
-/* The image is a pointer to the kernel: fake_image.c. */
+/* The image is a pointer to a kernel that the cpu device has made ready: fake_image.c. */
 cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jit_options,
                                 void **jit_values, unsigned n_jit_options, enum cudaLibraryOption *options,
                                 void **values, unsigned n_options)
@@ -310,11 +312,13 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum c
 cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
 {
     *kernel = (cudaKernel_t)(void *)library;
-    return strcmp(((const struct kernel *)(void *)library)->name, name) == 0 ? state() : cudaErrorSymbolNotFound;
+    return strcmp(((struct device_kernel *)(void *)library)->kernel->name, name) == 0 ? state()
+                                                                                      : cudaErrorSymbolNotFound;
 }
 
 cudaError_t cudaLibraryUnload(cudaLibrary_t library)
 {
+    cpu->ops->kernel_destroy((struct device_kernel *)(void *)library);
     return state();
 }
 
@@ -332,12 +336,12 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **args, size_t shared_bytes,
                              cudaStream_t stream)
 {
-    struct device_kernel ready = {cpu, function};
+    struct kernel_grid grid = {{blocks.x, blocks.y, blocks.z}, threads.x, (uint32_t)shared_bytes};
     cudaError_t error = fake_cuda_operation(stream_of(stream));
 
     if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || threads.x == 0 || threads.x > 1024)
         return cudaErrorInvalidConfiguration;
     if (error == cudaSuccess)
-        cpu->ops->launch(stream_of(stream), &ready, NULL, args[0]);
+        cpu->ops->launch(stream_of(stream), (struct device_kernel *)(uintptr_t)function, &grid, args[0]);
     return error;
 }
