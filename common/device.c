@@ -82,7 +82,7 @@ const char *device_name(const struct device *device)
 
 void device_fail(struct device *device, const char *sentence)
 {
-    if (atomic_exchange(&device->failed, true))
+    if (__atomic_exchange_n(&device->failed, true, __ATOMIC_ACQ_REL))
         return;
     log_error("%s", sentence);
     if (!device->on_failure)

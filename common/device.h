@@ -20,7 +20,6 @@
 #ifndef COMMON_DEVICE_H
 #define COMMON_DEVICE_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -168,7 +167,7 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
-    _Atomic bool failed;
+    bool failed;                   /* atomic; no _Atomic, as the emulator reads this as C++ */
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
     bool compiles; /* runs the CUDA variants of kernels, made with sizes and launched with grids */
@@ -189,7 +188,7 @@ struct device_kernel {
 
 static inline bool device_ok(const struct device *device)
 {
-    return !atomic_load(&device->failed);
+    return !__atomic_load_n(&device->failed, __ATOMIC_ACQUIRE);
 }
 
 int device_cpu_open(const struct device_config *config, struct device **device);
