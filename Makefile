@@ -8,6 +8,7 @@
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
 #   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
+#   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
@@ -65,7 +66,7 @@ HDF5_LIBS   = $(call pkg,--libs,$(HDF5))
 CHECK_LIBS  = $(call pkg,--libs,check)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
-.PHONY: bench-cpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS))
 
 # ---- Programs ------------------------------------------------------------------------------------------------------
@@ -174,7 +175,7 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
 BENCHES       = $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
@@ -184,6 +185,9 @@ $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.
 
 bench-cpu: $(BUILD)/bench/bench_cpu
 	@$<
+
+bench-fgpu: $(BUILD)/bench/bench_fgpu
+	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench
