@@ -10,6 +10,7 @@
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
 #   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
+#   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
 #   make V=1                 shows the commands
@@ -78,7 +79,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
 .PHONY: check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
@@ -222,8 +223,8 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
-BENCHES       = $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o
+BENCHES       = count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
@@ -233,6 +234,9 @@ $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.
 
 bench-cpu: $(BUILD)/bench/bench_cpu
 	@$<
+
+bench-fgpu: $(BUILD)/bench/bench_fgpu
+	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench
