@@ -173,7 +173,7 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     float2 x[2][N_TOGETHER];
     uint32_t words[N_TOGETHER];
     bool any_clipped = false;
-    uint4 bits;
+    uint4 bits = make_uint4(0, 0, 0, 0);
 
 #pragma unroll
     for (int i = 0; i < N_TOGETHER; i++) {

@@ -60,7 +60,7 @@ static __device__ __forceinline__ void wait_for_stage(void)
 
 /* How the samples of a polarisation come to a thread. */
 struct reader {
-    const uint32_t *words; /* that this lane fetches next, its first */
+    const uint32_t *words[N_FETCHES]; /* that this lane fetches next, of the first row */
     uint32_t low;          /* of the warp's words of a row, which has the first of the thread's PER samples */
     uint32_t selector;     /* of the four bytes that have them, turned round, out of two words */
     uint32_t shift;        /* see unpack() */
@@ -69,15 +69,19 @@ struct reader {
 /* 'first' is the sample in the block's first column of row 0. */
 static __device__ __forceinline__ struct reader make_reader(const uint8_t *in, int64_t first)
 {
-    unsigned lane = threadIdx.x % 32, warp_j1 = threadIdx.x / 32 * J;
-    unsigned piece = lane / N_WORDS < J ? lane / N_WORDS : 0;
-    uint64_t mine = (uint64_t)(first + (int64_t)(threadIdx.x * PER / C * M2 + threadIdx.x * PER % C)) * SAMPLE_BITS;
-    uint64_t my_piece = (uint64_t)(first + (int64_t)(threadIdx.x * PER / C * M2)) * SAMPLE_BITS;
-    uint64_t fetched = (uint64_t)(first + (int64_t)((warp_j1 + piece) * M2)) * SAMPLE_BITS;
+    unsigned my_j1 = threadIdx.x * PER / C;
+    uint64_t piece = (uint64_t)(first + (int64_t)my_j1 * M2) * SAMPLE_BITS;
+    uint64_t mine = piece + threadIdx.x * PER % C * SAMPLE_BITS;
     struct reader r;
 
-    r.words = (const uint32_t *)in + fetched / 32 + lane % N_WORDS;
-    r.low = threadIdx.x % 32 * PER / C * N_WORDS + (uint32_t)(mine / 32 - my_piece / 32);
+#pragma unroll
+    for (int f = 0; f < N_FETCHES; f++) {
+        unsigned word = threadIdx.x % 32 + 32 * f;
+        unsigned j1 = threadIdx.x / 32 * J + (word < PIECES ? word / N_WORDS : 0);
+        uint64_t fetched = (uint64_t)(first + (int64_t)j1 * M2) * SAMPLE_BITS;
+        r.words[f] = (const uint32_t *)in + fetched / 32 + word % N_WORDS;
+    }
+    r.low = threadIdx.x % 32 * PER / C * N_WORDS + (uint32_t)(mine / 32 - piece / 32);
     r.selector = 0x0123 + 0x1111 * (uint32_t)(mine / 8 % 4);
     r.shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - (uint32_t)(mine % 8) : (uint32_t)(mine % 8);
     return r;
@@ -108,30 +112,35 @@ static __device__ __forceinline__ uint32_t in_register(uint32_t value)
     return value * gridDim.z;
 }
 
-template <int R> static __device__ __forceinline__ void fetch_each(const struct reader (&readers)[2], int n_before,
-                                                                   int n_rows, uint32_t *to)
+/* Row R of ROWS, if it is between 'n_before' and 'n_rows', and those behind. */
+template <int R>
+static __device__ __forceinline__ void fetch_each(const uint32_t *const (&from)[2], int n_before, int n_rows, uint32_t *to)
 {
     if (R >= n_before && R < n_rows) {
-        fetch_word<(R * 2) * PIECES * 4, R * PITCH * 4>(to, readers[0].words);
-        fetch_word<(R * 2 + 1) * PIECES * 4, R * PITCH * 4>(to, readers[1].words);
+        fetch_word<(R * 2) * PIECES * 4, R * PITCH * 4>(to, from[0]);
+        fetch_word<(R * 2 + 1) * PIECES * 4, R * PITCH * 4>(to, from[1]);
     }
     if (R + 1 < ROWS)
-        fetch_each<(R + 1 < ROWS ? R + 1 : R)>(readers, n_before, n_rows, to);
+        fetch_each<(R + 1 < ROWS ? R + 1 : R)>(from, n_before, n_rows, to);
 }
 
 /* ROWS rows, and on to the next ones.  Of these 'n_before' lie before the window, and those from 'n_rows' on behind it:
  * they add to no spectrum of the section, so what is in their place may stay. */
 static __device__ __forceinline__ void fetch_rows(struct reader (&readers)[2], int n_before, int n_rows, struct stage *to)
 {
-    if (threadIdx.x % 32 < PIECES) {
-        uint32_t *mine = to->words[0][0][0] + threadIdx.x % 32;
-        if (n_before <= 0 && n_rows >= ROWS)
-            fetch_each<0>(readers, 0, ROWS, mine);
-        else
-            fetch_each<0>(readers, n_before, n_rows, mine);
+#pragma unroll
+    for (int f = 0; f < N_FETCHES; f++) {
+        unsigned word = threadIdx.x % 32 + 32 * f;
+        if (word < PIECES) {
+            const uint32_t *from[2] = {readers[0].words[f], readers[1].words[f]};
+            if (n_before <= 0 && n_rows >= ROWS)
+                fetch_each<0>(from, 0, ROWS, to->words[0][0][0] + word);
+            else
+                fetch_each<0>(from, n_before, n_rows, to->words[0][0][0] + word);
+        }
+        readers[0].words[f] += ROWS * PITCH;
+        readers[1].words[f] += ROWS * PITCH;
     }
-    readers[0].words += ROWS * PITCH;
-    readers[1].words += ROWS * PITCH;
     end_stage();
 }
 
@@ -293,7 +302,9 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
         readers[pol] = make_reader(args.in[pol], args.offset[pol] + (int64_t)begin * M + blockIdx.x * C);
-        readers[pol].words -= SPARE_ROWS * PITCH;
+#pragma unroll
+        for (int f = 0; f < N_FETCHES; f++)
+            readers[pol].words[f] -= SPARE_ROWS * PITCH;
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
 #pragma unroll
