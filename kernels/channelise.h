@@ -40,7 +40,7 @@ struct channelise_config {
 };
 
 /* Bytes behind the samples of an input that must be readable. */
-#define CHANNELISE_SPARE_BYTES 8
+#define CHANNELISE_SPARE_BYTES 32
 
 /* Where one output spectrum of one polarisation comes from. */
 struct channelise_spectrum {
