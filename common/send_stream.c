@@ -366,14 +366,19 @@ static uint64_t first_heap_cnt(const struct send_stream_config *config)
     return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
 }
 
+/* Packets that the sink sends as one; a capture has each by itself. */
+static size_t count_joined(const struct send_stream_config *config)
+{
+    if (config->sink.pcap_file)
+        return 1;
+    return DATAGRAM_BYTES_MAX / (spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes);
+}
+
 static int init_stream(struct send_stream *stream, const struct send_stream_config *config)
 {
     stream->n_destinations = config->sink.destinations->n;
     stream->packet_payload_bytes = config->packet_payload_bytes;
-    stream->run_packets = config->run_packets;
-    if (stream->run_packets == 0)
-        stream->run_packets =
-            DATAGRAM_BYTES_MAX / (spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes);
+    stream->run_packets = config->run_packets > 0 ? config->run_packets : count_joined(config);
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
     stream->heap_cnt = first_heap_cnt(config);
