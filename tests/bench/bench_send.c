@@ -74,9 +74,9 @@ int main(int argc, char **argv)
     static struct buffer buffers[N_JOBS];
     static struct send_stream_stats stats;
     struct endpoint_list destinations;
-    struct inbox *home;
-    struct sender *sender;
-    struct send_stream *stream;
+    struct inbox *home = NULL;
+    struct sender *sender = NULL;
+    struct send_stream *stream = NULL;
     char why[256];
     int64_t time = 0;
 
