@@ -127,17 +127,14 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     *layout = l;
 }
 
-int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
-                           size_t why_bytes)
+int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
+                           char *why, size_t why_bytes)
 {
-    /* On the cpu device, device memory is the host's. */
-    uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
-
-    int err =
-        memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.chunk_samples",
-                     "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
-                     "fewer antennas",
-                     why, why_bytes);
+    int err = device_check_memory(
+        device, layout->host_bytes, layout->device_bytes, "recv.chunk_samples",
+        "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
+        "fewer antennas",
+        why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -266,6 +263,7 @@ void fgpu_config_check(void *values, struct config *errors)
     check_endpoints(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    config_check_device(&config->device, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

@@ -33,10 +33,10 @@ struct fgpu_layout {
 /* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
 
-/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
- * sentence in 'why'. */
-int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
-                           size_t why_bytes);
+/* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
+ * negative errno with one sentence in 'why'. */
+int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
+                           char *why, size_t why_bytes);
 
 /* What one output of one antenna is for the kernels. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,

@@ -94,6 +94,18 @@ static void store(const struct pfb_fir_args *a, const float *sums, size_t column
             memcpy(out + 2 * (r * n_fft + q0 + q), sums + 2 * (q * a->unzip + r), 2 * sizeof(*out));
 }
 
+/* Sum of the squares of a row's first 'n' samples. */
+KERNEL_CLONES static uint64_t row_power(const float *row, size_t n)
+{
+    uint64_t sum = 0;
+
+    for (size_t c = 0; c < n; c++) {
+        int32_t x = (int32_t)row[c];
+        sum += (uint32_t)(x * x);
+    }
+    return sum;
+}
+
 /* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, size_t column, size_t n)
 {
@@ -102,6 +114,7 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
     float sums[BLOCK_COLUMNS];
     size_t step = 2 * (size_t)a->n_chan;
     size_t next_row = s0;
+    uint64_t power = 0;
 
     if (n < BLOCK_COLUMNS) { /* what is computed for columns past 'n' is not stored, but should be defined */
         memset(&ring, 0, sizeof(ring));
@@ -116,6 +129,12 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
                    ring.rows[next_row % MAX_TAPS]);
         filter(&ring, weights, s, a->n_taps, sums);
         store(a, sums, column, n, a->out + s * step);
+        if (a->power)
+            power += row_power(ring.rows[s % MAX_TAPS], n);
+    }
+    if (a->power) {
+#pragma omp atomic
+        *a->power += power;
     }
 }
 
@@ -141,3 +160,40 @@ const struct kernel pfb_fir_kernel = {
     .args_bytes = sizeof(struct pfb_fir_args),
     .cpu = pfb_fir_cpu,
 };
+
+/* ---- The CUDA variant ---------------------------------------------------------------------------------------------- */
+
+#define MAX_THREADS  128  /* of a block: each has a pair of columns */
+#define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */
+#define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
+#define MAX_BLOCKS_Y 65535
+
+static uint32_t threads_of(const struct pfb_fir_args *args)
+{
+    return args->n_chan < MAX_THREADS ? args->n_chan : MAX_THREADS;
+}
+
+void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants)
+{
+    const struct kernel_constant all[PFB_FIR_N_CONSTANTS] = {
+        {"N_CHAN", args->n_chan}, {"N_TAPS", args->n_taps},        {"SAMPLE_BITS", args->sample_bits},
+        {"UNZIP", args->unzip},   {"N_THREADS", threads_of(args)},
+    };
+    memcpy(constants, all, sizeof(all));
+}
+
+struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra)
+{
+    uint32_t threads = threads_of(args), n_x = args->n_chan / threads, n_sections;
+
+    assert(args->n_spectra > 0);
+    if (section_spectra == 0) {
+        section_spectra = (uint32_t)((uint64_t)args->n_spectra * n_x / MANY_BLOCKS);
+        if (section_spectra < MIN_SECTION)
+            section_spectra = MIN_SECTION;
+    }
+    n_sections = (args->n_spectra + section_spectra - 1) / section_spectra;
+    if (n_sections > MAX_BLOCKS_Y)
+        n_sections = MAX_BLOCKS_Y;
+    return (struct kernel_grid){.blocks = {n_x, n_sections, 1}, .threads = threads};
+}

@@ -143,21 +143,26 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
     multiply(x, &rotator, t->n);
 }
 
-/* Step 3, first half: both polarisations at once, as one call of the generator serves all four components. */
+/* Step 3, first half: both polarisations of spectra 'spectrum', which is even, and 'spectrum' + 1 at once, as one call of
+ * the generator serves all of their components. */
 KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
-                                     struct complex_block *restrict pol0, struct complex_block *restrict pol1)
+                                     struct complex_block (*restrict x)[N_POLS])
 {
     const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
+    uint64_t pair = spectrum / 2;
 
     for (size_t i = 0; i < t->n; i++) {
-        const uint32_t counter[4] = {(uint32_t)(t->first + i), (uint32_t)spectrum, (uint32_t)(spectrum >> 32),
-                                     a->stream_id};
+        const uint32_t counter[4] = {(uint32_t)(t->first + i), (uint32_t)pair, (uint32_t)(pair >> 32), a->stream_id};
         uint32_t bits[4];
         philox4x32(counter, key, bits);
-        pol0->re[i] += philox_dither(bits[0]);
-        pol0->im[i] += philox_dither(bits[1]);
-        pol1->re[i] += philox_dither(bits[2]);
-        pol1->im[i] += philox_dither(bits[3]);
+        x[0][0].re[i] += philox_dither(bits[0], 0);
+        x[0][0].im[i] += philox_dither(bits[1], 0);
+        x[0][1].re[i] += philox_dither(bits[2], 0);
+        x[0][1].im[i] += philox_dither(bits[3], 0);
+        x[1][0].re[i] += philox_dither(bits[0], 1);
+        x[1][0].im[i] += philox_dither(bits[1], 1);
+        x[1][1].re[i] += philox_dither(bits[2], 1);
+        x[1][1].im[i] += philox_dither(bits[3], 1);
     }
 }
 
@@ -199,26 +204,35 @@ KERNEL_CLONES static uint32_t quantise_block(const struct postproc_args *a, cons
     return n_clipped;
 }
 
+/* Steps 1 and 2 of one spectrum of one polarisation. */
+static void process_spectrum(const struct postproc_args *a, const struct channel_tables *t, size_t pol, size_t spectrum,
+                             struct complex_block *x)
+{
+    size_t row = pol * a->n_spectra + spectrum;
+
+    finish_transform(a, t, a->fft + row * a->n_chan * 2, x);
+    rotate(t, a->rotation[row * 2], a->rotation[row * 2 + 1], x);
+    multiply(x, &t->gain[pol], t->n);
+}
+
 /* Spectra [s, s + n_spectra) of one batch, the channels of 't'.  Adds to saturated[pol]. */
 static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
                          size_t n_spectra, uint32_t saturated[N_POLS])
 {
     size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* of one channel and spectrum */
-    struct complex_block x[N_POLS];
+    struct complex_block x[2][N_POLS];               /* of two spectra, which share their dither's bits */
     struct turned turned;
 
-    for (size_t i = 0; i < n_spectra; i++) {
+    for (size_t i = 0; i < n_spectra; i += 2) {
         size_t spectrum = batch * a->spectra_per_heap + s + i;
-        for (size_t pol = 0; pol < N_POLS; pol++) {
-            size_t row = pol * a->n_spectra + spectrum;
-            finish_transform(a, t, a->fft + row * a->n_chan * 2, &x[pol]);
-            rotate(t, a->rotation[row * 2], a->rotation[row * 2 + 1], &x[pol]);
-            multiply(&x[pol], &t->gain[pol], t->n);
-        }
+        for (size_t j = 0; j < 2; j++)
+            for (size_t pol = 0; pol < N_POLS; pol++)
+                process_spectrum(a, t, pol, spectrum + j, &x[j][pol]);
         if (a->dither)
-            add_dither(a, t, a->first_spectrum + spectrum, &x[0], &x[1]);
-        for (size_t pol = 0; pol < N_POLS; pol++)
-            saturated[pol] += quantise_block(a, t, &x[pol], i, pol, &turned);
+            add_dither(a, t, a->first_spectrum + spectrum, x);
+        for (size_t j = 0; j < 2; j++)
+            for (size_t pol = 0; pol < N_POLS; pol++)
+                saturated[pol] += quantise_block(a, t, &x[j][pol], i + j, pol, &turned);
     }
     for (size_t i = 0; i < t->n; i++) {
         size_t heap_spectrum = (batch * a->n_chan + t->first + i) * a->spectra_per_heap + s;
@@ -250,6 +264,7 @@ static void postproc_cpu(const void *args, int n_threads)
     size_t n_batches = a->n_spectra / a->spectra_per_heap;
 
     assert(a->n_chan >= 8 && (a->n_chan & (a->n_chan - 1)) == 0 && a->n_spectra % a->spectra_per_heap == 0);
+    assert(a->spectra_per_heap % 16 == 0 && a->first_spectrum % 2 == 0);
     assert((a->unzip == 1 || a->unzip == 2 || a->unzip == 4) && (a->out_bits == 8 || a->out_bits == 4));
     memset(a->saturated, 0, n_batches * N_POLS * sizeof(*a->saturated));
 #pragma omp parallel for collapse(2) num_threads(n_threads)

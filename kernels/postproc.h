@@ -10,14 +10,15 @@
  *    U = (Z_k + conj Z_-k) / 2, V = (Z_k - conj Z_-k) / 2j:  X_k = U_k + e^{-pi j k / n_chan} V_k, k = 0 .. n_chan - 1:
  *    the 2 n_chan point real transform e^{-2 pi j ...}, unnormalised, without Nyquist.
  * 2. Y_k = X_k * e^{j theta} * gain_k, theta = phase - pi * fine * (k - n_chan / 2) / n_chan.
- * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if clamped !=
- * v
+ * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if clamped != v
  *    in either component; q = round half to even.  A value is counted once.  NaN quantises to 0 and counts as
  *    saturated.
- *    Dither: philox4x32(counter = {k, spectrum lo, spectrum hi, stream_id}, key = seed lo, hi), words 0..3 for
- *    (pol 0 re, pol 0 im, pol 1 re, pol 1 im); spectrum is first_spectrum + s, 64 bits.
+ *    Dither: words 0..3 of philox4x32(counter = {k, pair lo, pair hi, stream_id}, key = seed lo, hi) are for (pol 0 re,
+ *    pol 0 im, pol 1 re, pol 1 im) of two spectra: pair = (first_spectrum + s) >> 1, 64 bits; the lower half of a word
+ *    (philox_dither) is the even spectrum's, the upper half the odd one's.
  *
- * Requires: n_chan a power of two >= 8; unzip 1, 2 or 4; n_spectra a multiple of spectra_per_heap.
+ * Requires: n_chan a power of two >= 8; unzip 1, 2 or 4; spectra_per_heap a multiple of 16, n_spectra of that;
+ *           first_spectrum even.
  * Bound by: memory; 8 B in + out_bits / 4 B out per (pol, chan, spectrum). */
 #ifndef KERNELS_POSTPROC_H
 #define KERNELS_POSTPROC_H
@@ -30,7 +31,7 @@ struct postproc_args {
     const float *gain;
     uint8_t *out;
     uint32_t *saturated;
-    uint64_t first_spectrum; /* absolute index of spectrum 0: output timestamp / spacing */
+    uint64_t first_spectrum; /* absolute index of spectrum 0: output timestamp / spacing; even */
     uint64_t seed;
     uint32_t stream_id; /* antenna and output: what makes their dithers differ */
     uint32_t n_spectra;

@@ -223,7 +223,7 @@ void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples,
         int64_t sample = first + (int64_t)i;
         if (i == 0 || sample % PHILOX_WORDS == 0)
             philox_words(seed, sample / PHILOX_WORDS, input, COUNTER_DITHER, words);
-        dither[i] = philox_dither(words[sample % PHILOX_WORDS]);
+        dither[i] = philox_dither(words[sample % PHILOX_WORDS], 1);
     }
 }
 

@@ -146,11 +146,11 @@ static double complex model_channel(const struct fixture *f, size_t pol, size_t 
     sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
     if (f->config.dither) {
         uint64_t index = first_spectrum + s;
-        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)index, (uint32_t)(index >> 32), f->config.stream_id};
+        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)(index >> 1), (uint32_t)(index >> 33), f->config.stream_id};
         const uint32_t key[2] = {(uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32)};
         uint32_t bits[4];
         philox4x32(counter, key, bits);
-        sum += philox_dither(bits[2 * pol]) + I * philox_dither(bits[2 * pol + 1]);
+        sum += philox_dither(bits[2 * pol], index % 2) + I * philox_dither(bits[2 * pol + 1], index % 2);
     }
     return sum;
 }
@@ -237,7 +237,7 @@ START_TEST(end_to_end)
     struct fixture f;
 
     fixture_init(&f, &configs[_i]);
-    for (uint64_t first_spectrum = 5; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
+    for (uint64_t first_spectrum = 6; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
         random_gains(&f);
         random_spectra(&f);
         append_in_pieces(&f, f.n_spectra);

@@ -1,0 +1,31 @@
+/* emulator_example - sums of rows, in ways that need the threads of a block together; for check_emulator only.
+ *   in   uint32 [block][n]
+ *   out  uint64 [block][EXAMPLE_N_SUMS]   every one is the sum of the block's row
+ *
+ * Constants: MISTAKE, one of the enum, and THREADS, of a block.  'args' reaches the .cu file as kernels' do. */
+#ifndef TESTS_EMULATOR_EMULATOR_EXAMPLE_H
+#define TESTS_EMULATOR_EMULATOR_EXAMPLE_H
+
+#include "common/device.h"
+
+#define EXAMPLE_N_SUMS 4 /* tree in shared memory, shuffles, atomic, ballots */
+
+enum emulator_mistake {
+    MISTAKE_NONE,
+    MISTAKE_NO_BARRIER,
+    MISTAKE_SHARED_OVERRUN,
+    MISTAKE_SHARED_UNWRITTEN, /* not caught by itself: it makes NaN */
+    MISTAKE_MISALIGNED,
+    MISTAKE_INDEX,
+    MISTAKE_EARLY_EXIT,
+    MISTAKE_LONE_LANE,
+    MISTAKE_GLOBAL_OVERRUN, /* caught where the program has the address sanitizer */
+};
+
+struct emulator_example_args {
+    const uint32_t *in;
+    uint64_t *out;
+    uint32_t n;
+};
+
+#endif

@@ -1,0 +1,161 @@
+/* check_emulator - the device that runs CUDA kernels on the CPU: it does what a GPU does, and notices what it says it
+ * notices. */
+#include "tests/emulator/device_emulated.h"
+#include "tests/emulator/emulator_example.h"
+
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define MAX_BLOCKS 20
+#define MAX_N      500
+
+static const struct kernel example = {.name = "emulator_example", .args_bytes = sizeof(struct emulator_example_args)};
+
+/* out[block][]; returns false where there is no compiler. */
+static bool run(enum emulator_mistake mistake, uint32_t threads, uint32_t n_blocks, uint32_t n, const uint32_t *in,
+                uint64_t *out)
+{
+    const struct kernel_constant constants[] = {{"MISTAKE", (long)mistake}, {"THREADS", (long)threads}};
+    struct emulator_example_args args = {.in = in, .out = out, .n = n};
+    struct kernel_grid grid = {{n_blocks, 1, 1}, threads, 2 * threads * sizeof(uint32_t)};
+    struct device *device;
+    struct device_stream *stream;
+    struct device_kernel *kernel;
+    int err = device_emulated_open(&device);
+
+    if (err == -ENOPKG)
+        return false;
+    ck_assert_int_eq(err, 0);
+    ck_assert_int_eq(device_stream_create(device, "test", &stream), 0);
+    ck_assert_int_eq(device_kernel_create(device, &example, constants, 2, &kernel), 0);
+    device_launch(stream, kernel, &grid, &args);
+    device_stream_wait(stream);
+    device_kernel_destroy(kernel);
+    device_stream_destroy(stream);
+    device_close(device);
+    return true;
+}
+
+/* One run on random input: how many of the sums are wrong. */
+static size_t n_wrong(enum emulator_mistake mistake, uint32_t threads)
+{
+    uint32_t n_blocks = 1 + (uint32_t)random_below(MAX_BLOCKS), n = 1 + (uint32_t)random_below(MAX_N);
+    uint32_t *in = malloc(n_blocks * n * sizeof(*in));
+    uint64_t *out = malloc(n_blocks * EXAMPLE_N_SUMS * sizeof(*out));
+    size_t wrong = 0;
+
+    ck_assert(in && out);
+    for (size_t i = 0; i < n_blocks * n; i++)
+        in[i] = (uint32_t)random_below(1 << 20);
+    memset(out, 0xa5, n_blocks * EXAMPLE_N_SUMS * sizeof(*out));
+    if (run(mistake, threads, n_blocks, n, in, out))
+        for (size_t block = 0; block < n_blocks; block++) {
+            uint64_t sum = 0;
+            for (size_t i = 0; i < n; i++)
+                sum += in[block * n + i];
+            for (size_t i = 0; i < EXAMPLE_N_SUMS; i++)
+                wrong += out[block * EXAMPLE_N_SUMS + i] != sum;
+        }
+    free(out);
+    free(in);
+    return wrong;
+}
+
+static bool has_compiler(void)
+{
+    uint32_t in[32] = {0};
+    uint64_t out[EXAMPLE_N_SUMS];
+
+    return run(MISTAKE_NONE, 32, 1, 32, in, out);
+}
+
+START_TEST(sums)
+{
+    static const uint32_t threads[] = {32, 128, 512};
+
+    for (int trial = 0; trial < 30; trial++)
+        ck_assert_uint_eq(n_wrong(MISTAKE_NONE, threads[random_below(3)]), 0);
+}
+END_TEST
+
+/* Threads run in random order between barriers, so one that is missing shows. */
+START_TEST(missing_barrier)
+{
+    if (has_compiler())
+        ck_assert_uint_gt(n_wrong(MISTAKE_NO_BARRIER, 256), 0);
+}
+END_TEST
+
+START_TEST(unwritten_shared_memory)
+{
+    uint32_t in[64] = {0}, bits;
+    uint64_t out[EXAMPLE_N_SUMS];
+    float value;
+
+    if (!run(MISTAKE_SHARED_UNWRITTEN, 64, 1, 64, in, out))
+        return;
+    bits = (uint32_t)out[0];
+    memcpy(&value, &bits, sizeof(value));
+    ck_assert(isnan(value));
+}
+END_TEST
+
+/* Those end the process; where there is no compiler, so does this. */
+START_TEST(ends_the_process)
+{
+    static const enum emulator_mistake mistakes[] = {MISTAKE_SHARED_OVERRUN, MISTAKE_EARLY_EXIT, MISTAKE_LONE_LANE};
+
+    if (!has_compiler())
+        abort();
+    n_wrong(mistakes[_i], 64);
+}
+END_TEST
+
+START_TEST(traps)
+{
+    static const enum emulator_mistake mistakes[] = {MISTAKE_MISALIGNED, MISTAKE_INDEX};
+
+    if (!has_compiler())
+        raise(SIGILL);
+    n_wrong(mistakes[_i], 64);
+}
+END_TEST
+
+#ifdef __SANITIZE_ADDRESS__
+START_TEST(global_overrun)
+{
+    if (!has_compiler())
+        exit(1);
+    n_wrong(MISTAKE_GLOBAL_OVERRUN, 64);
+}
+END_TEST
+#endif
+
+int main(void)
+{
+    Suite *suite = suite_create("emulator");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, sums);
+    tcase_add_test(tcase, missing_barrier);
+    tcase_add_test(tcase, unwritten_shared_memory);
+    tcase_add_loop_test_raise_signal(tcase, ends_the_process, SIGABRT, 0, 3);
+    tcase_add_loop_test_raise_signal(tcase, traps, SIGILL, 0, 2);
+#ifdef __SANITIZE_ADDRESS__
+    tcase_add_exit_test(tcase, global_overrun, 1);
+#endif
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
