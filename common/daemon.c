@@ -89,13 +89,14 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = open_http(http_section, &healthy, &http, why, sizeof(why));
     if (!err)
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
-    if (err)
-        exit_code = daemon_start_failed(config, err, why);
-    else if (!device_ok(context.device))
-        exit_code = 1; /* it failed, and said so, with what it was given to begin with */
-    else
+    bool failed = context.device && !device_ok(context.device); /* and said so: with what it got to begin with */
+    if (!err && !failed)
         exit_code = run_pipeline(daemon, pipeline, service);
-    http_close(http); /* it reads counters of the pipeline */
+    else
+        exit_code = failed ? 1 : daemon_start_failed(config, err, why);
+    if (exit_code == 0 && !device_ok(context.device))
+        exit_code = 1; /* while it drained */
+    http_close(http);  /* it reads counters of the pipeline */
     daemon->destroy(pipeline);
     device_close(context.device);
     return exit_code;

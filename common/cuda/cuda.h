@@ -82,7 +82,8 @@ int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_byte
 
 /* "call: text (NAME)" of an error into 'why'; returns the errno that fits it. */
 int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_bytes);
-/* The same for what creates things: logs it, except that memory is short, which the caller reports with its sizes. */
+/* The same for what creates things: the device has failed, unless memory is short, which the caller reports with its
+ * sizes.  Returns the errno. */
 int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call);
 /* After each call that enqueues: if 'error' is one, the device has failed.  Returns true if all is well. */
 bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call);

@@ -39,12 +39,13 @@ int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_byte
 
 int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call)
 {
-    char why[256];
+    char why[256], sentence[300];
     int err = cuda_explain(error, call, why, sizeof(why));
 
     cudaGetLastError(); /* else the next launch would be blamed for it */
+    snprintf(sentence, sizeof(sentence), "cuda: %s", why);
     if (err != -ENOMEM)
-        device->host->log(LOG_LEVEL_ERROR, "cuda: %s", why);
+        device->host->fail(&device->base, sentence);
     return err;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cufft.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct cuda_fft {
@@ -54,9 +55,14 @@ static int load_cufft(void)
 
 static int plan_failed(const struct cuda_fft *fft, cufftResult result, const char *call)
 {
-    log_error("cuda: %s failed for %zu transforms of %zu points: error %d of cuFFT", call, fft->batch, fft->n,
-              (int)result);
-    return result == CUFFT_ALLOC_FAILED ? -ENOMEM : -EIO;
+    char sentence[200];
+
+    if (result == CUFFT_ALLOC_FAILED)
+        return -ENOMEM;
+    snprintf(sentence, sizeof(sentence), "cuda: %s failed for %zu transforms of %zu points: error %d of cuFFT", call,
+             fft->batch, fft->n, (int)result);
+    cuda_device_of(fft->base.device)->host->fail(fft->base.device, sentence);
+    return -EIO;
 }
 
 static int make_plan(struct cuda_fft *fft)

@@ -15,37 +15,40 @@ struct cuda_kernel {
     char name[64];         /* [const] "kernel NAME" */
 };
 
+static int make_failed(const struct cuda_kernel *kernel, cudaError_t error, const char *call)
+{
+    char of[128];
+
+    snprintf(of, sizeof(of), "%s of %s", call, kernel->name);
+    return cuda_create_failed(cuda_device_of(kernel->base.device), error, of);
+}
+
 /* Loads it into the GPU now, not at the first launch, and lets launches ask for all shared memory that there is. */
-static cudaError_t make_ready(const struct cuda_device *device, const struct cuda_kernel *kernel, const char **call)
+static int make_ready(const struct cuda_device *device, const struct cuda_kernel *kernel)
 {
     struct cudaFuncAttributes has;
     cudaError_t error = cudaFuncGetAttributes(&has, (const void *)kernel->handle);
 
-    *call = "cudaFuncGetAttributes";
     if (error != cudaSuccess)
-        return error;
+        return make_failed(kernel, error, "cudaFuncGetAttributes");
     log_debug("%s: %d registers, %zu bytes of local memory a thread", kernel->name, has.numRegs, has.localSizeBytes);
-    *call = "cudaFuncSetAttribute";
-    return cudaFuncSetAttribute((const void *)kernel->handle, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                device->max_shared_bytes - (int)has.sharedSizeBytes);
+    error = cudaFuncSetAttribute((const void *)kernel->handle, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 device->max_shared_bytes - (int)has.sharedSizeBytes);
+    return error == cudaSuccess ? 0 : make_failed(kernel, error, "cudaFuncSetAttribute");
 }
 
-static int load(struct cuda_device *device, struct cuda_kernel *kernel, const struct image *image)
+static int load(const struct cuda_device *device, struct cuda_kernel *kernel, const struct image *image)
 {
-    const char *call = "cudaLibraryLoadData";
     cudaError_t error = cudaLibraryLoadData(&kernel->library, image->data, NULL, NULL, 0, NULL, NULL, 0);
+    int err;
 
     if (error != cudaSuccess)
-        return cuda_create_failed(device, error, call);
-    call = "cudaLibraryGetKernel";
+        return make_failed(kernel, error, "cudaLibraryLoadData");
     error = cudaLibraryGetKernel(&kernel->handle, kernel->library, kernel->base.kernel->name);
-    if (error == cudaSuccess)
-        error = make_ready(device, kernel, &call);
-    if (error == cudaSuccess)
-        return 0;
-    cudaLibraryUnload(kernel->library);
-    log_error("cuda: %s cannot be made ready", kernel->name);
-    return cuda_create_failed(device, error, call);
+    err = error == cudaSuccess ? make_ready(device, kernel) : make_failed(kernel, error, "cudaLibraryGetKernel");
+    if (err)
+        cudaLibraryUnload(kernel->library);
+    return err;
 }
 
 int cuda_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
@@ -89,14 +92,13 @@ void cuda_launch(struct device_stream *stream, struct device_kernel *kernel, con
 {
     struct cuda_stream *to = (struct cuda_stream *)stream;
     const struct cuda_kernel *self = (const struct cuda_kernel *)kernel;
-
-    assert(grid);
-    dim3 blocks = {grid->blocks[0], grid->blocks[1], grid->blocks[2]}, threads = {grid->threads, 1, 1};
     void *parameters[] = {(void *)(uintptr_t)args};
     char call[160];
 
+    assert(grid);
     if (!cuda_begin(to, self->name))
         return;
+    dim3 blocks = {grid->blocks[0], grid->blocks[1], grid->blocks[2]}, threads = {grid->threads, 1, 1};
     cudaError_t error =
         cudaLaunchKernel((const void *)self->handle, blocks, threads, parameters, grid->shared_bytes, to->handle);
     if (error == cudaSuccess)

@@ -7,7 +7,7 @@
 #include "common/device.h"
 #include "common/loan.h"
 #include "common/units.h"
-#include "test_device.h"
+#include "device_under_test.h"
 #include "test_random.h"
 
 #include <check.h>

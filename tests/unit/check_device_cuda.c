@@ -4,7 +4,7 @@
 #include "common/device_plugin.h"
 #include "common/inbox.h"
 #include "common/units.h"
-#include "test_device.h"
+#include "device_under_test.h"
 #include "test_random.h"
 
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
  * already order two operations on a buffer, so that old and re-recorded events carry their share.  A device that lets a
  * wait pass too early gives wrong numbers, and under the thread sanitizer a race. */
 #include "common/device.h"
-#include "test_device.h"
+#include "device_under_test.h"
 #include "test_random.h"
 
 #include <check.h>
