@@ -209,5 +209,6 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
 
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
     device_fft_run(stream, channelise->fft, channelise->filtered, channelise->transformed);
+    device_fill(stream, buffer->saturated, 0, config->n_batches * N_POLS * sizeof(*buffer->saturated));
     device_launch(stream, channelise->postproc, NULL, &args);
 }
