@@ -56,11 +56,24 @@ static int run_pipeline(const struct daemon *daemon, void *pipeline, struct serv
     return daemon->stop(pipeline) ? exit_code : 1;
 }
 
+/* The device has failed, and said so.  What is under way drains as far as it does without a device. */
+static void stop_failed(void *service)
+{
+    service_stop(service, 1);
+}
+
 static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
 {
     const struct config_device *device_section = (const void *)((const char *)values + daemon->device_offset);
     const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
-    struct device_config device_config = {(enum device_kind)device_section->kind, (int)device_section->n_threads};
+    struct device_config device_config = {
+        .kind = (enum device_kind)device_section->kind,
+        .n_threads = (int)device_section->n_threads,
+        .gpu = device_section->gpu,
+        .kernel_cache = device_section->kernel_cache,
+        .on_failure = stop_failed,
+        .failure_arg = service,
+    };
     struct gauge healthy = {1};
     struct daemon_context context = {.service = service, .healthy = &healthy};
     struct http *http = NULL;
@@ -69,13 +82,21 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     int exit_code;
 
     log_info("%s %s", daemon->name, cbf_build_id);
+    if (daemon->cpu_only)
+        device_config.kind = DEVICE_CPU;
     int err = device_open(&device_config, &context.device, why, sizeof(why));
     if (!err)
         err = open_http(http_section, &healthy, &http, why, sizeof(why));
     if (!err)
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
-    exit_code = err ? daemon_start_failed(config, err, why) : run_pipeline(daemon, pipeline, service);
-    http_close(http); /* it reads counters of the pipeline */
+    bool failed = context.device && !device_ok(context.device); /* and said so: with what it got to begin with */
+    if (!err && !failed)
+        exit_code = run_pipeline(daemon, pipeline, service);
+    else
+        exit_code = failed ? 1 : daemon_start_failed(config, err, why);
+    if (exit_code == 0 && !device_ok(context.device))
+        exit_code = 1; /* while it drained */
+    http_close(http);  /* it reads counters of the pipeline */
     daemon->destroy(pipeline);
     device_close(context.device);
     return exit_code;

@@ -28,6 +28,7 @@ struct daemon {
     void (*check)(void *values, struct config *config);
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
+    bool cpu_only;        /* its kernels have no CUDA variants: auto takes the cpu, and 'check' refuses cuda */
     /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
      * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it.
      * Nothing of it sends, or changes a file that was there. */

@@ -1,29 +1,72 @@
 /* device.c - which device runs the pipelines, and the way to its operations.  See device.h. */
 #include "common/device.h"
 
+#include "common/device_plugin.h"
 #include "common/log.h"
+#include "common/memory.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+/* What all implementations share once they have opened.  Nothing can have failed yet: there are no streams. */
+static int device_opened(const struct device_config *config, int err, struct device **device)
+{
+    if (!err) {
+        (*device)->on_failure = config->on_failure;
+        (*device)->failure_arg = config->failure_arg;
+    }
+    return err;
+}
+
+static bool names_gpu(const struct device_config *config)
+{
+    return config->gpu && config->gpu[0] && strcmp(config->gpu, "auto") != 0;
+}
+
+/* Which key of the configuration is to blame where CUDA cannot be had: the one that asked for it. */
+static int open_cuda(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
+{
+    char reason[512] = "";
+    int err = device_plugin_open(config, device, reason, sizeof(reason));
+
+    if (!err || strncmp(reason, "device.", 7) == 0)
+        snprintf(why, why_bytes, "%s", reason);
+    else
+        snprintf(why, why_bytes, "device.%s: %s", names_gpu(config) ? "gpu" : "kind", reason);
+    return err;
+}
+
+static int open_cpu(const struct device_config *config, struct device **device, const char *reason, char *why,
+                    size_t why_bytes)
+{
+    int err = device_cpu_open(config, device);
+
+    if (err)
+        snprintf(why, why_bytes, "device.kind: the cpu device does not open: %s", strerror(-err));
+    else
+        log_info("device: cpu, %s", reason);
+    return err;
+}
 
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
 {
+    char reason[600];
     int err;
 
-    if (config->kind == DEVICE_CUDA) {
-        snprintf(why, why_bytes, "there is no cuda device in this build; use 'auto' or 'cpu'");
-        return -ENODEV;
+    if (config->kind == DEVICE_CPU)
+        return device_opened(config, open_cpu(config, device, "as configured", why, why_bytes), device);
+    err = open_cuda(config, device, why, why_bytes);
+    /* Where there is no GPU that will do, 'auto' does without; where there is one but it cannot be had now, a restart
+     * may do better than a daemon that is too slow for its data. */
+    if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {
+        snprintf(reason, sizeof(reason), "as %s", strchr(why, ' ') + 1);
+        why[0] = '\0';
+        err = open_cpu(config, device, reason, why, why_bytes);
     }
-    err = device_cpu_open(config, device);
-    if (err) {
-        snprintf(why, why_bytes, "the cpu device does not open: %s", strerror(-err));
-        return err;
-    }
-    log_info("device: cpu, %s",
-             config->kind == DEVICE_AUTO ? "as there is no cuda device in this build" : "as configured");
-    return 0;
+    return device_opened(config, err, device);
 }
 
 void device_close(struct device *device)
@@ -35,6 +78,35 @@ void device_close(struct device *device)
 const char *device_name(const struct device *device)
 {
     return device->name;
+}
+
+void device_fail(struct device *device, const char *sentence)
+{
+    if (__atomic_exchange_n(&device->failed, true, __ATOMIC_ACQ_REL))
+        return;
+    log_error("%s", sentence);
+    if (!device->on_failure)
+        _exit(1);
+    device->on_failure(device->failure_arg);
+}
+
+int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
+                        const char *advice, char *why, size_t why_bytes)
+{
+    struct memory memory;
+
+    if (!device->ops->memory)
+        return memory_check(bytes_plus(host_bytes, device_bytes), key, advice, why, why_bytes);
+    int err = memory_check(host_bytes, key, advice, why, why_bytes);
+    if (err)
+        return err;
+    device->ops->memory(device, &memory);
+    return memory_check_in(&memory, "GPU memory", device_bytes, key, advice, why, why_bytes);
+}
+
+size_t device_shared_bytes(const struct device *device)
+{
+    return device->shared_bytes;
 }
 
 bool device_compiles(const struct device *device)

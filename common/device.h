@@ -8,10 +8,15 @@
  * Blocking:  nothing waits for the device except device_stream_wait() (shutdown and tests).  A stream holds
  *            DEVICE_STREAM_DEPTH operations; enqueueing more waits for room, as CUDA's own queues do.
  * Allocation: all create and alloc functions before READY; operations allocate nothing.
- * Errors:    creation returns negative errno.  An operation that fails later ends the process with a sentence in the
- *            log: nothing sensible can follow.  (Those of the cpu device cannot fail.)
- * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended.  It may
- *            only push onto an inbox (loan_put does); it must not call the device. */
+ * Errors:    creation returns negative errno.  An operation that fails later, when or after it is enqueued, is the
+ *            device's end: one sentence in the log, then 'on_failure' of the configuration, which begins to stop the
+ *            process with an exit code of 1.  From then on device_ok() is false and operations do nothing, but callbacks
+ *            go on to be run, so that whoever waits for one can end.  What the device's memory was copied to may hold
+ *            anything: who takes delivery asks device_ok() before it passes it on.
+ *            (Operations of the cpu device cannot fail.)
+ * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
+ *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (loan_put
+ *            does); it must not call the device. */
 #ifndef COMMON_DEVICE_H
 #define COMMON_DEVICE_H
 
@@ -27,12 +32,18 @@ struct device_stream;
 struct device_event;
 struct device_fft;
 struct device_kernel;
+struct memory;
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 
 struct device_config {
     enum device_kind kind;
-    int n_threads; /* cpu: OpenMP threads per kernel; 0: one per core */
+    int n_threads;            /* cpu: OpenMP threads per kernel; 0: one per core */
+    const char *gpu;          /* cuda: index, UUID or PCI address; NULL or "auto": the first that will do */
+    const char *kernel_cache; /* cuda: directory of compiled kernels; NULL or "": the user's or the service's */
+    /* Called once, by any thread, when an operation has failed; it must not call the device.  NULL: _exit(1). */
+    void (*on_failure)(void *arg);
+    void *failure_arg;
 };
 
 /* A kernel: what device_launch() runs.  One constant per stem, defined in kernels/<stem>.c. */
@@ -40,6 +51,7 @@ struct kernel {
     const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
     size_t args_bytes;                            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
     void (*cpu)(const void *args, int n_threads); /* the plain C twin; NULL: there is only a CUDA variant */
+    const char *cuda_text;                        /* source of the CUDA variant; NULL: the file kernels/<name>.cu */
 };
 
 /* A size that the CUDA variant is compiled with: -D<name>=<value>.  The twin takes all sizes from its arguments. */
@@ -55,13 +67,22 @@ struct kernel_grid {
     uint32_t shared_bytes; /* dynamic shared memory per block */
 };
 
-/* Opens the device; DEVICE_AUTO takes CUDA where there is one.  Says in the log which and why.
- * Returns 0 or negative errno with one sentence in 'why'. */
+/* Opens the device; DEVICE_AUTO takes CUDA where there is a GPU that will do, and must if 'gpu' names one.  Says in the
+ * log which and why.  Returns 0 or negative errno with one sentence in 'why', which begins with a key of the section
+ * "device": -ENODEV where a restart cures nothing. */
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
+/* False once an operation has failed.  Any thread. */
+static inline bool device_ok(const struct device *device);
+/* Checks, before anything is allocated, that this host and its device have so much memory (UINT64_MAX: more than can be
+ * counted).  Errors as those of memory_check() (memory.h), which says what 'key' and 'advice' are. */
+int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
+                        const char *advice, char *why, size_t why_bytes);
 /* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
 bool device_compiles(const struct device *device);
+/* Shared memory that a block of a kernel may have, where they run as CUDA variants. */
+size_t device_shared_bytes(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included. */
 size_t device_n_threads(const struct device *device);
 
@@ -117,6 +138,7 @@ void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
 /* The vtable, for device implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
+    void (*memory)(struct device *device, struct memory *memory); /* NULL: the host's */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
@@ -147,7 +169,11 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
+    bool failed;                   /* atomic; no _Atomic, as the emulator reads this as C++ */
+    void (*on_failure)(void *arg); /* set by device_open() */
+    void *failure_arg;
     bool compiles; /* runs the CUDA variants of kernels, made with sizes and launched with grids */
+    size_t shared_bytes; /* of a block, at most */
 };
 struct device_stream {
     struct device *device;
@@ -163,6 +189,15 @@ struct device_kernel {
     const struct kernel *kernel;
 };
 
+static inline bool device_ok(const struct device *device)
+{
+    return !__atomic_load_n(&device->failed, __ATOMIC_ACQUIRE);
+}
+
 int device_cpu_open(const struct device_config *config, struct device **device);
+
+/* What an implementation calls when an operation has failed, from any thread and as often as it likes: the first call
+ * logs 'sentence' and calls on_failure. */
+void device_fail(struct device *device, const char *sentence);
 
 #endif

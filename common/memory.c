@@ -101,20 +101,27 @@ void memory_find(const char *root, struct memory *memory)
     limit_by_control_groups(root, memory);
 }
 
+int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
+                    const char *advice, char *why, size_t why_bytes)
+{
+    char needed[64];
+
+    if (needed_bytes <= memory->available_bytes && needed_bytes != UINT64_MAX)
+        return 0;
+    if (needed_bytes == UINT64_MAX)
+        snprintf(needed, sizeof(needed), "more %s than 64 bits can count", what);
+    else
+        snprintf(needed, sizeof(needed), "%llu MiB of %s", (unsigned long long)(needed_bytes >> 20), what);
+    snprintf(why, why_bytes, "%s: this configuration needs %s, and of %llu MiB here %llu MiB are available; %s", key,
+             needed, (unsigned long long)(memory->total_bytes >> 20),
+             (unsigned long long)(memory->available_bytes >> 20), advice);
+    return needed_bytes > memory->total_bytes || needed_bytes == UINT64_MAX ? -E2BIG : -ENOMEM;
+}
+
 int memory_check(uint64_t needed_bytes, const char *key, const char *advice, char *why, size_t why_bytes)
 {
     struct memory memory;
-    char needed[64];
 
     memory_find("", &memory);
-    if (needed_bytes <= memory.available_bytes && needed_bytes != UINT64_MAX)
-        return 0;
-    if (needed_bytes == UINT64_MAX)
-        snprintf(needed, sizeof(needed), "more memory than 64 bits can count");
-    else
-        snprintf(needed, sizeof(needed), "%llu MiB of memory", (unsigned long long)(needed_bytes >> 20));
-    snprintf(why, why_bytes, "%s: this configuration needs %s, and of %llu MiB here %llu MiB are available; %s", key,
-             needed, (unsigned long long)(memory.total_bytes >> 20), (unsigned long long)(memory.available_bytes >> 20),
-             advice);
-    return needed_bytes > memory.total_bytes || needed_bytes == UINT64_MAX ? -E2BIG : -ENOMEM;
+    return memory_check_in(&memory, "memory", needed_bytes, key, advice, why, why_bytes);
 }

@@ -19,6 +19,10 @@ void memory_find(const char *root, struct memory *memory);
  * which keys to lower. */
 int memory_check(uint64_t needed_bytes, const char *key, const char *advice, char *why, size_t why_bytes);
 
+/* The same of other memory, 'what' the sentence calls it. */
+int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
+                    const char *advice, char *why, size_t why_bytes);
+
 /* Sizes from a configuration may go beyond 64 bits: what does stays at UINT64_MAX, which no memory holds. */
 static inline uint64_t bytes_times(uint64_t a, uint64_t b)
 {

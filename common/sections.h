@@ -20,8 +20,10 @@ struct config_time {
 };
 
 struct config_device {
-    int kind; /* enum device_kind */
+    int kind;  /* enum device_kind */
+    char *gpu; /* "auto", index, UUID or PCI address */
     int64_t n_threads;
+    char *kernel_cache; /* NULL: the service's or the user's */
 };
 
 struct config_send {
@@ -41,7 +43,7 @@ struct config_http {
 };
 
 #define CONFIG_N_TIME_KEYS   3
-#define CONFIG_N_DEVICE_KEYS 2
+#define CONFIG_N_DEVICE_KEYS 4
 #define CONFIG_N_SEND_KEYS   8 /* without the last, array_size */
 #define CONFIG_N_HTTP_KEYS   1
 
@@ -72,6 +74,9 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
         .name = "http", .help = "Monitoring.", .keys = config_http_keys, .n_keys = CONFIG_N_HTTP_KEYS,                 \
         .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
     }
+
+/* Both daemons' check of the device section. */
+void config_check_device(const struct config_device *device, struct config *errors);
 
 /* Both daemons' check of the send section against the capture that is read (NULL: none). */
 void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors);

@@ -30,13 +30,19 @@ struct fgpu_layout {
     uint64_t device_bytes; /* inputs, output buffers, scratch */
 };
 
-/* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
+/* Of one polarisation of a device input. */
+static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
+{
+    return layout->history_bytes + layout->chunk_bytes + CHANNELISE_SPARE_BYTES;
+}
 
-/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
- * sentence in 'why'. */
-int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, char *why,
-                           size_t why_bytes);
+/* Derives the layout; 'compiles' as of the device.  The configuration must have passed the checks that fgpu_config_check makes before it. */
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, bool compiles);
+
+/* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
+ * negative errno with one sentence in 'why'. */
+int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
+                           char *why, size_t why_bytes);
 
 /* What one output of one antenna is for the kernels. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,

@@ -63,11 +63,16 @@ static void begin_drain(struct fgpu_pipeline *p)
         fgpu_antenna_end(p->antennas[a]);
 }
 
+static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffer *buffer)
+{
+    fgpu_stream_give(buffer);
+    return p->antennas[buffer->stream->ant];
+}
+
 /* Takes in one item.  Returns the antenna that can go on, or NULL for all or none. */
 static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_item *item)
 {
     struct chunk *chunk;
-    struct fgpu_buffer *buffer;
 
     switch ((enum item_kind)item->kind) {
     case ITEM_CHUNK:
@@ -77,12 +82,11 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
     case ITEM_INPUT_FREE: return fgpu_antenna_give_input(item->object);
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
+        if (!device_ok(p->device))
+            return take_back(p, item->object); /* there may be anything in it */
         fgpu_send_push(item->object);
         return NULL;
-    case ITEM_SENT:
-        buffer = item->object;
-        fgpu_stream_give(buffer);
-        return p->antennas[buffer->stream->ant];
+    case ITEM_SENT: return take_back(p, item->object);
     case ITEM_RECV_END:
         if (fgpu_recv_failed(p->recv))
             service_stop(p->c.service, 1);
@@ -196,10 +200,10 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
         return -ENOMEM;
     p->c = *context;
     p->config = values;
-    fgpu_layout_init(&p->layout_storage, p->config);
-    p->layout = &p->layout_storage;
     p->device = context->device;
-    int err = fgpu_layout_check_host(p->layout, p->config, why, why_bytes);
+    fgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device));
+    p->layout = &p->layout_storage;
+    int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = inbox_create(inbox_slots(p), &p->inbox);
     if (!err)

@@ -105,6 +105,10 @@ static const struct config_key send_keys[] = {
      "Socket buffer to ask for; 0 leaves the kernel's default."},
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Write the packets to this capture instead, as fast as it goes; needs a duration."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Send threads, among which polarisations are dealt; recordings and captures have one."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each send thread, repeated as needed; none: not pinned."},
 };
 #undef AT
 

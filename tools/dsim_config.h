@@ -56,6 +56,8 @@ struct dsim_config_send {
     int64_t ttl;
     int64_t buffer_bytes;
     char *pcap_file;
+    int64_t n_threads;
+    struct config_int_list affinity;
 };
 
 struct dsim_config {

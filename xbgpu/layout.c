@@ -2,6 +2,7 @@
 #include "xbgpu/layout.h"
 
 #include "common/chunk.h"
+#include "common/device.h"
 #include "common/matcher.h"
 #include "common/memory.h"
 #include "common/receiver.h"
@@ -106,16 +107,14 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     *layout = l;
 }
 
-int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
-                            size_t why_bytes)
+int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
+                            char *why, size_t why_bytes)
 {
-    /* On the cpu device, device memory is the host's. */
-    uint64_t device_bytes = config->device.kind == DEVICE_CUDA ? 0 : layout->device_bytes;
-
-    int err = memory_check(bytes_plus(layout->host_bytes, device_bytes), "recv.batches_per_chunk",
-                           "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                           "outputs, or correlate fewer recv.antennas",
-                           why, why_bytes);
+    int err =
+        device_check_memory(device, layout->host_bytes, layout->device_bytes, "recv.batches_per_chunk",
+                            "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
+                            "outputs, or correlate fewer recv.antennas",
+                            why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -211,6 +210,9 @@ void xbgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    config_check_device(&config->device, errors);
+    if (config->device.kind == DEVICE_CUDA)
+        config_error(errors, &config->device.kind, "kind cannot be cuda yet: xbgpu's kernels run on the cpu only");
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct device;
+
 /* Device inputs: one being read, one being uploaded, one waiting. */
 #define XBGPU_N_DEVICE_INPUTS 3
 
@@ -32,10 +34,10 @@ struct xbgpu_layout {
 /* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* Whether this host has the memory and the CPUs, before anything is made.  Returns 0, or negative errno with one
- * sentence in 'why'. */
-int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, char *why,
-                            size_t why_bytes);
+/* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
+ * negative errno with one sentence in 'why'. */
+int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
+                            char *why, size_t why_bytes);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);

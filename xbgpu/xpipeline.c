@@ -166,6 +166,10 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
     case ITEM_INPUT_FREE: p->free_inputs[p->n_free_inputs++] = item->object; break;
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
+        if (!device_ok(p->device)) { /* there may be anything in it */
+            xstream_give(item->object);
+            break;
+        }
         if (!correlation_check(item->object) && gauge_get(p->c.healthy)) {
             gauge_set(p->c.healthy, 0);
             service_status(p->c.service, "FAILED: sums of the device are wrong");
@@ -310,7 +314,7 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     xbgpu_layout_init(&p->layout_storage, p->config);
     p->layout = &p->layout_storage;
     p->device = context->device;
-    int err = xbgpu_layout_check_host(p->layout, p->config, why, why_bytes);
+    int err = xbgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = create_device_side(p);
     if (err)

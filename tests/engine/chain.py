@@ -84,7 +84,7 @@ class Layout:
     def fgpu(self, *ants):
         return {
             "time": {"sync_time": SYNC_TIME, "adc_sample_rate": RATE},
-            "device": {"kind": "cpu", "threads": 1},
+            "device": harness.FGPU["device"],
             "recv": {"interface": "lo", "sample_bits": 10, "packet_samples": PACKET, "chunk_samples": 8 * PACKET,
                      "max_delay_diff": 0, "threads": 1, "window": 4, "chunks": 32, "buffer": 4194304},
             "antennas": [{"name": f"m{ant:03}", "feng_id": ant} | self.inputs(ant) for ant in ants],

@@ -14,7 +14,7 @@ SEED = int(os.environ.get("CBF_SEED", "20261121"))
 
 
 def pytest_report_header(config):
-    return f"daemons: {harness.BUILD}, CBF_SEED={SEED}"
+    return f"daemons: {harness.BUILD}, fgpu on {harness.DEVICE}, CBF_SEED={SEED}"
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -8,6 +8,7 @@ import http.client
 import itertools
 import os
 import select
+import shlex
 import signal
 import socket
 import struct
@@ -29,6 +30,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
+DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every fgpu that does not say otherwise
+FGPU_WRAPPER = shlex.split(os.environ.get("CBF_FGPU_WRAPPER", ""))  # a program that runs fgpu, such as a sanitizer
+LIBRARY_PATH = os.environ.get("CBF_LIBRARY_PATH")  # of the programs; this one keeps its own
 LOOPBACK = "127.0.0.1"
 
 FLAVOUR = spead2.Flavour(4, 64, 48, 0)
@@ -338,7 +342,7 @@ def write_heaps(path, sent, max_packet=9000, extra=()):
 
 FGPU = {
     "time": {"sync_time": 1700000000, "adc_sample_rate": 1712000000, "timebase": "packets"},
-    "device": {"kind": "cpu", "threads": 1},
+    "device": {"kind": DEVICE, "threads": 1},
     "recv": {"sample_bits": 10, "packet_samples": 1024, "chunk_samples": 16384, "max_delay_diff": 0, "buffer": 4194304},
     "antennas": [],
     "outputs": [],
@@ -421,9 +425,12 @@ class Daemon:
         self.notify.bind(str(notify_path))
         environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "WATCHDOG_USEC")}
         environment["NOTIFY_SOCKET"] = str(notify_path)
+        if LIBRARY_PATH:
+            environment["LD_LIBRARY_PATH"] = LIBRARY_PATH
+        wrapper = FGPU_WRAPPER if program == "fgpu" else []
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([str(binary), str(path)], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            env=environment, cwd=work)
+            self.process = subprocess.Popen([*wrapper, str(binary), str(path)], stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log, env=environment, cwd=work)
         self.pidfd = os.pidfd_open(self.process.pid)
 
     def tail(self):

@@ -324,6 +324,24 @@ def taken_http(case):
     case.set("http.listen", f"{LOOPBACK}:{other.getsockname()[1]}")
 
 
+def fake_cuda(settings, **device):
+    """kind: cuda on a CUDA runtime that needs no GPU, and how that is made up (tests/fake_cuda/fake_cuda.h)."""
+
+    def change(case):
+        plugin = BUILD / "tests" / "cbf-cuda-fake.so"
+        if not plugin.exists():
+            pytest.skip("built without the CUDA toolkit")
+        case.env |= {"CBF_CUDA_DEVICE": str(plugin), "CBF_FAKE_CUDA": settings}
+        for name, value in ({"kind": "cuda"} | device).items():
+            case.set(f"device.{name}", value)
+
+    return change
+
+
+def environment(**values):
+    return lambda case: case.env.update(values)
+
+
 def no_file(case):
     case.write = False
 
@@ -500,6 +518,25 @@ CASES = [
     *row("heap-of-4-gib", "visrec", (key("stream.channels", 65536), key("stream.channels_per_substream", 65536),
          key("antennas", [{"name": f"m{i}", "position": [i, 0, 0]} for i in range(64)])), CONFIG,
          "stream.channels_per_substream", "2 GiB or more", pure=True),
+    # The GPU
+    *row("no-such-form-of-gpu", "fgpu xbgpu", key("device.gpu", "the big one"), CONFIG, "device.gpu",
+         'must be auto, an index, a UUID (GPU-...) or a PCI address (0000:3b:00.0), not "the big one"', pure=True),
+    *row("cuda", "xbgpu", key("device.kind", "cuda"), CONFIG, "device.kind", "run on the cpu only", pure=True),
+    *row("no-cuda-device", "fgpu", (key("device.kind", "cuda"), environment(CBF_CUDA_DEVICE="/nonexistent.so")), CONFIG,
+         "device.kind", "there is no cuda device here: cbf-cuda.so was not built or not installed"),
+    *row("no-cuda-device-for-gpu", "fgpu", (key("device.kind", "auto"), key("device.gpu", "3b:00.0"),
+         environment(CBF_CUDA_DEVICE="/nonexistent.so")), CONFIG, "device.gpu", "there is no cuda device here"),
+    *row("no-driver", "fgpu", fake_cuda("driver=0"), CONFIG, "device.kind", "there is no NVIDIA driver here"),
+    *row("old-driver", "fgpu", fake_cuda("driver=11040"), CONFIG, "device.kind", "too old: it is for CUDA 11.4, and CUDA 1"),
+    *row("no-gpu", "fgpu", fake_cuda("gpus=0"), CONFIG, "device.kind", "there is no GPU here"),
+    *row("no-such-gpu", "fgpu", fake_cuda("gpus=2", gpu="2"), CONFIG, "device.gpu", 'there is no GPU "2" here', "Fake 1"),
+    *row("no-such-gpu-for-auto", "fgpu", fake_cuda("gpus=2", gpu="2", kind="auto"), CONFIG, "device.gpu", "no GPU"),
+    *row("old-gpu", "fgpu", fake_cuda("major=7"), CONFIG, "device.kind", "compute capability 8.0"),
+    *row("busy-gpu", "fgpu", fake_cuda("init=46"), AGAIN, "device.kind", "cudaInitDevice failed"),
+    *row("busy-gpu-for-auto", "fgpu", fake_cuda("init=46", kind="auto"), AGAIN, "device.kind", "cudaInitDevice failed"),
+    *row("gpu-memory", "fgpu", (fake_cuda("memory_mib=1"),
+         key("recv.chunk_samples", 1 << 20)), CONFIG, "recv.chunk_samples", "of GPU memory", "1 MiB here"),
+    *row("gpu-fails-at-once", "fgpu", fake_cuda("refuse=1"), AGAIN, "", "cuda: copy: cudaMemcpyAsync on stream "),
     # CPUs, files, threads
     *row("no-such-cpu", "fgpu xbgpu", key("recv.affinity", [-1, 1023]), CONFIG, "recv.affinity", "CPU 1023"),
     *row("no-such-cpu-by-far", "fgpu xbgpu", key("send.affinity", [4095]), CONFIG, "send.affinity", "CPU 4095"),

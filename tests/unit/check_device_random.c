@@ -4,8 +4,9 @@
  * A model of what each stream knows to be done (a vector clock) adds an event only where those that are there do not
  * already order two operations on a buffer, so that old and re-recorded events carry their share.  A device that lets a
  * wait pass too early gives wrong numbers, and under the thread sanitizer a race. */
-#include "common/clock.h"
 #include "common/device.h"
+#include "device_under_test.h"
+#include "test_random.h"
 
 #include <check.h>
 #include <stdbool.h>
@@ -37,10 +38,24 @@ static void mix_run(const void *args, int n_threads)
         a->dst[i] = a->dst[i] * 5 + a->src[i] + a->term;
 }
 
-static const struct kernel mix_kernel = {.name = "mix", .args_bytes = sizeof(struct mix_args), .cpu = mix_run};
+/* In one thread, so that a missing edge shows as well. */
+static const struct kernel mix_kernel = {
+    .name = "mix",
+    .args_bytes = sizeof(struct mix_args),
+    .cpu = mix_run,
+    .cuda_text = "#include <stdint.h>\n"
+                 "struct mix_args { uint32_t *dst; const uint32_t *src; uint32_t term, n_spins; };\n"
+                 "extern \"C\" __global__ void mix(const struct mix_args a)\n"
+                 "{\n"
+                 "    for (volatile uint32_t k = 0; k < a.n_spins; k++)\n"
+                 "        ;\n"
+                 "    for (int i = 0; i < N_WORDS; i++)\n"
+                 "        a.dst[i] = a.dst[i] * 5 + a.src[i] + a.term;\n"
+                 "}\n",
+};
 
 struct program {
-    unsigned seed;
+    struct device_kernel *mix;
     struct device *device;
     struct device_stream *streams[N_STREAMS];
     uint32_t *buffers[N_BUFFERS];          /* on the device */
@@ -55,9 +70,9 @@ struct program {
     int read[N_BUFFERS][N_STREAMS];
 };
 
-static unsigned pick(struct program *p, unsigned n)
+static unsigned pick(unsigned n)
 {
-    return (unsigned)rand_r(&p->seed) % n;
+    return (unsigned)random_below(n);
 }
 
 static void record(struct program *p, unsigned event, unsigned s)
@@ -84,7 +99,7 @@ static void make_safe(struct program *p, unsigned s, unsigned buffer, bool write
         if (writes && needed < p->read[buffer][t])
             needed = p->read[buffer][t];
         if (t != s && p->known[s][t] < needed) {
-            unsigned event = pick(p, N_EVENTS);
+            unsigned event = pick(N_EVENTS);
 
             record(p, event, t);
             wait_for(p, event, s);
@@ -94,15 +109,15 @@ static void make_safe(struct program *p, unsigned s, unsigned buffer, bool write
 
 static void add_operation(struct program *p)
 {
-    unsigned s = pick(p, N_STREAMS), dst = pick(p, N_BUFFERS);
-    unsigned src = (dst + 1 + pick(p, N_BUFFERS - 1)) % N_BUFFERS;
-    size_t n = pick(p, N_WORDS + 1), at = pick(p, (unsigned)(N_WORDS - n + 1));
-    uint8_t value = (uint8_t)pick(p, 256);
-    struct mix_args mix = {p->buffers[dst], p->buffers[src], pick(p, 1000), pick(p, 5000)};
+    unsigned s = pick(N_STREAMS), dst = pick(N_BUFFERS);
+    unsigned src = (dst + 1 + pick(N_BUFFERS - 1)) % N_BUFFERS;
+    size_t n = pick(N_WORDS + 1), at = pick((unsigned)(N_WORDS - n + 1));
+    uint8_t value = (uint8_t)pick(256);
+    struct mix_args mix = {p->buffers[dst], p->buffers[src], pick(1000), pick(5000)};
 
     make_safe(p, s, dst, true);
     make_safe(p, s, src, false);
-    switch (pick(p, 4)) {
+    switch (pick(4)) {
     case 0:
         device_fill(p->streams[s], p->buffers[dst] + at, value, n * 4);
         memset(p->expected[dst] + at, value, n * 4);
@@ -114,7 +129,7 @@ static void add_operation(struct program *p)
         p->n_operations[s] += n > 0;
         break;
     default:
-        device_launch(p->streams[s], &(struct device_kernel){p->streams[s]->device, &mix_kernel}, NULL, &mix);
+        device_launch(p->streams[s], p->mix, &(struct kernel_grid){{1, 1, 1}, 1, 0}, &mix);
         for (size_t i = 0; i < N_WORDS; i++)
             p->expected[dst][i] = p->expected[dst][i] * 5 + p->expected[src][i] + mix.term;
         p->n_operations[s]++;
@@ -126,54 +141,72 @@ static void add_operation(struct program *p)
 
 static void create_program(struct program *p)
 {
-    struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
-    const char *given = getenv("CHECK_SEED");
-    char why[200] = "";
+    struct kernel_constant n_words = {"N_WORDS", N_WORDS};
+    struct device_stream *fill;
 
-    p->seed = given ? (unsigned)strtoul(given, NULL, 10) : (unsigned)clock_unix_ns();
-    printf("random program: CHECK_SEED=%u\n", p->seed);
-    fflush(stdout);
-    ck_assert_msg(device_open(&config, &p->device, why, sizeof(why)) == 0, "%s", why);
+    p->device = test_open_device(1);
+    ck_assert_int_eq(device_kernel_create(p->device, &mix_kernel, &n_words, 1, &p->mix), 0);
+    ck_assert_int_eq(device_stream_create(p->device, "fill", &fill), 0);
     for (int s = 0; s < N_STREAMS; s++)
         ck_assert_int_eq(device_stream_create(p->device, "stream", &p->streams[s]), 0);
     for (int e = 0; e < N_EVENTS; e++)
         ck_assert_int_eq(device_event_create(p->device, &p->events[e]), 0);
     for (int b = 0; b < N_BUFFERS; b++) {
         p->buffers[b] = device_alloc(p->device, sizeof(p->expected[b]));
-        memset(p->buffers[b], b, sizeof(p->expected[b]));
+        device_fill(fill, p->buffers[b], (uint8_t)b, sizeof(p->expected[b]));
         memset(p->expected[b], b, sizeof(p->expected[b]));
     }
+    device_stream_destroy(fill);
 }
 
 /* Destroys the streams in any order, with whatever they still have to do. */
 static void finish_and_compare(struct program *p)
 {
-    unsigned first = pick(p, N_STREAMS);
+    unsigned first = pick(N_STREAMS);
+    struct device_stream *read;
+    uint32_t got[N_WORDS];
 
     for (int e = 0; e < N_EVENTS; e++)
         device_event_destroy(p->events[e]);
     for (unsigned s = 0; s < N_STREAMS; s++)
         device_stream_destroy(p->streams[(first + s) % N_STREAMS]);
+    ck_assert_int_eq(device_stream_create(p->device, "read", &read), 0);
     for (int b = 0; b < N_BUFFERS; b++) {
-        ck_assert_mem_eq(p->buffers[b], p->expected[b], sizeof(p->expected[b]));
+        test_read(read, got, p->buffers[b], sizeof(got));
+        ck_assert_mem_eq(got, p->expected[b], sizeof(got));
         device_free(p->device, p->buffers[b]);
     }
+    device_stream_destroy(read);
+    device_kernel_destroy(p->mix);
     device_close(p->device);
 }
 
-START_TEST(random_programs_run_as_if_in_sequence)
+static void run_program(int number)
 {
-    struct program p = {.seed = 0};
+    struct program p = {.mix = NULL};
 
+    random_state += (uint64_t)number;
     create_program(&p);
     for (int k = 0; k < N_OPERATIONS; k++) {
-        switch (pick(&p, 4)) {
-        case 0: record(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS)); break;
-        case 1: wait_for(&p, pick(&p, N_EVENTS), pick(&p, N_STREAMS)); break;
+        switch (pick(4)) {
+        case 0: record(&p, pick(N_EVENTS), pick(N_STREAMS)); break;
+        case 1: wait_for(&p, pick(N_EVENTS), pick(N_STREAMS)); break;
         default: add_operation(&p); break;
         }
     }
     finish_and_compare(&p);
+}
+
+START_TEST(random_programs_run_as_if_in_sequence)
+{
+    run_program(_i);
+}
+END_TEST
+
+START_TEST(random_programs_run_so_on_fake_cuda)
+{
+    test_use_fake_cuda();
+    run_program(_i);
 }
 END_TEST
 
@@ -184,8 +217,11 @@ int main(void)
     SRunner *runner = srunner_create(suite);
     int n_failed;
 
+    random_start();
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, random_programs_run_as_if_in_sequence, 0, N_PROGRAMS);
+    if (!getenv("CBF_TEST_DEVICE") && test_fake_cuda())
+        tcase_add_loop_test(tests, random_programs_run_so_on_fake_cuda, 0, N_PROGRAMS);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

@@ -2,7 +2,7 @@
  * the twin input that ends where the address space does. */
 #include "kernels/pfb_fir.h"
 
-#include "tests/unit/test_device.h"
+#include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>

@@ -1,9 +1,9 @@
-/* test_device.h - the device on which the unit tests run CUDA variants of kernels: the emulated one, or with
+/* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: the emulated one, or with
  * CBF_TEST_DEVICE=cuda a GPU.
  *
  * A test opens it for itself: Check forks for each, which CUDA does not survive. */
-#ifndef TESTS_UNIT_TEST_DEVICE_H
-#define TESTS_UNIT_TEST_DEVICE_H
+#ifndef TESTS_UNIT_TEST_KERNEL_H
+#define TESTS_UNIT_TEST_KERNEL_H
 
 #include "common/device.h"
 #include "tests/emulator/device_emulated.h"

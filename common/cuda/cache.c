@@ -1,0 +1,135 @@
+/* cache.c - entries are files "<key>.bin": a header, then the data. */
+#include "common/cuda/cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC "cbfcubin"
+
+/* As the host has it; a cache is not moved to a machine of another byte order. */
+struct header {
+    char magic[8];
+    struct hash key;
+    uint64_t data_bytes;
+    struct hash checksum; /* of the data */
+};
+
+static struct header header_of(struct hash key, const void *data, size_t bytes)
+{
+    struct header header = {.magic = MAGIC, .key = key, .data_bytes = bytes, .checksum = HASH_START};
+
+    hash_bytes(&header.checksum, data, bytes);
+    return header;
+}
+
+static int path_of(const char *directory, struct hash key, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/%016" PRIx64 "%016" PRIx64 ".bin", directory, key.high, key.low);
+
+    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+}
+
+static int read_all(int fd, void *out, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = read(fd, (char *)out + done, bytes - done);
+
+        if (n == 0)
+            return -ENOENT; /* cut off */
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+static int write_all(int fd, const void *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = write(fd, (const char *)data + done, bytes - done);
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+/* The file's size bounds what is allocated, whatever a damaged header says. */
+static int read_entry(int fd, struct hash key, void **data, size_t *bytes)
+{
+    struct header header, expected;
+    struct stat st;
+
+    if (fstat(fd, &st) != 0)
+        return -errno;
+    if ((size_t)st.st_size < sizeof(header) || read_all(fd, &header, sizeof(header)) != 0)
+        return -ENOENT;
+    size_t n = (size_t)st.st_size - sizeof(header);
+    void *memory = malloc(n ? n : 1);
+    if (!memory)
+        return -ENOMEM;
+    int err = read_all(fd, memory, n);
+    if (!err) {
+        expected = header_of(key, memory, n);
+        err = memcmp(&header, &expected, sizeof(header)) == 0 ? 0 : -ENOENT;
+    }
+    if (err) {
+        free(memory);
+        return err;
+    }
+    *data = memory;
+    *bytes = n;
+    return 0;
+}
+
+int cache_read(const char *directory, struct hash key, void **data, size_t *bytes)
+{
+    char path[PATH_MAX];
+    int err = path_of(directory, key, path);
+
+    if (err)
+        return err;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    err = read_entry(fd, key, data, bytes);
+    close(fd);
+    return err;
+}
+
+int cache_write(const char *directory, struct hash key, const void *data, size_t bytes)
+{
+    struct header header = header_of(key, data, bytes);
+    char path[PATH_MAX], temporary[PATH_MAX];
+    int err = path_of(directory, key, path);
+
+    if (err)
+        return err;
+    if (mkdir(directory, 0755) != 0 && errno != EEXIST)
+        return -errno;
+    if (snprintf(temporary, sizeof(temporary), "%s/new-XXXXXX", directory) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    err = write_all(fd, &header, sizeof(header));
+    if (!err)
+        err = write_all(fd, data, bytes);
+    /* Other users may read what one has compiled. */
+    if (!err && fchmod(fd, 0644) != 0)
+        err = -errno;
+    if (close(fd) != 0 && !err)
+        err = -errno;
+    if (!err && rename(temporary, path) != 0)
+        err = -errno;
+    if (err)
+        unlink(temporary);
+    return err;
+}

@@ -1,0 +1,35 @@
+/* nvrtc.h - NVIDIA's run-time compiler: texts of kernels to code for a GPU.
+ *
+ * What a text can include: "kernels/X.h" and whatever else of kernels/ was embedded (texts.h); "common/device.h" is there
+ * a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a kernel.
+ * Nothing comes from the disk.  Options: C++17, every function for the device, FMA contraction as CUDA has it by default,
+ * no fast-math. */
+#ifndef COMMON_CUDA_NVRTC_H
+#define COMMON_CUDA_NVRTC_H
+
+#include "common/device.h"
+
+/* Loads it if it is not yet, and finds what tells its builds apart: "13.0, 109338064 bytes".  Returns 0, or -ENODEV after
+ * a sentence in the log. */
+int nvrtc_identity(char *text, size_t text_bytes);
+
+/* Code, or what the driver makes code of. */
+struct nvrtc_target {
+    char option[32]; /* --gpu-architecture=... */
+    bool ptx;        /* the compiler is older than the GPU: no code, but PTX with a final zero */
+};
+
+/* For a GPU of this compute capability.  Returns 0, or -ENODEV after a sentence in the log. */
+int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target);
+
+/* Compiles 'text' (NULL: kernels/<kernel->name>.cu as embedded) with -D options of the constants.  Returns 0 with memory
+ * to free(), or negative errno after the compiler's own words in the log. */
+int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
+                  const struct nvrtc_target *target, void **code, size_t *bytes);
+
+/* The options that do not depend on the kernel, and the texts of this build; for keys of the cache. */
+extern const char *const nvrtc_options[];
+extern const size_t n_nvrtc_options;
+const char *nvrtc_text_of(const struct kernel *kernel);
+
+#endif

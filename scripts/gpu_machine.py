@@ -1,0 +1,128 @@
+"""The machine that the GPU tests run on: where the programs lie, what the GPU is, how the programs are started."""
+import ctypes
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parents[1]
+CUDA = Path("/usr/local/cuda")
+DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
+
+# Socket limits that a bare machine is given: what the packets of a test need that is late itself.
+SOCKET_LIMITS = {"rmem_max": 1 << 28, "wmem_max": 1 << 28, "netdev_max_backlog": 100000}
+
+
+def why_no_gpu():
+    """A sentence if there is no GPU here that CUDA sees, else ''."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "there is no NVIDIA driver here"
+    error, count = driver.cuInit(0), ctypes.c_int(0)
+    if error or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return f"the NVIDIA driver does not start (error {error})"
+    return "" if count.value else "there is no GPU here"
+
+
+def output_of(*command):
+    """What a program prints, '' if there is no such program or it fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def tool(name):
+    """The path of a program of the CUDA toolkit."""
+    return shutil.which(name) or str(CUDA / "bin" / name)
+
+
+def built_tree():
+    """The tree with the programs: this one, or the pack within it, where the repository came without what was built."""
+    return HERE if (HERE / "build").exists() or not (HERE / ".gpu").exists() else HERE / ".gpu"
+
+
+def commit(root=HERE):
+    path = root / "commit"
+    return path.read_text().strip() if path.exists() else output_of("git", "-C", str(root), "describe", "--always",
+                                                                    "--dirty")
+
+
+def describe():
+    """GPU, driver, CUDA and host, for the summary."""
+    gpu = output_of("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader")
+    cuda = [line.split("release ")[1].split(",")[0] for line in output_of(tool("nvcc"), "--version").splitlines()
+            if "release " in line]
+    name, driver, memory = [part.strip() for part in gpu.splitlines()[0].split(",")] if gpu else ["none", "none", "0"]
+    return {"gpu": name, "driver": driver, "memory": memory, "cuda": cuda[0] if cuda else "none",
+            "host": f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"}
+
+
+class Place:
+    """A directory for everything temporary, and the environments of the programs and of Python."""
+
+    def __init__(self, root):
+        self.root = root
+        self.build = root / "build"
+        self.packed = (root / "wheels").exists()
+        self.work = Path(tempfile.mkdtemp(prefix="g-"))
+        self.out = Path(os.environ.get("OUT") or self.build / "gpu-results").resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.cache = self.work / "cache"
+        self.cache.mkdir()
+        libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.library_path = ":".join(filter(None, libraries))
+        # One seed for all, so that kernels that one part compiled are in the cache for another.
+        self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
+        self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
+                                    "TEST_SEED": self.seed, "CHECK_SEED": self.seed,
+                                    "TMPDIR": str(self.work), "PYTHONUNBUFFERED": "1"}
+        if (self.build / "cbf-cuda.so").exists():
+            self.common["CBF_CUDA_DEVICE"] = str(self.build / "cbf-cuda.so")
+        venv = root / ".venv" / "bin" / "python"
+        self.python = str(venv) if venv.exists() else sys.executable
+        if self.packed:
+            self.unpack_wheels()
+        self.limits = {}
+        if self.packed and DEVICE == "cuda":
+            self.raise_socket_limits()
+
+    def programs(self, **more):
+        """The environment of our programs."""
+        return self.common | {"LD_LIBRARY_PATH": self.library_path} | more
+
+    def pytest(self, **more):
+        """That of pytest: its libraries and plugins are the machine's own; the daemons get ours from the harness."""
+        ours = {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return self.common | ours | more
+
+    def unpack_wheels(self):
+        site = self.work / "site"
+        for wheel in sorted((self.root / "wheels").glob("*.whl")):
+            with zipfile.ZipFile(wheel) as file:
+                file.extractall(site)
+        self.common["PYTHONPATH"] = ":".join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+
+    def raise_socket_limits(self):
+        """Where that is ours to do; remove() sets them back."""
+        for name, wanted in SOCKET_LIMITS.items():
+            path = Path("/proc/sys/net/core") / name
+            try:
+                before = path.read_text()
+                if int(before) < wanted:
+                    path.write_text(str(wanted))
+                    self.limits[path] = before
+            except OSError:
+                pass  # not root: the tests live with what there is
+
+    def remove(self):
+        for path, before in self.limits.items():
+            path.write_text(before)
+        shutil.rmtree(self.work, ignore_errors=True)

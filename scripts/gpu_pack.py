@@ -1,0 +1,97 @@
+"""Builds what the GPU tests need and packs it: .gpu/ is a small tree like the repository's, with what was built, the
+shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_machine
+
+ROOT = gpu_machine.HERE
+PACK = ROOT / ".gpu"
+LIMIT_MIB = 50
+
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime", "scripts/repair_uvh5.py", "docs/loss.md",
+           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
+           "tests/bench/*.py", "kernels/*"]
+PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/*", "*.so"]
+
+# What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
+NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
+                        r"libcudart|libcufft|libcufftw|libnvrtc|libnvrtc-builtins|libnvJitLink|libnvidia-.*)\.so")
+WHEELS = ["spead2", "PyYAML"]  # in the versions of tests/requirements.txt; they need nothing but numpy
+PYTHON = "3.12"
+PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
+
+
+def build():
+    subprocess.run(["make", f"-j{os.cpu_count()}", "--no-print-directory", "gpu-programs"], cwd=ROOT, check=True)
+
+
+def suites(root):
+    """The unit tests that run on the device that CBF_TEST_DEVICE names, themselves or through a header."""
+    sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").glob("*.[ch]"))}
+    marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
+                                   if name.endswith(".h") and "CBF_TEST_DEVICE" in text]
+    return [name.removesuffix(".c") for name, text in sources.items()
+            if name.startswith("check_") and any(mark in text for mark in marks)]
+
+
+def copy(path):
+    target = PACK / path.relative_to(ROOT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(path, target)
+    return target
+
+
+def libraries(program):
+    """Copies the shared libraries that a program needs."""
+    for line in subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout.splitlines():
+        name, arrow, path = line.strip().partition(" => ")
+        if not arrow or NOT_PACKED.match(name):
+            continue
+        if path.startswith("not found"):
+            raise SystemExit(f"pack: {program} needs {name}, which is not on this machine")
+        if not (PACK / "lib" / name).exists():
+            shutil.copy2(Path(path.split(" (")[0]).resolve(), PACK / "lib" / name)
+
+
+def download_wheels():
+    pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M))
+    wanted = [f"{name}=={pinned[name]}" for name in WHEELS]
+    kept = ROOT / ".whl"  # from one packing to the next
+    marker = kept / "-".join(["has", PYTHON, *wanted])
+    if not marker.exists():
+        platforms = [word for name in PLATFORMS for word in ("--platform", name)]
+        shutil.rmtree(kept, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps",
+                        "--only-binary=:all:", "--implementation", "cp", "--python-version", PYTHON, *platforms,
+                        "-d", kept, *wanted], check=True)
+        marker.touch()
+    shutil.copytree(kept, PACK / "wheels", ignore=shutil.ignore_patterns("has-*"))
+
+
+def pack():
+    build()
+    shutil.rmtree(PACK, ignore_errors=True)
+    (PACK / "lib").mkdir(parents=True)
+    for pattern in SOURCES:
+        for path in sorted(ROOT.glob(pattern)):
+            if path.is_file():
+                copy(path)
+    programs = [path for pattern in PROGRAMS for path in sorted((ROOT / "build").glob(pattern)) if path.is_file()]
+    programs += [ROOT / "build/tests" / name for name in suites(ROOT)]
+    for program in programs:
+        libraries(program)
+        subprocess.run(["strip", "--strip-debug", copy(program)], check=True)
+    download_wheels()
+    (PACK / "commit").write_text(gpu_machine.commit() + "\n")
+    mib = sum(path.stat().st_size for path in PACK.rglob("*")) / 2**20
+    print(f"packed: {PACK}, {mib:.1f} MiB, {len(programs)} programs, commit {gpu_machine.commit()}")
+    if not (PACK / "build/cbf-cuda.so").exists():
+        print("pack: without the cuda device: there is no CUDA toolkit here")
+    if mib > LIMIT_MIB:
+        raise SystemExit(f"pack: more than {LIMIT_MIB} MiB")
+    return 0

@@ -1,0 +1,341 @@
+"""The parts of a run on the GPU, and how they are run, limited in time, counted and summed up."""
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import tarfile
+import time
+import traceback
+import xml.etree.ElementTree
+from dataclasses import asdict, dataclass, field
+
+import gpu_machine
+import gpu_pack
+import gpu_startup
+
+N_WORKERS = min(12, max(2, (os.cpu_count() or 1) - 4))
+TOOLS = ["memcheck", "racecheck"]
+# A few replays through the whole of fgpu: several buffers, antennas, losses, both widths of the output.
+SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[15]",
+                     "tests/engine/test_fgpu.py::test_lost_packets[0.01]",
+                     "tests/engine/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
+# Those of the engine tests in which an fgpu runs; the first may run beside each other, the others look at the clock.
+REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engine/test_spead_bytes.py",
+           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py"]
+REPLAYS_CHOSEN = "not live and not xbgpu and not visrec and not other_thread and not feng_heaps and not visibility_heaps"
+LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
+LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
+SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
+GRACE_S = 5  # between the end of its time and that of a program
+KEPT_ON_FAILURE_BYTES = 15 << 20
+
+
+@dataclass
+class Row:
+    """What came of one program or set of tests."""
+    part: str
+    name: str
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0
+    note: str = ""
+    lines: list = field(default_factory=list)  # what it measured, in words
+    end: str = ""  # of what it printed, for whoever looks at a failure
+
+
+class Run:
+    """A part under way: its place, its log and the time that it has."""
+
+    def __init__(self, part, place, limit_s):
+        self.part = part
+        self.place = place
+        self.deadline = time.monotonic() + limit_s
+        self.log = open(place.out / f"{part}.log", "w", errors="replace")
+
+    def execute(self, command, env, leave_s=0):
+        """Runs a program; returns (code, output, seconds), the code None if it ran out of the part's time, of which
+        'leave_s' are for others."""
+        began = time.monotonic()
+        process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.place.root, text=True,
+                                   errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, process_group=0)
+        try:
+            output, _ = process.communicate(timeout=max(1, self.deadline - leave_s - began))
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            output, code = self.interrupt(process), None
+        seconds = time.monotonic() - began
+        ended = "out of time" if code is None else f"code {code}"
+        self.log.write(f"==== {' '.join(map(str, command))}\n{output}\n==== {ended} after {seconds:.1f} s\n\n")
+        self.log.flush()
+        return code, output, seconds
+
+    @staticmethod
+    def interrupt(process):
+        """Ends a program, which may first write down what it has (pytest does), and all that it started."""
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=GRACE_S)[0]
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # nothing of it is left
+        return process.communicate()[0]
+
+    def together(self, function, items, n=N_WORKERS):
+        """The rows that function(item) gives, some at a time."""
+        with concurrent.futures.ThreadPoolExecutor(n) as pool:
+            return list(pool.map(function, items))
+
+    # ---- Kinds of programs -------------------------------------------------------------------------------------------
+
+    def suite(self, name, wrapper=(), label="", **env):
+        """A unit test, by Check's own summary."""
+        command = [*wrapper, self.place.build / "tests" / name]
+        code, output, seconds = self.execute(command, self.place.programs(CK_TIMEOUT_MULTIPLIER="10", **env))
+        found = re.search(r"^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)$", output, re.M)
+        checks, failures, errors = map(int, found.groups()) if found else (0, 0, 0)
+        bad = failures + errors
+        if (code != 0 and not bad) or not checks:
+            bad += 1
+        note = "" if not bad else "out of time" if code is None else first_error(output) or f"code {code}"
+        return Row(self.part, label + name, max(0, checks - bad), bad, 0, seconds, note, end=end_of(output))
+
+    def tests(self, name, arguments, n_workers=N_WORKERS, leave_s=0, **env):
+        """Engine tests, by pytest's report."""
+        report = self.place.work / f"{self.part}-{name}.xml"
+        command = [self.place.python, "-m", "pytest", "-q", "-rfE", "--tb=short", "-p", "no:cacheprovider",
+                   "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
+        if n_workers > 1 and has_module(self.place, "xdist"):
+            command += ["-p", "xdist", "-n", n_workers]
+        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts what has run
+            left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
+            command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
+        code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
+        row = Row(self.part, name, seconds=seconds, end=end_of(output))
+        if report.exists():
+            suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
+            row.failed = int(suite.get("failures")) + int(suite.get("errors"))
+            row.skipped = int(suite.get("skipped"))
+            row.passed = int(suite.get("tests")) - row.failed - row.skipped
+            row.lines = sorted(p.get("value") for p in suite.iter("property") if p.get("name") == "measured")
+            broken = [case.get("name") for case in suite.iter("testcase")
+                      if case.find("failure") is not None or case.find("error") is not None]
+            row.note = ", ".join(broken[:3])
+        if not row.failed and (code != 0 or not row.passed):
+            row.failed = 1
+            interrupted = re.search(r"^!{3,} (.*) !{3,}$", output, re.M)
+            row.note = ("out of time" if code is None else interrupted.group(1) if interrupted else
+                        f"pytest ended with code {code}")
+        return row
+
+
+    def program(self, name, command):
+        """A program that measures: what it prints is its result."""
+        code, output, seconds = self.execute(command, self.place.programs())
+        note = "" if code == 0 else "out of time" if code is None else f"code {code}"
+        return Row(self.part, name, int(code == 0), int(code != 0), 0, seconds, note, output.splitlines())
+
+
+def end_of(output):
+    return "\n".join(output.splitlines()[-30:])[-3000:]
+
+
+def first_error(output):
+    """The line in which Check names the first test that failed."""
+    found = re.search(r"^\S+:\d+:[FE]:.*$", output, re.M)
+    return found.group(0)[:120] if found else ""
+
+
+def has_module(place, name):
+    return subprocess.run([place.python, "-c", f"import {name}"], env=place.pytest(), capture_output=True).returncode == 0
+
+
+# ---- Parts -----------------------------------------------------------------------------------------------------------
+
+
+def unit(run):
+    """unit tests of the device and of what runs on it"""
+    suites = gpu_pack.suites(run.place.root)
+    if not suites:
+        return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
+    return run.together(lambda name: run.suite(name, CK_FORK=fork_mode(name)), suites)
+
+
+def fork_mode(suite):
+    """A CUDA context costs a part of a second, and a test that forks pays for its own; those of the device must, as some
+    end their process."""
+    return "yes" if suite.startswith("check_device") else "no"
+
+
+def engine(run):
+    """engine tests of fgpu: replays beside each other, then those that are live"""
+    yield run.tests("replays", [*REPLAYS, "-k", REPLAYS_CHOSEN], leave_s=60)
+    yield run.tests("live", [*LIVE, "-k", LIVE_CHOSEN], n_workers=1)
+
+
+def same(run):
+    """the same captures through fgpu on the cpu and on the GPU"""
+    yield run.tests("cpu and cuda", ["tests/gpu"], n_workers=min(6, N_WORKERS))
+
+
+def sanitize(run):
+    """compute-sanitizer over the kernels' unit tests and a few replays"""
+    sanitizer = gpu_machine.tool("compute-sanitizer")
+    if not os.path.exists(sanitizer):
+        return [Row(run.part, "compute-sanitizer", failed=1, note="it is not on this machine")]
+    common = ["--error-exitcode", "9", "--print-limit", "20"]
+
+    def one(job):
+        tool, suite = job
+        report = run.place.work / f"{tool}-{suite or 'fgpu'}-%p.txt"
+        wrapper = [sanitizer, "--tool", tool, "--log-file", report, *common]
+        if suite:
+            row = run.suite(suite, wrapper, f"{tool} ", CK_FORK="no")
+        else:
+            row = run.tests(f"{tool} fgpu", SANITIZED_REPLAYS, 1, CBF_TIMEOUT="100",
+                            CBF_FGPU_WRAPPER=" ".join(map(str, wrapper)))
+        return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
+
+    suites = [name for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"]
+    return run.together(one, [(tool, suite) for tool in TOOLS for suite in [*suites, None]])
+
+
+def clean(run, row, reports):
+    """Adds what a sanitizer reported: there must be reports, and each must say that it found nothing."""
+    texts = [path.read_text(errors="replace") for path in reports]
+    run.log.write("".join(f"==== {path.name}\n{text}\n" for path, text in zip(reports, texts)))
+    summaries = [line for text in texts for line in re.findall(r"========= ((?:ERROR|RACECHECK) SUMMARY: .*)", text)]
+    found = [line for line in summaries if not re.search(r"SUMMARY: 0 (errors|hazards)", line)]
+    if found or len(summaries) < max(1, len(texts)):
+        row.failed = max(row.failed, 1)
+        row.note = found[0] if found else f"{len(texts)} reports, {len(summaries)} with a summary"
+    return row
+
+
+def startup(run):
+    """from exec to READY of fgpu with 32768 channels, with and without compiled kernels"""
+    lines, failed = gpu_startup.measure(run.place, run.log, run.deadline)
+    yield Row(run.part, "fgpu, 32768 channels", passed=len(lines), failed=len(failed), note="; ".join(failed)[:120],
+              lines=lines)
+
+
+def bench(run):
+    """bench_fgpu ($BENCH_FLAGS), and by ncu the traffic of the device's memory"""
+    program = run.place.build / "bench" / "bench_fgpu"
+    flags = shlex.split(os.environ.get("BENCH_FLAGS", ""))
+    yield run.program("bench_fgpu", [program, "--device", gpu_machine.DEVICE, *flags])
+    if os.path.exists(gpu_machine.tool("ncu")):
+        counter = [run.place.python, "tests/bench/fgpu_dram.py", "--ncu", gpu_machine.tool("ncu"), "--bench", program]
+        yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
+
+
+def realtime(run):
+    """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
+    yield run.program("realtime", [run.place.python, "scripts/realtime", "--build", run.place.build,
+                                   "--device", gpu_machine.DEVICE, *flags])
+
+
+PARTS = {  # and how many seconds each may take
+    "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
+    "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
+}
+ALL = [name for name in PARTS if name != "realtime"]
+
+
+def describe():
+    return "parts:\n" + "\n".join(f"  {name:10}{function.__doc__} ({limit} s at most)"
+                                  for name, (function, limit) in PARTS.items())
+
+
+# ---- A run -----------------------------------------------------------------------------------------------------------
+
+
+def execute(command, root):
+    """Runs any program of the tree as a part would; returns its exit code."""
+    place = gpu_machine.Place(root)
+    try:
+        return subprocess.run(command, env=place.programs(), cwd=root).returncode
+    finally:
+        place.remove()
+
+
+def run(parts, limit_s, root):
+    """Runs the parts in order; returns 0, or 1 if anything failed."""
+    absent = gpu_machine.why_no_gpu() if gpu_machine.DEVICE == "cuda" else ""
+    if absent:
+        print(f"gpu: {absent}: nothing was run")
+        return 0
+    if not (root / "build" / "fgpu").exists():
+        raise SystemExit(f"gpu: there is no {root / 'build' / 'fgpu'}: run make gpu-pack, or make gpu-programs")
+    place = gpu_machine.Place(root)
+    try:
+        summary = run_parts(parts, limit_s, place)
+        keep_what_failed(place)
+    finally:
+        place.remove()
+    print(table(summary))
+    return 1 if any(row["failed"] for row in summary["rows"]) or not summary["rows"] else 0
+
+
+def run_parts(parts, limit_s, place):
+    deadline = time.monotonic() + limit_s
+    summary = {"commit": gpu_machine.commit(place.root), "device": gpu_machine.DEVICE, "seed": place.seed,
+               "machine": gpu_machine.describe(), "date": time.strftime("%Y-%m-%d"), "rows": []}
+    print(f"device {gpu_machine.DEVICE}, {summary['machine']}, commit {summary['commit']}, TEST_SEED={place.seed}",
+          flush=True)
+    for name in parts:
+        function, part_limit_s = PARTS[name]
+        under_way = Run(name, place, min(part_limit_s, deadline - time.monotonic()))
+        for row in rows_of(name, function, under_way):
+            end = row.end if row.failed else ""
+            row.end = ""
+            summary["rows"].append(asdict(row))
+            print(line(asdict(row)), end, sep="\n" if end else "", flush=True)
+        under_way.log.close()
+        (place.out / "summary.json").write_text(json.dumps(summary, indent=1))
+    return summary
+
+
+def rows_of(name, function, under_way):
+    """The rows of a part; a mistake in the part itself is a failure like others, and the parts behind it still run."""
+    try:
+        yield from function(under_way)
+    except Exception as error:  # whatever it is
+        yield Row(name, "the part itself", failed=1, note=repr(error)[:120], end=traceback.format_exc())
+
+
+def keep_what_failed(place):
+    """Packs what the daemons of failed tests read and wrote, which pytest leaves; captures as far as there is room."""
+    kept = [path for directory in place.work.glob("cbf-*") for path in directory.rglob("*") if path.is_file()]
+    if not kept:
+        return
+    room = KEPT_ON_FAILURE_BYTES
+    with tarfile.open(place.out / "failures.tar.gz", "w:gz") as archive:
+        for path in sorted(kept, key=lambda p: p.stat().st_size):
+            room -= path.stat().st_size
+            if room < 0:
+                break
+            archive.add(path, path.relative_to(place.work))
+
+
+def line(row):
+    text = (f"{row['part']:9} {row['name']:34} {row['passed']:4} passed {row['failed']:3} failed {row['skipped']:3} skipped"
+            f" {row['seconds']:6.1f} s  {row['note']}")
+    return "\n".join([text.rstrip(), *(f"          {measured}" for measured in row["lines"])])
+
+
+def table(summary):
+    rows = summary["rows"]
+    passed, failed, skipped = (sum(row[key] for row in rows) for key in ("passed", "failed", "skipped"))
+    return "\n".join(["", *(line({**row, "lines": []}) for row in rows),
+                      f"gpu tests on {summary['machine']['gpu']}, commit {summary['commit']}: "
+                      f"{passed} passed, {failed} failed, {skipped} skipped"])

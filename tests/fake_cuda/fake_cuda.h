@@ -1,0 +1,29 @@
+/* fake_cuda.h - the cuda device without a GPU: common/cuda/ linked with a CUDA runtime that does everything on the CPU, as
+ * a plugin like the real one.
+ *
+ * What it tests is the host's side: the choice of a GPU and its sentences, memory, callbacks, failures, and the order of
+ * things under the thread sanitizer.  A stream is one of the cpu device; a kernel is its C twin, or the CUDA variant on the
+ * emulator (device_emulated.h); FFTs are the cpu's.
+ *
+ * $CBF_FAKE_CUDA is a list "name=number,...":
+ *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
+ *   emulate=1     kernels are their CUDA variants
+ *   register=0    memory of ours cannot be registered
+ *   init=CODE     cudaInitDevice returns this error
+ *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
+ *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every call
+ *                 from then on says so */
+#ifndef TESTS_FAKE_CUDA_H
+#define TESTS_FAKE_CUDA_H
+
+#include "common/device.h"
+
+#include <cuda_runtime_api.h>
+
+/* The cpu or emulated device that all runs on. */
+struct device *fake_cuda_device(void);
+
+/* Counts an operation of a stream.  Returns what the call that enqueues it is to return. */
+cudaError_t fake_cuda_operation(struct device_stream *stream);
+
+#endif

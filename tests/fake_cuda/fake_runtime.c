@@ -1,0 +1,347 @@
+/* fake_runtime.c - as much of the CUDA runtime as the cuda device calls.  See fake_cuda.h. */
+#include "fake_cuda.h"
+
+#include "tests/emulator/device_emulated.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct device *cpu;
+static _Atomic bool dead;
+static _Atomic long n_operations;
+
+static long setting(const char *name, long otherwise)
+{
+    const char *at = getenv("CBF_FAKE_CUDA");
+    size_t n = strlen(name);
+
+    for (; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strncmp(at, name, n) == 0 && at[n] == '=')
+            return atol(at + n + 1);
+    return otherwise;
+}
+
+static cudaError_t state(void)
+{
+    return atomic_load(&dead) ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
+struct device *fake_cuda_device(void)
+{
+    static const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
+
+    if (!cpu && (setting("emulate", 0) ? device_emulated_open(&cpu) : device_cpu_open(&config, &cpu)))
+        abort();
+    return cpu;
+}
+
+static void die(void *arg)
+{
+    atomic_store(&dead, true);
+}
+
+cudaError_t fake_cuda_operation(struct device_stream *stream)
+{
+    long n = atomic_fetch_add(&n_operations, 1) + 1;
+
+    if (n == setting("refuse", 0))
+        return cudaErrorInvalidValue;
+    if (n == setting("die", 0))
+        cpu->ops->then(stream, die, NULL);
+    return state();
+}
+
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = (int)setting("driver", CUDART_VERSION);
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    *n = (int)setting("gpus", 1);
+    if (setting("driver", CUDART_VERSION) < CUDART_VERSION)
+        return cudaErrorInsufficientDriver;
+    return *n ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
+{
+    memset(prop, 0, sizeof(*prop));
+    snprintf(prop->name, sizeof(prop->name), "Fake %d", index);
+    for (int k = 0; k < 16; k++)
+        prop->uuid.bytes[k] = (char)(index * 16 + k);
+    prop->pciBusID = 0x3a + index;
+    prop->totalGlobalMem = (size_t)setting("memory_mib", 1024) << 20;
+    /* The last one is as asked for, those before it are older. */
+    prop->major = index == setting("gpus", 1) - 1 ? (int)setting("major", 9) : 7;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int index)
+{
+    switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor: *value = (int)setting("major", 9); break;
+    case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
+    case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
+    case cudaDevAttrHostNumaId: *value = 0; break;
+    default: return cudaErrorInvalidValue;
+    }
+    return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int index, unsigned device_flags, unsigned flags)
+{
+    fake_cuda_device();
+    return (cudaError_t)setting("init", cudaSuccess);
+}
+
+cudaError_t cudaSetDevice(int index)
+{
+    return state();
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return "the words of CUDA";
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaErrorIllegalAddress     ? "cudaErrorIllegalAddress"
+           : error == cudaErrorInvalidValue     ? "cudaErrorInvalidValue"
+           : error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+                                                : "cudaErrorUnknown";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    return state();
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
+{
+    *total = (size_t)setting("memory_mib", 1024) << 20;
+    *available = *total / 2;
+    return state();
+}
+
+/* GPUs align to 256 bytes. */
+static cudaError_t allocate(void **memory, size_t bytes)
+{
+    if (state() != cudaSuccess)
+        return state();
+    return bytes < PTRDIFF_MAX && posix_memalign(memory, 256, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    return allocate(memory, bytes);
+}
+
+cudaError_t cudaFree(void *memory)
+{
+    free(memory);
+    return state();
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
+{
+    return allocate(memory, bytes);
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    free(memory);
+    return state();
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
+{
+    return setting("register", 1) ? state() : cudaErrorNotSupported;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    return state();
+}
+
+/* ---- Streams and events ------------------------------------------------------------------------------------------ */
+
+static struct device_stream *stream_of(cudaStream_t stream)
+{
+    return (struct device_stream *)(void *)stream;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+    struct device_stream *made;
+
+    if (state() != cudaSuccess || cpu->ops->stream_create(cpu, "fake-stream", &made))
+        return state() ? state() : cudaErrorMemoryAllocation;
+    *stream = (cudaStream_t)(void *)made;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    cpu->ops->stream_destroy(stream_of(stream));
+    return state();
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    cpu->ops->stream_wait(stream_of(stream));
+    return state();
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+    return state() ? state() : cudaErrorNotReady;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    struct device_event *made;
+
+    if (cpu->ops->event_create(cpu, &made))
+        return cudaErrorMemoryAllocation;
+    *event = (cudaEvent_t)(void *)made;
+    return state();
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    cpu->ops->event_destroy((struct device_event *)(void *)event);
+    return state();
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    cpu->ops->event_record((struct device_event *)(void *)event, stream_of(stream));
+    return state();
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    cpu->ops->stream_wait_event(stream_of(stream), (struct device_event *)(void *)event);
+    return state();
+}
+
+/* ---- Operations -------------------------------------------------------------------------------------------------- */
+
+/* After the GPU's death operations are not run.  That copies still are is what a test must not see the use of. */
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes,
+                              size_t n_rows, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    cudaError_t error = fake_cuda_operation(stream_of(stream));
+
+    if (dst_pitch > 100 && n_rows > 1)
+        return cudaErrorInvalidValue;
+    if (error == cudaSuccess)
+        cpu->ops->copy_2d(stream_of(stream), dst, dst_pitch, src, src_pitch, row_bytes, n_rows);
+    return error;
+}
+
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    return cudaMemcpy2DAsync(dst, bytes, src, bytes, bytes, 1, kind, stream);
+}
+
+cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t stream)
+{
+    cudaError_t error = fake_cuda_operation(stream_of(stream));
+
+    if (error == cudaSuccess)
+        cpu->ops->fill(stream_of(stream), dst, (uint8_t)value, bytes);
+    return error;
+}
+
+struct host_function {
+    cudaHostFn_t fn;
+    void *arg;
+};
+
+static void call_back(void *arg)
+{
+    struct host_function call = *(struct host_function *)arg;
+
+    free(arg);
+    if (!atomic_load(&dead))
+        call.fn(call.arg);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg)
+{
+    cudaError_t error = fake_cuda_operation(stream_of(stream));
+    struct host_function *call = malloc(sizeof(*call));
+
+    if (error != cudaSuccess || !call) {
+        free(call);
+        return error;
+    }
+    *call = (struct host_function){fn, arg};
+    cpu->ops->then(stream_of(stream), call_back, call);
+    return error;
+}
+
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
+
+/* The image is a pointer to a kernel that the cpu device has made ready: fake_image.c. */
+cudaError_t cudaLibraryLoadData(cudaLibrary_t *library, const void *code, enum cudaJitOption *jit_options,
+                                void **jit_values, unsigned n_jit_options, enum cudaLibraryOption *options,
+                                void **values, unsigned n_options)
+{
+    memcpy(library, code, sizeof(*library));
+    return state();
+}
+
+cudaError_t cudaLibraryGetKernel(cudaKernel_t *kernel, cudaLibrary_t library, const char *name)
+{
+    *kernel = (cudaKernel_t)(void *)library;
+    return strcmp(((struct device_kernel *)(void *)library)->kernel->name, name) == 0 ? state()
+                                                                                      : cudaErrorSymbolNotFound;
+}
+
+cudaError_t cudaLibraryUnload(cudaLibrary_t library)
+{
+    cpu->ops->kernel_destroy((struct device_kernel *)(void *)library);
+    return state();
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *has, const void *function)
+{
+    memset(has, 0, sizeof(*has));
+    return state();
+}
+
+cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute attribute, int value)
+{
+    return value <= 227 << 10 ? state() : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **args, size_t shared_bytes,
+                             cudaStream_t stream)
+{
+    struct kernel_grid grid = {{blocks.x, blocks.y, blocks.z}, threads.x, (uint32_t)shared_bytes};
+    cudaError_t error = fake_cuda_operation(stream_of(stream));
+
+    if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || threads.x == 0 || threads.x > 1024)
+        return cudaErrorInvalidConfiguration;
+    if (error == cudaSuccess)
+        cpu->ops->launch(stream_of(stream), (struct device_kernel *)(uintptr_t)function, &grid, args[0]);
+    return error;
+}

@@ -1,0 +1,81 @@
+/* device_under_test.h - the device that a test is about: CBF_TEST_DEVICE=cpu or cuda.  Without, it is the cpu device, and then
+ * again the cuda device on a CUDA runtime that needs no GPU (fake_cuda.h), if that was built.
+ *
+ * CUDA does not survive a fork and Check forks each test, so a device is opened inside a test.  What a device copies
+ * lies in its memory or in pinned memory; these helpers bring it there and back. */
+#ifndef TESTS_UNIT_DEVICE_UNDER_TEST_H
+#define TESTS_UNIT_DEVICE_UNDER_TEST_H
+
+#include "common/device.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Path of the plugin that needs no GPU, or NULL. */
+static inline const char *test_fake_cuda(void)
+{
+    static char path[4096 + 32];
+    ssize_t n = readlink("/proc/self/exe", path, 4096);
+
+    if (n <= 0)
+        return NULL;
+    path[n] = '\0';
+    char *slash = strrchr(path, '/');
+    snprintf(slash, sizeof(path) - (size_t)(slash - path), "/cbf-cuda-fake.so");
+    return access(path, F_OK) == 0 ? path : NULL;
+}
+
+/* Call in the test itself: from here on it is about that plugin. */
+static inline void test_use_fake_cuda(void)
+{
+    setenv("CBF_TEST_DEVICE", "cuda", 1);
+    setenv("CBF_CUDA_DEVICE", test_fake_cuda(), 1);
+}
+
+static inline bool test_on_cuda(void)
+{
+    const char *given = getenv("CBF_TEST_DEVICE");
+
+    return given && strcmp(given, "cuda") == 0;
+}
+
+static inline struct device *test_open_device(int n_threads)
+{
+    char why[600] = "", cache[64];
+    struct device *opened;
+
+    snprintf(cache, sizeof(cache), "/tmp/cbf-test-kernels-%ld", (long)geteuid());
+    struct device_config config = {
+        .kind = test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, .n_threads = n_threads, .kernel_cache = cache};
+    ck_assert_msg(device_open(&config, &opened, why, sizeof(why)) == 0, "%s", why);
+    return opened;
+}
+
+/* Copies to device memory, all done when it returns. */
+static inline void test_write(struct device_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    void *pinned = device_alloc_pinned(stream->device, bytes);
+
+    ck_assert_ptr_nonnull(pinned);
+    memcpy(pinned, src, bytes);
+    device_copy(stream, dst, pinned, bytes);
+    device_stream_wait(stream);
+    device_free_pinned(stream->device, pinned);
+}
+
+/* Copies from device memory, after all that is queued in 'stream'. */
+static inline void test_read(struct device_stream *stream, void *dst, const void *src, size_t bytes)
+{
+    void *pinned = device_alloc_pinned(stream->device, bytes);
+
+    ck_assert_ptr_nonnull(pinned);
+    device_copy(stream, pinned, src, bytes);
+    device_stream_wait(stream);
+    memcpy(dst, pinned, bytes);
+    device_free_pinned(stream->device, pinned);
+}
+
+#endif
