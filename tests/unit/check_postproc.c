@@ -5,7 +5,7 @@
 
 #include "common/units.h"
 #include "kernels/philox.h"
-#include "tests/unit/test_device.h"
+#include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
