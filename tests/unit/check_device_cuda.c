@@ -204,7 +204,7 @@ static void create_bed_of(struct bed *bed, const char *fake, const struct kernel
     ck_assert_int_eq(inbox_create(N_OPERATIONS, &inbox), 0);
     ck_assert_msg(device_open(&config, &bed->device, why, sizeof(why)) == 0, "%s", why);
     for (int k = 0; k < N_STREAMS; k++) {
-        ck_assert_int_eq(device_stream_create(bed->device, "abc" + k, &bed->streams[k]), 0);
+        ck_assert_int_eq(device_stream_create(bed->device, &"abc"[k], &bed->streams[k]), 0);
         bed->memory[k] = device_alloc(bed->device, 100);
         bed->pinned[k] = device_alloc_pinned(bed->device, 100);
     }
