@@ -104,6 +104,11 @@ int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t dev
     return memory_check_in(&memory, "GPU memory", device_bytes, key, advice, why, why_bytes);
 }
 
+size_t device_shared_bytes(const struct device *device)
+{
+    return device->shared_bytes;
+}
+
 bool device_compiles(const struct device *device)
 {
     return device->compiles;

@@ -374,7 +374,7 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
     in->antenna = a;
     loan_init(&in->loan, c->worker, (struct inbox_item){c->input_free_kind, 0, in});
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        in->samples[pol] = device_alloc(a->device, a->layout->history_bytes + a->layout->chunk_bytes);
+        in->samples[pol] = device_alloc(a->device, fgpu_device_input_bytes(a->layout));
         in->present[pol] = calloc(n_heaps, 1);
         in->sums[pol] = calloc(n_heaps + 1, sizeof(uint32_t));
         if (!in->samples[pol] || !in->present[pol] || !in->sums[pol])

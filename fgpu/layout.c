@@ -72,7 +72,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config)
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, bool compiles)
 {
     int64_t window_max = 0;
     struct fgpu_layout l = {
@@ -102,7 +102,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
                                       fgpu_config_output(config, o)->destinations.n * sizeof(struct send_heap));
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
         uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
-        uint64_t device = bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c));
+        uint64_t device =
+            bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, compiles));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
@@ -112,7 +113,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     uint64_t chunks = chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
     l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunks));
     l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
-    l.device_bytes = bytes_plus(l.device_bytes, l.n_inputs * FGPU_N_DEVICE_INPUTS * (l.history_bytes + l.chunk_bytes));
+    l.device_bytes = bytes_plus(l.device_bytes, l.n_inputs * FGPU_N_DEVICE_INPUTS * fgpu_device_input_bytes(&l));
     *layout = l;
 }
 
@@ -232,7 +233,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
 
-    fgpu_layout_init(&layout, config);
+    fgpu_layout_init(&layout, config, false);
     if (layout.history_samples > config->recv.chunk_samples)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",

@@ -30,8 +30,14 @@ struct fgpu_layout {
     uint64_t device_bytes; /* inputs, output buffers, scratch */
 };
 
-/* Derives the layout.  The configuration must have passed the checks that fgpu_config_check makes before it. */
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config);
+/* Of one polarisation of a device input. */
+static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
+{
+    return layout->history_bytes + layout->chunk_bytes + CHANNELISE_SPARE_BYTES;
+}
+
+/* Derives the layout; 'compiles' as of the device.  The configuration must have passed the checks that fgpu_config_check makes before it. */
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, bool compiles);
 
 /* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
  * negative errno with one sentence in 'why'. */

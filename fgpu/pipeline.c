@@ -200,9 +200,9 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
         return -ENOMEM;
     p->c = *context;
     p->config = values;
-    fgpu_layout_init(&p->layout_storage, p->config);
-    p->layout = &p->layout_storage;
     p->device = context->device;
+    fgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device));
+    p->layout = &p->layout_storage;
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = inbox_create(inbox_slots(p), &p->inbox);

@@ -1,6 +1,7 @@
 /* channelise.c - the F-engine's work on the device, between the pipeline's input and output buffers. */
 #include "kernels/channelise.h"
 
+#include "kernels/channelise_fused.h"
 #include "kernels/pfb_fir.h"
 #include "kernels/postproc.h"
 
@@ -19,6 +20,7 @@ struct channelise {
     float *transformed;     /* device: complex [pol][n_spectra][UNZIP][n_chan / UNZIP] */
     struct device_fft *fft; /* filtered to transformed */
     struct device_kernel *pfb_fir, *postproc;
+    struct channelise_fused *fused; /* instead of all from 'weights' on; or NULL */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -52,8 +54,15 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * channelise_spacing_samples(config) * sizeof(float);
 }
 
-size_t channelise_scratch_bytes(const struct channelise_config *config)
+static bool is_fused(const struct channelise_config *config, bool compiles)
 {
+    return compiles && config->method == CHANNELISE_FUSED;
+}
+
+size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles)
+{
+    if (is_fused(config, compiles))
+        return channelise_fused_scratch_bytes(config);
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
 
@@ -80,60 +89,49 @@ undo_host:
     return err;
 }
 
+static int create_stages(struct channelise *c)
+{
+    const struct channelise_config *config = &c->config;
+    int err;
+
+    c->weights = device_alloc(c->device, weights_bytes(config));
+    c->filtered = device_alloc(c->device, spectra_bytes(config));
+    c->transformed = device_alloc(c->device, spectra_bytes(config));
+    if (!c->weights || !c->filtered || !c->transformed)
+        return -ENOMEM;
+    err = device_fft_create(c->device, config->n_chan / UNZIP, N_POLS * c->n_spectra * UNZIP, &c->fft);
+    if (!err)
+        err = device_kernel_create(c->device, &pfb_fir_kernel, NULL, 0, &c->pfb_fir);
+    if (!err)
+        err = device_kernel_create(c->device, &postproc_kernel, NULL, 0, &c->postproc);
+    return err ? err : upload_weights(c);
+}
+
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise)
 {
     struct channelise *c = calloc(1, sizeof(*c));
-    int err = -ENOMEM;
+    int err;
 
     if (!c)
-        return err;
+        return -ENOMEM;
     c->config = *config;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
-    c->weights = device_alloc(device, weights_bytes(config));
-    if (!c->weights)
-        goto undo_object;
-    c->filtered = device_alloc(device, spectra_bytes(config));
-    if (!c->filtered)
-        goto undo_weights;
-    c->transformed = device_alloc(device, spectra_bytes(config));
-    if (!c->transformed)
-        goto undo_filtered;
-    err = device_fft_create(device, config->n_chan / UNZIP, N_POLS * c->n_spectra * UNZIP, &c->fft);
-    if (err)
-        goto undo_transformed;
-    err = device_kernel_create(device, &pfb_fir_kernel, NULL, 0, &c->pfb_fir);
-    if (err)
-        goto undo_fft;
-    err = device_kernel_create(device, &postproc_kernel, NULL, 0, &c->postproc);
-    if (err)
-        goto undo_pfb_fir;
-    err = upload_weights(c);
-    if (err)
-        goto undo_postproc;
+    err = is_fused(config, device_compiles(device)) ? channelise_fused_create(device, config, &c->fused)
+                                                    : create_stages(c);
+    if (err) {
+        channelise_destroy(c);
+        return err;
+    }
     *channelise = c;
     return 0;
-undo_postproc:
-    device_kernel_destroy(c->postproc);
-undo_pfb_fir:
-    device_kernel_destroy(c->pfb_fir);
-undo_fft:
-    device_fft_destroy(c->fft);
-undo_transformed:
-    device_free(device, c->transformed);
-undo_filtered:
-    device_free(device, c->filtered);
-undo_weights:
-    device_free(device, c->weights);
-undo_object:
-    free(c);
-    return err;
 }
 
 void channelise_destroy(struct channelise *channelise)
 {
     if (!channelise)
         return;
+    channelise_fused_destroy(channelise->fused);
     device_kernel_destroy(channelise->postproc);
     device_kernel_destroy(channelise->pfb_fir);
     device_fft_destroy(channelise->fft);
@@ -153,35 +151,57 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
     return run;
 }
 
+/* One polarisation, spectra [first, first + n), by stages. */
+static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
+                   size_t n, const struct channelise_spectrum *spectra)
+{
+    const struct channelise_config *config = &c->config;
+    size_t spacing = channelise_spacing_samples(config), row = pol * c->n_spectra + first, run;
+
+    for (size_t i = 0; i < n; i += run) {
+        run = regular_run(spectra + i, n - i, spacing);
+        struct pfb_fir_args args = {
+            .in = input,
+            .weights = c->weights,
+            .out = c->filtered + (row + i) * spacing,
+            .offset = spectra[i].offset,
+            .n_spectra = (uint32_t)run,
+            .n_chan = config->n_chan,
+            .n_taps = config->n_taps,
+            .sample_bits = config->sample_bits,
+            .unzip = UNZIP,
+        };
+        device_launch(stream, c->pfb_fir, NULL, &args);
+    }
+}
+
+/* Both polarisations at once, so in runs that are regular in both. */
+static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
+                         size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS])
+{
+    size_t spacing = channelise_spacing_samples(&c->config), run;
+
+    for (size_t i = 0; i < n; i += run) {
+        const int64_t offset[N_POLS] = {spectra[0][i].offset, spectra[1][i].offset};
+        run = regular_run(spectra[0] + i, n - i, spacing);
+        run = regular_run(spectra[1] + i, run, spacing);
+        channelise_fused_front(c->fused, stream, input, offset, first + i, run);
+    }
+}
+
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS])
 {
-    const struct channelise_config *config = &channelise->config;
-    size_t spacing = channelise_spacing_samples(config);
-
+    if (channelise->fused)
+        filter_fused(channelise, stream, input, first, n, spectra);
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        size_t row = pol * channelise->n_spectra + first;
-        size_t run;
-
-        for (size_t i = 0; i < n; i += run) {
-            run = regular_run(spectra[pol] + i, n - i, spacing);
-            struct pfb_fir_args args = {
-                .in = input[pol],
-                .weights = channelise->weights,
-                .out = channelise->filtered + (row + i) * spacing,
-                .offset = spectra[pol][i].offset,
-                .n_spectra = (uint32_t)run,
-                .n_chan = config->n_chan,
-                .n_taps = config->n_taps,
-                .sample_bits = config->sample_bits,
-                .unzip = UNZIP,
-            };
-            device_launch(stream, channelise->pfb_fir, NULL, &args);
-        }
+        float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
+        if (!channelise->fused)
+            filter(channelise, stream, input[pol], pol, first, n, spectra[pol]);
         for (size_t i = 0; i < n; i++) {
-            buffer->rotation[(row + i) * 2] = spectra[pol][i].fine;
-            buffer->rotation[(row + i) * 2 + 1] = spectra[pol][i].phase;
+            rotation[2 * i] = spectra[pol][i].fine;
+            rotation[2 * i + 1] = spectra[pol][i].phase;
         }
     }
 }
@@ -208,6 +228,10 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
     };
 
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
+    if (channelise->fused) {
+        channelise_fused_back(channelise->fused, stream, buffer, gain, first_spectrum);
+        return;
+    }
     device_fft_run(stream, channelise->fft, channelise->filtered, channelise->transformed);
     device_launch(stream, channelise->postproc, NULL, &args);
 }

@@ -2,6 +2,7 @@
  *
  * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), again and again, all on one stream
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
+ *            or, the same with fewer passes over memory, the two kernels of channelise_fused.h
  * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
  * Threads:   the worker.   Blocking and allocation: none after create.
  * Source:    Price, "Spectrometers and Polyphase Filterbanks in Radio Astronomy" (2016), for the method. */
@@ -15,6 +16,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The stages of the header above, or the same in two kernels (channelise_fused.h).  Both are CUDA; the cpu has stages. */
+enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
+
+struct channelise_shape;
+
 struct channelise_config {
     unsigned n_chan; /* power of two, 64..65536 */
     unsigned n_taps; /* 1..32 */
@@ -27,7 +33,14 @@ struct channelise_config {
     bool dither;
     uint64_t seed;
     uint32_t stream_id;
+    /* Where CUDA variants run: */
+    enum channelise_method method;
+    const struct channelise_shape *shape; /* fused: how the work is cut; NULL: as is good for these sizes */
+    unsigned unzip;                       /* stages: FFTs per spectrum, 1, 2 or 4; 0: as is good for these sizes */
 };
+
+/* Bytes behind the samples of an input that must be readable. */
+#define CHANNELISE_SPARE_BYTES 8
 
 /* Where one output spectrum of one polarisation comes from. */
 struct channelise_spectrum {
@@ -50,7 +63,8 @@ struct channelise;
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
-size_t channelise_scratch_bytes(const struct channelise_config *config); /* device memory of the object */
+/* Device memory of the object; 'compiles' as of the device. */
+size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles);
 
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
@@ -64,7 +78,7 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
                        const struct channelise_spectrum *const spectra[N_POLS]);
 
 /* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps (never to be sent).
- * 'first_spectrum' is the absolute index of spectrum 0; 'gain' is device memory, complex float [chan][pol]. */
+ * 'first_spectrum' is the absolute index of spectrum 0, even; 'gain' is device memory, complex float [chan][pol]. */
 void channelise_finish(struct channelise *channelise, struct device_stream *stream,
                        const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
 

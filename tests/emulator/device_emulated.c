@@ -251,6 +251,7 @@ int device_emulated_open(struct device **device)
     new->ops = &emulated_ops;
     new->name = "emulated";
     new->compiles = true;
+    new->shared_bytes = 227 << 10;
     *device = new;
     return 0;
 }

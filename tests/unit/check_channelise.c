@@ -1,42 +1,67 @@
-/* check_channelise - packed samples to heaps on the cpu device, against the definition of the filter bank in double. */
+/* check_channelise - packed samples to heaps, against the definition of the filter bank in double: on the cpu device and,
+ * with the CUDA variants, on the emulated one; or with CBF_TEST_DEVICE=cuda on a GPU. */
 #include "kernels/channelise.h"
 
+#include "kernels/channelise_fused.h"
 #include "kernels/philox.h"
+#include "tests/emulator/device_emulated.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
 #include <complex.h>
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 
 #define TOLERANCE  2e-3 /* of a quantisation step, before rounding */
-#define N_SAMPLES  60000
-#define SIGMA_8BIT 45 /* of the output's parts: some saturate */
+#define FAR        3000 /* samples that a jump may go back */
+#define SIGMA_8BIT 45   /* of the output's parts: some saturate */
 #define SIGMA_4BIT 3
 
 struct fixture {
     struct channelise_config config;
-    size_t n_spectra, n_chan;
+    size_t n_spectra, n_chan, n_samples;
     struct device *device;
     struct device_stream *stream;
     struct channelise *channelise;
     struct channelise_buffer buffer;
-    uint8_t *input[N_POLS]; /* the cpu device's memory is ours to write */
-    float *gain;
+    uint8_t *input[N_POLS], *input_device[N_POLS];
+    float *gain, *gain_device;
+    uint8_t *voltages;   /* what came out, on the host */
+    uint32_t *saturated; /* the same */
     float *weights;
     struct channelise_spectrum *spectra[N_POLS];
 };
 
-static void fixture_init(struct fixture *f, const struct channelise_config *config)
-{
-    struct device_config device_config = {.kind = DEVICE_CPU, .n_threads = 2};
-    size_t rotation_bytes, input_bytes = N_SAMPLES * config->sample_bits / 8;
-    char why[200];
+/* Which device a test is about: with CBF_TEST_DEVICE=cuda always that. */
+enum test_target { ON_CPU, EMULATED };
 
-    *f = (struct fixture){.config = *config, .n_chan = config->n_chan};
+static bool open_target(struct fixture *f, enum test_target target)
+{
+    if (target == ON_CPU || test_on_cuda()) {
+        f->device = test_open_device(2);
+        return true;
+    }
+    int err = device_emulated_open(&f->device);
+    ck_assert(err == 0 || err == -ENOPKG);
+    return err == 0;
+}
+
+static void fixture_fill(struct fixture *f);
+
+/* On the device that has been opened. */
+static void fixture_init_on(struct fixture *f, const struct channelise_config *config)
+{
+    size_t rotation_bytes, input_bytes;
+
+    *f = (struct fixture){.config = *config, .n_chan = config->n_chan, .device = f->device};
     f->n_spectra = config->n_batches * config->spectra_per_heap;
+    f->n_samples =
+        channelise_window_samples(config) + (f->n_spectra + 2) * (channelise_spacing_samples(config) + 1) + FAR;
+    f->n_samples = (f->n_samples + 7) / 8 * 8;
+    input_bytes = f->n_samples * config->sample_bits / 8;
     rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
-    ck_assert_int_eq(device_open(&device_config, &f->device, why, sizeof(why)), 0);
     ck_assert_int_eq(device_stream_create(f->device, "test", &f->stream), 0);
     ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
     f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
@@ -45,22 +70,57 @@ static void fixture_init(struct fixture *f, const struct channelise_config *conf
     f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
     memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        f->input[pol] = device_alloc(f->device, input_bytes);
+        f->input[pol] = malloc(input_bytes);
+        f->input_device[pol] = device_alloc(f->device, input_bytes + CHANNELISE_SPARE_BYTES);
         random_bytes(f->input[pol], input_bytes);
         f->spectra[pol] = calloc(f->n_spectra, sizeof(*f->spectra[pol]));
     }
-    f->gain = device_alloc(f->device, f->n_chan * N_POLS * 2 * sizeof(float));
+    f->gain = malloc(f->n_chan * N_POLS * 2 * sizeof(float));
+    f->gain_device = device_alloc(f->device, f->n_chan * N_POLS * 2 * sizeof(float));
+    f->voltages = malloc(channelise_voltage_bytes(config));
+    f->saturated = malloc(config->n_batches * N_POLS * sizeof(uint32_t));
     f->weights = malloc(channelise_window_samples(config) * sizeof(float));
     design_pfb(2 * f->n_chan, config->n_taps, config->w_cutoff, config->window, f->weights);
+    fixture_fill(f);
+}
+
+/* Returns false where the target cannot be tested, which has been said. */
+static bool fixture_init(struct fixture *f, const struct channelise_config *config, enum test_target target)
+{
+    if (!open_target(f, target))
+        return false;
+    fixture_init_on(f, config);
+    return true;
+}
+
+/* Brings the inputs to the device, and poison to where the outputs will be. */
+static void fixture_fill(struct fixture *f)
+{
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        test_write(f->stream, f->input_device[pol], f->input[pol], f->n_samples * f->config.sample_bits / 8);
+    device_fill(f->stream, f->buffer.voltages, 0x55, channelise_voltage_bytes(&f->config));
+    device_fill(f->stream, f->buffer.saturated, 0x55, f->config.n_batches * N_POLS * sizeof(uint32_t));
+}
+
+static void finish(struct fixture *f, uint64_t first_spectrum)
+{
+    test_write(f->stream, f->gain_device, f->gain, f->n_chan * N_POLS * 2 * sizeof(float));
+    channelise_finish(f->channelise, f->stream, &f->buffer, f->gain_device, first_spectrum);
+    test_read(f->stream, f->voltages, f->buffer.voltages, channelise_voltage_bytes(&f->config));
+    test_read(f->stream, f->saturated, f->buffer.saturated, f->config.n_batches * N_POLS * sizeof(uint32_t));
 }
 
 static void fixture_fini(struct fixture *f)
 {
     free(f->weights);
-    device_free(f->device, f->gain);
+    free(f->saturated);
+    free(f->voltages);
+    device_free(f->device, f->gain_device);
+    free(f->gain);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         free(f->spectra[pol]);
-        device_free(f->device, f->input[pol]);
+        device_free(f->device, f->input_device[pol]);
+        free(f->input[pol]);
     }
     device_free(f->device, f->buffer.rotation_device);
     device_free_pinned(f->device, f->buffer.rotation);
@@ -89,7 +149,7 @@ static void random_gains(struct fixture *f)
 static void random_spectra(struct fixture *f)
 {
     int64_t spacing = (int64_t)channelise_spacing_samples(&f->config);
-    int64_t last = N_SAMPLES - (int64_t)channelise_window_samples(&f->config);
+    int64_t last = (int64_t)f->n_samples - (int64_t)channelise_window_samples(&f->config);
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
         int64_t offset = (int64_t)random_below(1000);
@@ -104,8 +164,8 @@ static void random_spectra(struct fixture *f)
             offset += spacing;
             if (random_below(8) == 0 && offset > 0)
                 offset += random_below(2) ? 1 : -1;
-            if (s == jump)
-                offset = (int64_t)random_below((size_t)(last - (int64_t)f->n_spectra * (spacing + 1)));
+            if (s == jump && offset > FAR)
+                offset -= (int64_t)random_below(FAR);
         }
     }
 }
@@ -161,11 +221,11 @@ static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, i
     size_t at = ((heap * f->n_chan + k) * f->config.spectra_per_heap + within) * N_POLS + pol;
 
     if (f->config.out_bits == 8) {
-        value[0] = (int8_t)f->buffer.voltages[at * 2];
-        value[1] = (int8_t)f->buffer.voltages[at * 2 + 1];
+        value[0] = (int8_t)f->voltages[at * 2];
+        value[1] = (int8_t)f->voltages[at * 2 + 1];
     } else {
-        value[0] = (int)(f->buffer.voltages[at] >> 4 ^ 8) - 8;
-        value[1] = (int)((f->buffer.voltages[at] & 15) ^ 8) - 8;
+        value[0] = (int)(f->voltages[at] >> 4 ^ 8) - 8;
+        value[1] = (int)((f->voltages[at] & 15) ^ 8) - 8;
     }
 }
 
@@ -196,7 +256,7 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
             most += beyond > -TOLERANCE;
         }
         if ((s + 1) % f->config.spectra_per_heap == 0) {
-            uint32_t saturated = f->buffer.saturated[s / f->config.spectra_per_heap * N_POLS + pol];
+            uint32_t saturated = f->saturated[s / f->config.spectra_per_heap * N_POLS + pol];
             ck_assert_uint_le(least, saturated);
             ck_assert_uint_ge(most, saturated);
             least = most = 0;
@@ -209,7 +269,7 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
 static void append_in_pieces(struct fixture *f, size_t n)
 {
-    const uint8_t *input[N_POLS] = {f->input[0], f->input[1]};
+    const uint8_t *input[N_POLS] = {f->input_device[0], f->input_device[1]};
 
     for (size_t first = 0, piece; first < n; first += piece) {
         const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
@@ -232,21 +292,127 @@ static const struct channelise_config configs[] = {
 /* clang-format on */
 
 /* Twice, with other spectra and another time, as buffers and scratch are used again and again. */
-START_TEST(end_to_end)
+static void run_end_to_end(const struct channelise_config *config, enum test_target target)
 {
     struct fixture f;
 
-    fixture_init(&f, &configs[_i]);
+    if (!fixture_init(&f, config, target))
+        return;
     for (uint64_t first_spectrum = 6; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
         random_gains(&f);
         random_spectra(&f);
         append_in_pieces(&f, f.n_spectra);
-        channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, first_spectrum);
-        device_stream_wait(f.stream);
+        finish(&f, first_spectrum);
         for (size_t pol = 0; pol < N_POLS; pol++)
             compare(&f, pol, f.n_spectra, first_spectrum);
     }
     fixture_fini(&f);
+}
+
+START_TEST(end_to_end)
+{
+    run_end_to_end(&configs[_i], ON_CPU);
+}
+END_TEST
+
+START_TEST(end_to_end_emulated)
+{
+    run_end_to_end(&configs[_i], EMULATED);
+}
+END_TEST
+
+static struct channelise_config random_config(unsigned log2_channels)
+{
+    static const unsigned widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+    struct channelise_config config = {
+        .n_chan = 1u << log2_channels,
+        .n_taps = 1 + (unsigned)random_below(random_below(3) ? 16 : 32),
+        .w_cutoff = 1,
+        .window = random_below(2) ? PFB_HANN : PFB_RECT,
+        .sample_bits = widths[random_below(ARRAY_LEN(widths))],
+        .spectra_per_heap = 16 * (1 + (unsigned)random_below(log2_channels < 10 ? 5 : 1)),
+        .n_batches = 1 + (unsigned)random_below(2),
+        .out_bits = random_below(3) ? 8 : 4,
+        .dither = random_below(2),
+        .seed = random_u64(),
+        .stream_id = (uint32_t)random_u64(),
+    };
+
+    printf("%u channels, %u taps, %u bits, %u x %u spectra, %u bits out, dither %d\n", config.n_chan, config.n_taps,
+           config.sample_bits, config.n_batches, config.spectra_per_heap, config.out_bits, config.dither);
+    return config;
+}
+
+START_TEST(random_sizes)
+{
+    for (int i = 0; i < (test_on_cuda() ? 20 : 2); i++) {
+        struct channelise_config config = random_config(6 + (unsigned)random_below(4));
+        run_end_to_end(&config, EMULATED);
+    }
+}
+END_TEST
+
+/* The cpu device with the inputs of 'other'. */
+static void fixture_init_like(struct fixture *f, const struct fixture *other)
+{
+    struct device_config cpu = {.kind = DEVICE_CPU, .n_threads = 2};
+    char why[200];
+
+    ck_assert_int_eq(device_open(&cpu, &f->device, why, sizeof(why)), 0);
+    fixture_init_on(f, &other->config);
+    memcpy(f->gain, other->gain, f->n_chan * N_POLS * 2 * sizeof(float));
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        memcpy(f->input[pol], other->input[pol], f->n_samples * f->config.sample_bits / 8);
+        memcpy(f->spectra[pol], other->spectra[pol], f->n_spectra * sizeof(*f->spectra[pol]));
+    }
+    fixture_fill(f);
+}
+
+/* The same inputs through the stages on the cpu device: equal but where the rounding of the transforms decides. */
+static void compare_with_cpu(const struct channelise_config *config)
+{
+    size_t n_bytes = channelise_voltage_bytes(config), n_different = 0, n_saturated[2] = {0, 0};
+    struct fixture f[2];
+
+    if (!fixture_init(&f[0], config, EMULATED))
+        return;
+    random_gains(&f[0]);
+    random_spectra(&f[0]);
+    append_in_pieces(&f[0], f[0].n_spectra);
+    finish(&f[0], 1000);
+    fixture_init_like(&f[1], &f[0]);
+    append_in_pieces(&f[1], f[1].n_spectra);
+    finish(&f[1], 1000);
+    for (size_t i = 0; i < n_bytes; i++) {
+        int a = f[0].voltages[i], b = f[1].voltages[i];
+        if (a == b)
+            continue;
+        n_different++;
+        for (int half = 0; half < (config->out_bits == 4 ? 2 : 1); half++) {
+            int x = config->out_bits == 8 ? (int8_t)a : (int)((unsigned)(a >> 4 * half & 15) ^ 8) - 8;
+            int y = config->out_bits == 8 ? (int8_t)b : (int)((unsigned)(b >> 4 * half & 15) ^ 8) - 8;
+            ck_assert_int_le(abs(x - y), 1);
+        }
+    }
+    for (size_t i = 0; i < config->n_batches * N_POLS; i++)
+        for (int w = 0; w < 2; w++)
+            n_saturated[w] += f[w].saturated[i];
+    ck_assert_msg((double)n_different <= 1e-3 * (double)n_bytes + 2, "%zu of %zu differ", n_different, n_bytes);
+    ck_assert_msg(fabs((double)n_saturated[0] - (double)n_saturated[1]) <= 1e-3 * (double)n_bytes + 2,
+                  "saturated: %zu, not %zu", n_saturated[0], n_saturated[1]);
+    fixture_fini(&f[0]);
+    fixture_fini(&f[1]);
+}
+
+/* From 1024 channels on, where the definition takes too long. */
+START_TEST(large_sizes)
+{
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* each test is a process that begins with the same seed */
+    for (int i = 0; i < (test_on_cuda() ? 3 : 1); i++) {
+        struct channelise_config config = random_config(10 + (unsigned)_i);
+        compare_with_cpu(&config);
+    }
 }
 END_TEST
 
@@ -255,12 +421,12 @@ START_TEST(partly_filled)
 {
     struct fixture f;
 
-    fixture_init(&f, &configs[0]);
+    if (!fixture_init(&f, &configs[0], _i ? EMULATED : ON_CPU))
+        return;
     random_gains(&f);
     random_spectra(&f);
     append_in_pieces(&f, 20);
-    channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, 1000);
-    device_stream_wait(f.stream);
+    finish(&f, 1000);
     for (size_t pol = 0; pol < N_POLS; pol++)
         compare(&f, pol, 20, 1000);
     fixture_fini(&f);
@@ -280,27 +446,28 @@ START_TEST(tone)
     config.dither = false;
     config.sample_bits = 16;
     config.n_taps = 16;
-    fixture_init(&f, &config);
+    if (!fixture_init(&f, &config, _i ? EMULATED : ON_CPU))
+        return;
     for (size_t i = 0; i < channelise_window_samples(&config); i++)
         sum += f.weights[i];
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        for (size_t i = 0; i < N_SAMPLES; i++) {
+        for (size_t i = 0; i < f.n_samples; i++) {
             uint16_t sample = (uint16_t)lrint(20000 * cos(M_PI * 20 * (double)i / 64));
             f.input[pol][2 * i] = (uint8_t)(sample >> 8);
             f.input[pol][2 * i + 1] = (uint8_t)sample;
         }
         for (size_t s = 0; s < f.n_spectra; s++)
             f.spectra[pol][s].offset = (int64_t)(s * channelise_spacing_samples(&config));
-        input[pol] = f.input[pol];
+        input[pol] = f.input_device[pol];
         spectra[pol] = f.spectra[pol];
     }
+    fixture_fill(&f);
     for (size_t i = 0; i < f.n_chan * N_POLS; i++) {
         f.gain[2 * i] = (float)(100 / (20000 * sum / 2));
         f.gain[2 * i + 1] = 0;
     }
     channelise_append(f.channelise, f.stream, input, &f.buffer, 0, f.n_spectra, spectra);
-    channelise_finish(f.channelise, f.stream, &f.buffer, f.gain, 0);
-    device_stream_wait(f.stream);
+    finish(&f, 0);
     for (size_t pol = 0; pol < N_POLS; pol++)
         for (size_t k = 0; k < f.n_chan; k++) {
             output_at(&f, pol, 17, k, value);
@@ -317,8 +484,27 @@ START_TEST(sizes)
     ck_assert_uint_eq(channelise_spacing_samples(&configs[0]), 128);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[0]), 48 * 64 * 4);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[1]), 32 * 256 * 2);
-    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0]), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
+    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], false), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
     channelise_destroy(NULL);
+}
+END_TEST
+
+/* Whatever may be configured has a shape on every GPU. */
+START_TEST(every_size_has_a_shape)
+{
+    static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10}; /* of GPUs from sm_80 on */
+
+    for (unsigned log2_channels = 6; log2_channels <= 16; log2_channels++)
+        for (unsigned n_taps = 1; n_taps <= 32; n_taps++)
+            for (unsigned bits = 2; bits <= 16; bits++) {
+                struct channelise_config config = {
+                    .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
+                for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
+                    struct channelise_shape shape = channelise_fused_shape(&config, shared_bytes[i]);
+                    ck_assert_msg(channelise_shape_valid(&config, &shape, shared_bytes[i]),
+                                  "%u channels, %u taps, %u bits, %zu B", config.n_chan, n_taps, bits, shared_bytes[i]);
+                }
+            }
 }
 END_TEST
 
@@ -329,11 +515,17 @@ int main(void)
     SRunner *runner = srunner_create(suite);
 
     random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, end_to_end, 0, ARRAY_LEN(configs));
-    tcase_add_test(tcase, partly_filled);
-    tcase_add_test(tcase, tone);
-    tcase_add_test(tcase, sizes);
+    tcase_set_timeout(tcase, 300);
+    if (!test_on_cuda()) {
+        tcase_add_loop_test(tcase, end_to_end, 0, ARRAY_LEN(configs));
+        tcase_add_test(tcase, sizes);
+        tcase_add_test(tcase, every_size_has_a_shape);
+    }
+    tcase_add_loop_test(tcase, end_to_end_emulated, 0, ARRAY_LEN(configs));
+    tcase_add_test(tcase, random_sizes);
+    tcase_add_loop_test(tcase, large_sizes, 0, test_on_cuda() ? 7 : 4);
+    tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
+    tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

@@ -1,0 +1,409 @@
+/* channelise_fused.c - the host's side of the two kernels: how the work is cut, tables, launches. */
+#include "kernels/channelise_fused.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BACK_TOGETHER 4 /* spectra that a thread of the back quantises at a time */
+
+struct channelise_fused {
+    struct channelise_config config; /* its 'shape' points to the one below */
+    struct channelise_shape shape;
+    size_t n_points; /* M */
+    size_t n_spectra;
+    struct device *device;
+    float *tables; /* device: all that follow */
+    const float *weights, *inner, *outer, *twiddles;
+    float *between; /* device: complex [spectrum][k1][j2] */
+    struct device_kernel *front, *back;
+};
+
+const struct kernel channelise_front_kernel = {
+    .name = "channelise_front",
+    .args_bytes = sizeof(struct channelise_front_args),
+};
+
+const struct kernel channelise_back_kernel = {
+    .name = "channelise_back",
+    .args_bytes = sizeof(struct channelise_back_args),
+};
+
+/* ---- How the work is cut ----------------------------------------------------------------------------------------- */
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+    return value < limit ? value : limit;
+}
+
+static uint32_t back_points(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    return 2 * config->n_chan / s->front_rows;
+}
+
+static uint32_t front_threads(const struct channelise_shape *s)
+{
+    return s->front_rows * s->front_columns / s->front_per_thread;
+}
+
+/* As struct tables of channelise_front.cu, behind the points. */
+static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
+    size_t n_words = (s->front_columns * config->sample_bits + 30) / 32 + 1;
+    size_t stage = s->front_together * 2 * lanes_rows * n_words * sizeof(uint32_t);
+
+    return n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) + n_block * 8 +
+           s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage + 16;
+}
+
+static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
+    size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
+
+    return s->back_pairs * 2 * s->back_spectra * pitch * 8;
+}
+
+/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  A wide block of few rows is read in longer pieces,
+ * but leaves the back more to transform than it has registers for. */
+struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
+{
+    uint32_t n_points = 2 * config->n_chan, rows, columns, back, points;
+    struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
+                                 .front_spectra = 8,
+                                 .front_together = 2,
+                                 .front_stages = 4,
+                                 .back_spectra = 4};
+
+    rows = n_points <= 2048 ? 8 : n_points == 4096 ? 16 : n_points <= 16384 ? 32 : n_points <= 65536 ? 64 : 128;
+    back = n_points / rows;
+    /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
+    columns = 256 * s.front_per_thread / rows;
+    columns = columns < 16 && rows * 16 / s.front_per_thread <= 512 ? 16 : columns < 8 ? 8 : columns;
+    columns = at_most(columns, 32 * s.front_per_thread);
+    columns = at_most(columns, back);
+    s.front_rows = rows;
+    s.front_columns = columns;
+    s.front_radix = rows <= 8 ? rows : rows >= 128 ? 16 : rows == 16 ? 4 : 8;
+    s.section_spectra = 0;
+    switch (back) {
+    case 16: s.back_radix_a = 16, s.back_radix_b = 1; break;
+    case 32: s.back_radix_a = 8, s.back_radix_b = 4; break;
+    case 64: s.back_radix_a = 8, s.back_radix_b = 8; break;
+    case 128: s.back_radix_a = 16, s.back_radix_b = 8; break;
+    case 256: s.back_radix_a = 16, s.back_radix_b = 16; break;
+    case 512: s.back_radix_a = 32, s.back_radix_b = 16; break;
+    case 1024: s.back_radix_a = 32, s.back_radix_b = 32; break;
+    default: s.back_radix_a = 16, s.back_radix_b = 16; break;
+    }
+    s.back_threads = back > 256 ? 256 : 128;
+    points = back > 256 ? 8192 : 2048;
+    while (s.back_spectra < 16 && 4 * back * s.back_spectra <= points)
+        s.back_spectra *= 2;
+    s.back_pairs = at_most(points / (2 * back * s.back_spectra), rows / 2);
+    s.back_pairs = s.back_pairs < 1 ? 1 : s.back_pairs;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 8)
+        s.front_columns /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_stages > 2)
+        s.front_stages /= 2;
+    s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
+    while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
+        s.back_spectra /= 2;
+    s.back_blocks = s.back_radix_a >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
+    return s;
+}
+
+static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
+{
+    return value >= least && value <= most && (value & (value - 1)) == 0;
+}
+
+static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 8, 64) ||
+        !power_of_two(s->front_spectra, 8, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
+        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) ||
+        !power_of_two(s->front_stages, 2, 8) || s->front_blocks < 1)
+        return false;
+    uint32_t last = s->front_rows / s->front_radix;
+    return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
+           s->front_spectra % (s->front_together * s->front_stages) == 0 && back_points(config, s) >= 16 &&
+           s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
+           front_threads(s) >= 32 && front_threads(s) <= 512 && s->section_spectra % s->front_spectra == 0;
+}
+
+static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
+
+    if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
+        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
+        !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || m2 % (s->back_radix_a * s->back_radix_b) != 0)
+        return false;
+    last = m2 / s->back_radix_a / s->back_radix_b;
+    last = last > 1 ? last : s->back_radix_b;
+    return last <= 32 && (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
+}
+
+bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
+                            size_t shared_bytes)
+{
+    return front_valid(config, shape) && back_valid(config, shape) &&
+           front_shared_bytes(config, shape) <= shared_bytes && back_shared_bytes(config, shape) <= shared_bytes;
+}
+
+void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
+                                struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS])
+{
+    const struct kernel_constant all[CHANNELISE_FRONT_N_CONSTANTS] = {
+        {"N_CHAN", config->n_chan},
+        {"N_TAPS", config->n_taps},
+        {"SAMPLE_BITS", config->sample_bits},
+        {"FRONT_ROWS", shape->front_rows},
+        {"FRONT_COLUMNS", shape->front_columns},
+        {"FRONT_SPECTRA", shape->front_spectra},
+        {"FRONT_PER_THREAD", shape->front_per_thread},
+        {"FRONT_RADIX", shape->front_radix},
+        {"FRONT_TOGETHER", shape->front_together},
+        {"FRONT_STAGES", shape->front_stages},
+        {"FRONT_BLOCKS", shape->front_blocks},
+    };
+
+    memcpy(constants, all, sizeof(all));
+}
+
+void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,
+                               struct kernel_constant constants[CHANNELISE_BACK_N_CONSTANTS])
+{
+    const struct kernel_constant all[CHANNELISE_BACK_N_CONSTANTS] = {
+        {"N_CHAN", config->n_chan},
+        {"SPECTRA_PER_HEAP", config->spectra_per_heap},
+        {"OUT_BITS", config->out_bits},
+        {"DITHER", config->dither},
+        {"FRONT_ROWS", shape->front_rows},
+        {"BACK_RADIX_A", shape->back_radix_a},
+        {"BACK_RADIX_B", shape->back_radix_b},
+        {"BACK_SPECTRA", shape->back_spectra},
+        {"BACK_PAIRS", shape->back_pairs},
+        {"BACK_THREADS", shape->back_threads},
+        {"BACK_BLOCKS", shape->back_blocks},
+    };
+
+    memcpy(constants, all, sizeof(all));
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------------------ */
+
+/* e^{-2 pi i numerator / n} * scale. */
+static void put_turn(float *to, size_t numerator, size_t n, double scale)
+{
+    double angle = -2 * M_PI * (double)(numerator % n) / (double)n;
+
+    to[0] = (float)(scale * cos(angle));
+    to[1] = (float)(scale * sin(angle));
+}
+
+/* [i][j] of n_i by n_j: e^{-2 pi i i j / n} * scale.  Returns what lies behind. */
+static float *put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
+{
+    for (size_t i = 0; i < n_i; i++)
+        for (size_t j = 0; j < n_j; j++, to += 2)
+            put_turn(to, i * j, n, scale);
+    return to;
+}
+
+/* In floats, in the order in which they lie in device memory. */
+struct table_sizes {
+    size_t weights, outer, inner, twiddles;
+};
+
+static struct table_sizes table_sizes(const struct channelise_config *config)
+{
+    size_t m = channelise_spacing_samples(config);
+
+    /* No more than that, whatever the shape. */
+    return (struct table_sizes){
+        .weights = channelise_window_samples(config), .outer = 2 * m, .inner = 2 * m, .twiddles = 4 * m};
+}
+
+static size_t tables_bytes(const struct channelise_config *config)
+{
+    struct table_sizes n = table_sizes(config);
+
+    return (n.weights + n.outer + n.inner + n.twiddles) * sizeof(float);
+}
+
+static void put_tables(const struct channelise_fused *f, float *tables)
+{
+    const struct channelise_shape *s = &f->shape;
+    struct table_sizes n = table_sizes(&f->config);
+    size_t m1 = s->front_rows, m2 = f->n_points / m1;
+
+    memset(tables, 0, tables_bytes(&f->config));
+    design_pfb(f->n_points, f->config.n_taps, f->config.w_cutoff, f->config.window, tables);
+    tables += n.weights;
+    put_turns(tables, m1, m2, f->n_points, 0.5);
+    tables += n.outer;
+    put_turns(tables, m1 / s->front_radix, s->front_radix, m1, 1);
+    tables += n.inner;
+    tables = put_turns(tables, s->back_radix_a, m2 / s->back_radix_a, m2, 1);
+    put_turns(tables, s->back_radix_b, m2 / s->back_radix_a / s->back_radix_b, m2 / s->back_radix_a, 1);
+}
+
+static int upload_tables(struct channelise_fused *f)
+{
+    struct table_sizes n = table_sizes(&f->config);
+    float *host = device_alloc_pinned(f->device, tables_bytes(&f->config));
+    struct device_stream *stream;
+    int err;
+
+    if (!host)
+        return -ENOMEM;
+    put_tables(f, host);
+    err = device_stream_create(f->device, "tables", &stream);
+    if (!err) {
+        device_copy(stream, f->tables, host, tables_bytes(&f->config));
+        device_stream_wait(stream);
+        device_stream_destroy(stream);
+    }
+    device_free_pinned(f->device, host);
+    f->weights = f->tables;
+    f->outer = f->weights + n.weights;
+    f->inner = f->outer + n.outer;
+    f->twiddles = f->inner + n.inner;
+    return err;
+}
+
+/* ---- The object -------------------------------------------------------------------------------------------------- */
+
+static size_t between_bytes(const struct channelise_config *config)
+{
+    return (size_t)config->n_batches * config->spectra_per_heap * channelise_spacing_samples(config) * 2 *
+           sizeof(float);
+}
+
+size_t channelise_fused_scratch_bytes(const struct channelise_config *config)
+{
+    return tables_bytes(config) + between_bytes(config);
+}
+
+static int create_kernels(struct channelise_fused *f)
+{
+    struct kernel_constant front[CHANNELISE_FRONT_N_CONSTANTS], back[CHANNELISE_BACK_N_CONSTANTS];
+    int err;
+
+    channelise_front_constants(&f->config, &f->shape, front);
+    channelise_back_constants(&f->config, &f->shape, back);
+    err = device_kernel_create(f->device, &channelise_front_kernel, front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
+    return err ? err
+               : device_kernel_create(f->device, &channelise_back_kernel, back, CHANNELISE_BACK_N_CONSTANTS, &f->back);
+}
+
+int channelise_fused_create(struct device *device, const struct channelise_config *config,
+                            struct channelise_fused **fused)
+{
+    struct channelise_fused *f = calloc(1, sizeof(*f));
+    int err;
+
+    if (!f)
+        return -ENOMEM;
+    f->config = *config;
+    f->shape = config->shape ? *config->shape : channelise_fused_shape(config, device_shared_bytes(device));
+    f->config.shape = &f->shape;
+    f->n_points = channelise_spacing_samples(config);
+    f->n_spectra = (size_t)config->n_batches * config->spectra_per_heap;
+    f->device = device;
+    assert(channelise_shape_valid(config, &f->shape, device_shared_bytes(device)));
+    f->tables = device_alloc(device, tables_bytes(config));
+    f->between = device_alloc(device, between_bytes(config));
+    err = f->tables && f->between ? upload_tables(f) : -ENOMEM;
+    if (!err)
+        err = create_kernels(f);
+    if (err) {
+        channelise_fused_destroy(f);
+        return err;
+    }
+    *fused = f;
+    return 0;
+}
+
+void channelise_fused_destroy(struct channelise_fused *fused)
+{
+    if (!fused)
+        return;
+    device_kernel_destroy(fused->back);
+    device_kernel_destroy(fused->front);
+    device_free(fused->device, fused->between);
+    device_free(fused->device, fused->tables);
+    free(fused);
+}
+
+/* Sections so long that little is filtered twice, and so short that there are blocks for every multiprocessor of a
+ * large GPU. */
+static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
+{
+    const struct channelise_shape *s = &f->shape;
+    size_t n_groups = f->n_points / s->front_rows / s->front_columns,
+           section = n * n_groups * front_threads(s) / (512 * 256);
+
+    if (s->section_spectra)
+        return s->section_spectra;
+    section = section < 64 ? 64 : section;
+    return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
+}
+
+void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
+                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n)
+{
+    const struct channelise_shape *s = &fused->shape;
+    struct channelise_front_args args = {
+        .in = {input[0], input[1]},
+        .weights = fused->weights,
+        .inner = fused->inner,
+        .outer = fused->outer,
+        .out = fused->between + first * fused->n_points * 2,
+        .offset = {offset[0], offset[1]},
+        .n_spectra = (uint32_t)n,
+        .section_spectra = section_spectra(fused, n),
+    };
+    struct kernel_grid grid = {
+        .blocks = {(uint32_t)(fused->n_points / s->front_rows / s->front_columns),
+                   (args.n_spectra + args.section_spectra - 1) / args.section_spectra, 1},
+        .threads = front_threads(s),
+        .shared_bytes = (uint32_t)front_shared_bytes(&fused->config, s),
+    };
+
+    device_launch(stream, fused->front, &grid, &args);
+}
+
+void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
+                           const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum)
+{
+    const struct channelise_shape *s = &fused->shape;
+    struct channelise_back_args args = {
+        .in = fused->between,
+        .twiddles = fused->twiddles,
+        .rotation = buffer->rotation_device,
+        .gain = gain,
+        .out = buffer->voltages,
+        .saturated = buffer->saturated,
+        .first_spectrum = first_spectrum,
+        .stream_id = fused->config.stream_id,
+        .n_spectra = (uint32_t)fused->n_spectra,
+    };
+    struct kernel_grid grid = {
+        .blocks = {s->front_rows / 2 / s->back_pairs, args.n_spectra / s->back_spectra, 1},
+        .threads = s->back_threads,
+        .shared_bytes = (uint32_t)back_shared_bytes(&fused->config, s),
+    };
+
+    for (uint32_t round = 0; round < 7; round++) {
+        args.keys[round][0] = (uint32_t)fused->config.seed + round * 0x9E3779B9u;
+        args.keys[round][1] = (uint32_t)(fused->config.seed >> 32) + round * 0xBB67AE85u;
+    }
+    device_fill(stream, buffer->saturated, 0, fused->config.n_batches * N_POLS * sizeof(uint32_t));
+    device_launch(stream, fused->back, &grid, &args);
+}

@@ -1,0 +1,106 @@
+/* channelise_fused - the whole wideband F-engine in two CUDA kernels, with one pass through device memory in between.
+ *
+ * Both polarisations go through one complex transform: z_j = f0_j + i f1_j, f_p the windowed sums of polarisation p
+ * (pfb_fir.h), j = 0 .. M-1, M = 2 n_chan.  With j = j1 M2 + j2 and k = k1 + M1 k2 (Cooley and Tukey, 1965):
+ *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} / 2 -> between [spectrum][k1][j2]
+ *   back    for each k1 the transform over j2 gives Z_k; the spectra of the polarisations are
+ *           (Z_k + conj Z_{M-k}) / 2 and (Z_k - conj Z_{M-k}) / 2i, k < n_chan; then steps 2 and 3 of
+ *           postproc.h.  Rows k1 and M1 - k1 need each other, so a block has both.
+ *
+ * front: a block has FRONT_ROWS x FRONT_COLUMNS points of all spectra of a section.  A thread has FRONT_PER_THREAD
+ *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
+ *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
+ *        memory.
+ * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
+ *
+ * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_shape.
+ * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
+ * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
+ * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
+ *            polarisations; and by the issue of instructions: docs/performance.md counts them. */
+#ifndef KERNELS_CHANNELISE_FUSED_H
+#define KERNELS_CHANNELISE_FUSED_H
+
+#include "common/device.h"
+
+struct channelise_front_args {
+    const uint8_t *in[2]; /* packed samples, aligned to 4 B; readable for 4 B behind the aligned 4 that have the last */
+    const float *weights; /* [n_taps][M] */
+    const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
+    const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
+    float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
+    int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
+    uint32_t n_spectra;
+    uint32_t section_spectra; /* of a block; a multiple of front_spectra */
+};
+
+struct channelise_back_args {
+    const float *in; /* complex [spectrum][k1][j2] */
+    const float
+        *twiddles; /* complex [a][rest of M2]: e^{-2 pi i a rest / M2}, then [b][c]: e^{-2 pi i b c / n_b n_c} */
+    const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
+    const float *gain;     /* complex [chan][pol] */
+    uint8_t *out;          /* heaps as in postproc.h */
+    uint32_t *saturated;   /* [batch][pol]; added to */
+    uint64_t first_spectrum;
+    uint32_t keys[7][2]; /* of the dither's generator: the seed's halves, and what its rounds add to them */
+    uint32_t stream_id;
+    uint32_t n_spectra; /* a multiple of back_spectra */
+};
+
+extern const struct kernel channelise_front_kernel;
+extern const struct kernel channelise_back_kernel;
+
+/* How the work is cut: powers of two, but for back_blocks and section_spectra.  front_rows and the radices decide the
+ * order of the transform, the others only the speed. */
+struct channelise_shape {
+    uint32_t front_rows;       /* M1 */
+    uint32_t front_columns;    /* of a block */
+    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_together * front_stages */
+    uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
+    uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
+    uint32_t front_together;   /* rows of samples that a thread filters at a time */
+    uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
+    uint32_t front_blocks;     /* per multiprocessor */
+    uint32_t section_spectra;  /* that a block of the front filters one after the other */
+    uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
+    uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
+    uint32_t back_pairs;                 /* of rows of a block */
+    uint32_t back_threads, back_blocks;
+};
+
+#ifndef __CUDACC__
+
+#include "kernels/channelise.h"
+
+struct channelise_fused;
+
+/* The shape for these sizes that is used without tuning, where a block may have 'shared_bytes' of shared memory. */
+struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes);
+/* Whether the kernels can be cut so. */
+bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
+                            size_t shared_bytes);
+
+#define CHANNELISE_FRONT_N_CONSTANTS 11
+#define CHANNELISE_BACK_N_CONSTANTS  11
+void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
+                                struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
+void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,
+                               struct kernel_constant constants[CHANNELISE_BACK_N_CONSTANTS]);
+
+size_t channelise_fused_scratch_bytes(const struct channelise_config *config);
+
+/* Returns 0 or negative errno.  Ownership and threads as in channelise.h. */
+int channelise_fused_create(struct device *device, const struct channelise_config *config,
+                            struct channelise_fused **fused);
+void channelise_fused_destroy(struct channelise_fused *fused);
+
+/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing. */
+void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
+                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n);
+/* The whole buffer. */
+void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
+                           const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
+
+#endif
+#endif
