@@ -105,10 +105,12 @@ struct channelise_shape channelise_fused_shape(const struct channelise_config *c
         s.back_spectra *= 2;
     s.back_pairs = at_most(points / (2 * back * s.back_spectra), rows / 2);
     s.back_pairs = s.back_pairs < 1 ? 1 : s.back_pairs;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 8)
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
         s.front_columns /= 2;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_stages > 2)
         s.front_stages /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together * s.front_stages)
+        s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
@@ -123,8 +125,8 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 8, 64) ||
-        !power_of_two(s->front_spectra, 8, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
+    if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
+        !power_of_two(s->front_spectra, 4, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
         !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) ||
         !power_of_two(s->front_stages, 2, 8) || s->front_blocks < 1)
         return false;

@@ -5,7 +5,7 @@
 #include "kernels/channelise_fused.h"
 #include "kernels/philox.h"
 #include "tests/emulator/device_emulated.h"
-#include "tests/unit/test_device.h"
+#include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
