@@ -82,7 +82,8 @@ struct channelise_shape channelise_fused_shape(const struct channelise_config *c
     back = n_points / rows;
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
     columns = 256 * s.front_per_thread / rows;
-    columns = columns < 16 && rows * 16 / s.front_per_thread <= 512 ? 16 : columns < 8 ? 8 : columns;
+    columns = columns < 16 ? 16 : columns;
+    columns = at_most(columns, 512 * s.front_per_thread / rows);
     columns = at_most(columns, 32 * s.front_per_thread);
     columns = at_most(columns, back);
     s.front_rows = rows;
