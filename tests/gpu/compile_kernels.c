@@ -7,8 +7,6 @@
 #include "common/cuda/nvrtc.h"
 #include "common/units.h"
 #include "kernels/channelise.h"
-#include "kernels/pfb_fir.h"
-#include "kernels/postproc.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -162,7 +160,10 @@ static void fill_nothing(struct device_stream *stream, void *dst, uint8_t value,
 static int plan_nothing(struct device *device, size_t n, size_t batch, struct device_fft **fft)
 {
     *fft = calloc(1, sizeof(**fft));
-    return *fft ? 0 : -1;
+    if (!*fft)
+        return -1;
+    (*fft)->device = device;
+    return 0;
 }
 
 static void forget_plan(struct device_fft *fft)
@@ -199,39 +200,6 @@ static struct device *open_noting_device(void)
     return device;
 }
 
-static void launch(struct device *device, struct device_stream *stream, const struct kernel *kernel,
-                   const struct kernel_constant *constants, size_t n_constants, struct kernel_grid grid,
-                   const void *args)
-{
-    struct device_kernel *made;
-
-    if (device_kernel_create(device, kernel, constants, n_constants, &made))
-        abort();
-    device_launch(stream, made, &grid, args);
-    device_kernel_destroy(made);
-}
-
-static void note_stages(struct device *device, struct device_stream *stream, const struct channelise_config *c)
-{
-    struct pfb_fir_args fir = {.n_spectra = c->spectra_per_heap,
-                               .n_chan = c->n_chan,
-                               .n_taps = c->n_taps,
-                               .sample_bits = c->sample_bits,
-                               .unzip = c->unzip};
-    struct postproc_args post = {.n_spectra = c->spectra_per_heap,
-                                 .spectra_per_heap = c->spectra_per_heap,
-                                 .n_chan = c->n_chan,
-                                 .unzip = c->unzip,
-                                 .out_bits = c->out_bits,
-                                 .dither = c->dither};
-    struct kernel_constant constants[MAX_CONSTANTS];
-
-    pfb_fir_constants(&fir, constants);
-    launch(device, stream, &pfb_fir_kernel, constants, PFB_FIR_N_CONSTANTS, pfb_fir_grid(&fir, 0), &fir);
-    postproc_constants(&post, constants);
-    launch(device, stream, &postproc_kernel, constants, POSTPROC_N_CONSTANTS, postproc_grid(&post), &post);
-}
-
 /* Of channelise all that it makes and launches. */
 static void note_channelise(struct device *device, struct device_stream *stream, const struct channelise_config *c)
 {
@@ -260,8 +228,10 @@ static void note_size(struct device *device, struct device_stream *stream, const
     c.spectra_per_heap = size->spectra_per_heap ? size->spectra_per_heap : c.spectra_per_heap;
     c.unzip = size->unzip ? size->unzip : c.unzip;
     size_now = c;
+    c.method = CHANNELISE_FUSED;
     note_channelise(device, stream, &c);
-    note_stages(device, stream, &c);
+    c.method = CHANNELISE_STAGES;
+    note_channelise(device, stream, &c);
 }
 
 static void note_all(void)
