@@ -321,7 +321,7 @@ START_TEST(end_to_end_emulated)
 }
 END_TEST
 
-static struct channelise_config random_config(unsigned log2_channels)
+static struct channelise_config random_config(unsigned log2_channels, enum channelise_method method)
 {
     static const unsigned widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
     struct channelise_config config = {
@@ -336,17 +336,21 @@ static struct channelise_config random_config(unsigned log2_channels)
         .dither = random_below(2),
         .seed = random_u64(),
         .stream_id = (uint32_t)random_u64(),
+        .method = method,
+        .unzip = random_below(4) ? 1u << random_below(3) : 0,
     };
 
-    printf("%u channels, %u taps, %u bits, %u x %u spectra, %u bits out, dither %d\n", config.n_chan, config.n_taps,
-           config.sample_bits, config.n_batches, config.spectra_per_heap, config.out_bits, config.dither);
+    printf("%u channels, %u taps, %u bits, %u x %u spectra, %u bits out, dither %d, method %d, unzip %u\n",
+           config.n_chan, config.n_taps, config.sample_bits, config.n_batches, config.spectra_per_heap, config.out_bits,
+           config.dither, config.method, config.unzip);
     return config;
 }
 
 START_TEST(random_sizes)
 {
     for (int i = 0; i < (test_on_cuda() ? 20 : 2); i++) {
-        struct channelise_config config = random_config(6 + (unsigned)random_below(4));
+        struct channelise_config config =
+            random_config(6 + (unsigned)random_below(4), _i ? CHANNELISE_STAGES : CHANNELISE_FUSED);
         run_end_to_end(&config, EMULATED);
     }
 }
@@ -410,7 +414,8 @@ START_TEST(large_sizes)
     for (int i = 0; i < _i; i++)
         random_u64(); /* each test is a process that begins with the same seed */
     for (int i = 0; i < (test_on_cuda() ? 3 : 1); i++) {
-        struct channelise_config config = random_config(10 + (unsigned)_i);
+        struct channelise_config config =
+            random_config(10 + (unsigned)_i / 2, _i % 2 ? CHANNELISE_STAGES : CHANNELISE_FUSED);
         compare_with_cpu(&config);
     }
 }
@@ -522,8 +527,8 @@ int main(void)
         tcase_add_test(tcase, every_size_has_a_shape);
     }
     tcase_add_loop_test(tcase, end_to_end_emulated, 0, ARRAY_LEN(configs));
-    tcase_add_test(tcase, random_sizes);
-    tcase_add_loop_test(tcase, large_sizes, 0, test_on_cuda() ? 7 : 4);
+    tcase_add_loop_test(tcase, random_sizes, 0, 2);
+    tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
