@@ -201,7 +201,7 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     p->c = *context;
     p->config = values;
     p->device = context->device;
-    fgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device));
+    fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device));
     p->layout = &p->layout_storage;
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)

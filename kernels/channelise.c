@@ -55,14 +55,18 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * channelise_spacing_samples(config) * sizeof(float);
 }
 
-static bool is_fused(const struct channelise_config *config, bool compiles)
+/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps. */
+static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
-    return compiles && config->method == CHANNELISE_FUSED;
+    struct channelise_shape shape = channelise_fused_shape(config, shared_bytes);
+
+    return shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
+           channelise_shape_valid(config, &shape, shared_bytes);
 }
 
-size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles)
+size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes)
 {
-    if (is_fused(config, compiles))
+    if (is_fused(config, shared_bytes))
         return channelise_fused_scratch_bytes(config);
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
@@ -173,8 +177,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
     c->config = *config;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
-    err = is_fused(config, device_compiles(device)) ? channelise_fused_create(device, config, &c->fused)
-                                                    : create_stages(c);
+    err = is_fused(config, device_shared_bytes(device)) ? channelise_fused_create(device, config, &c->fused)
+                                                        : create_stages(c);
     if (err) {
         channelise_destroy(c);
         return err;

@@ -63,8 +63,8 @@ struct channelise;
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
-/* Device memory of the object; 'compiles' as of the device. */
-size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles);
+/* Device memory of the object; 'shared_bytes' as of the device. */
+size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);

