@@ -106,8 +106,9 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, int n
 }
 
 /* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes that
- * have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); from 21: which of the warp's words
- * of a row and polarisation is the first of the two. */
+ * have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the warp's words
+ * of a row and polarisation is the first of the two; 31: whether the second is the next, or the same as nothing of the
+ * next is needed. */
 static __device__ __forceinline__ uint32_t find_samples(int64_t first)
 {
     int64_t piece = first + (int64_t)(threadIdx.x * PER / C) * M2, mine = piece + threadIdx.x * PER % C;
@@ -115,7 +116,9 @@ static __device__ __forceinline__ uint32_t find_samples(int64_t first)
     uint32_t word = threadIdx.x % 32 * PER / C * N_CHUNKS * 4 + bit / 32;
     uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
 
-    return (0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16 | word << 21;
+    uint32_t second = (bit + PER * SAMPLE_BITS - 1) / 32 - bit / 32;
+
+    return (0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16 | word << 21 | second << 31;
 }
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
@@ -148,11 +151,12 @@ static __device__ __forceinline__ void unpack_rows(const uint32_t (&where)[2], c
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        const uint32_t *mine = (const uint32_t *)from->chunks[0][0][0] + (where[pol] >> 21);
+        const uint32_t *first = (const uint32_t *)from->chunks[0][0][0] + (where[pol] >> 21 & 1023);
+        const uint32_t *second = first + (where[pol] >> 31);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const uint32_t *words = mine + (r * 2 + pol) * (J * N_CHUNKS * 4);
-            unpack(__byte_perm(words[0], words[1], where[pol] & 0xffff), where[pol] >> 16 & 31, masks, x[r][pol]);
+            const int at = (r * 2 + pol) * (J * N_CHUNKS * 4);
+            unpack(__byte_perm(first[at], second[at], where[pol] & 0xffff), where[pol] >> 16 & 31, masks, x[r][pol]);
         }
     }
 }
@@ -285,7 +289,6 @@ struct tables {
     float2 outer[M1][C];
     float2 inner[M1];
     struct stage stages[N_WARPS][STAGES];
-    uint4 more; /* a word more than the last sample needs is read */
 };
 
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)

@@ -61,7 +61,7 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
     size_t stage = s->front_together * 2 * lanes_rows * n_chunks * 16;
 
     return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +
-           n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage + 16;
+           n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)

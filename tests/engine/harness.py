@@ -77,10 +77,19 @@ def endpoints(text):
     return out
 
 
+# Below the ports that the system gives to whoever asks for any, so that nobody is given one before its daemon has it.
+_tcp_ports = itertools.count(os.getpid() * 37)
+
+
 def free_tcp_port():
-    with socket.socket() as s:
-        s.bind((LOOPBACK, 0))
-        return s.getsockname()[1]
+    while True:
+        port = 10000 + next(_tcp_ports) % 22000
+        with socket.socket() as s:
+            try:
+                s.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        return port
 
 
 # ---- Heaps and packets -----------------------------------------------------------------------------------------------
