@@ -59,6 +59,11 @@ static bool is_fused(const struct channelise_config *config, bool compiles)
     return compiles && config->method == CHANNELISE_FUSED;
 }
 
+bool channelise_stages_supported(const struct device *device)
+{
+    return !device_compiles(device);
+}
+
 size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles)
 {
     if (is_fused(config, compiles))
@@ -115,6 +120,7 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
+    c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
     c->n_spectra = n_spectra_of(config);
     c->device = device;
     err = is_fused(config, device_compiles(device)) ? channelise_fused_create(device, config, &c->fused)

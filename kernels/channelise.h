@@ -66,6 +66,9 @@ size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a
 /* Device memory of the object; 'compiles' as of the device. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles);
 
+/* Whether the stages run on this device, too. */
+bool channelise_stages_supported(const struct device *device);
+
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
