@@ -234,8 +234,9 @@ static int read_file(const char *path, char *text, size_t bytes)
 
     if (!file)
         return -errno;
+    errno = EIO;
     size_t n = fread(text, 1, bytes, file);
-    int err = ferror(file) ? -EIO : n == bytes || memchr(text, '\0', n) ? -EINVAL : 0;
+    int err = ferror(file) ? -errno : n == bytes || memchr(text, '\0', n) ? -EINVAL : 0;
     fclose(file);
     if (!err)
         text[n] = '\0';
@@ -263,6 +264,15 @@ int channelise_choice_load(struct device *device, const struct channelise_work *
 }
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
+
+void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes)
+{
+    struct channelise_choice copy = *choice;
+
+    snprintf(text, text_bytes, "%s", method_names[choice->method]);
+    for (size_t i = 0; i < N_NUMBERS; i++)
+        put(text, text_bytes, ", %s %" PRIu32, numbers[i].name, *number_at(&copy, &numbers[i]));
+}
 
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config)
 {

@@ -28,6 +28,9 @@ struct channelise_work {
 /* Sets method, unzip and shape of 'config', which then points to the choice. */
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
 
+/* "fused, front_rows 64, ...", for people. */
+void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes);
+
 /* The file's path, for people.  "" where the device has no directory. */
 void channelise_choice_path(struct device *device, const struct channelise_work *work, char *path, size_t path_bytes);
 

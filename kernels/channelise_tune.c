@@ -92,7 +92,7 @@ size_t channelise_tune_starts(const struct channelise_config *config, size_t sha
     size_t n = 1;
 
     starts[0] = channelise_fused_shape(config, shared_bytes);
-    for (uint32_t rows = 8; rows <= 256; rows *= 2) {
+    for (uint32_t rows = 8; rows <= 256 && rows <= config->n_chan / 8; rows *= 2) {
         struct channelise_shape shape = channelise_shape_of_rows(config, rows, shared_bytes);
         if (rows != starts[0].front_rows && n < CHANNELISE_TUNE_STARTS &&
             channelise_shape_valid(config, &shape, shared_bytes))
