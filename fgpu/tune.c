@@ -43,7 +43,7 @@ static void log_tuned(const struct channelise_work *work, const char *name, cons
     double n_samples = (double)work->config.n_batches * work->config.spectra_per_heap *
                        (double)channelise_spacing_samples(&work->config);
 
-    log_info("%s: %.1f Gsamples/s, %.1f with the defaults; %zu candidates%s; kept in %s", name,
+    log_info("%s: %.4g Gsamples/s, %.4g with the defaults; %zu candidates%s; kept in %s", name,
              n_samples / tuned->best_ns, n_samples / tuned->default_ns, tuned->n_candidates,
              tuned->complete ? "" : " before time was up", path);
 }
