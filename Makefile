@@ -165,7 +165,8 @@ $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(call pkg,--libs,kissfft-float) -lpthread
 
-unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
+FAKE_CUDA_DEVICE = $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
+unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(FAKE_CUDA_DEVICE)
 
 # What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:
@@ -175,7 +176,7 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests
 
-check-engine: all
+check-engine: all $(FAKE_CUDA_DEVICE)
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
 
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.

@@ -153,7 +153,7 @@ void device_free_pinned(struct device *device, void *memory)
 
 int device_stream_create(struct device *device, const char *name, struct device_stream **stream)
 {
-    return device->ops->stream_create(device, name, stream);
+    return device_ok(device) ? device->ops->stream_create(device, name, stream) : -EIO;
 }
 
 void device_stream_destroy(struct device_stream *stream)
@@ -169,7 +169,7 @@ void device_stream_wait(struct device_stream *stream)
 
 int device_event_create(struct device *device, struct device_event **event)
 {
-    return device->ops->event_create(device, event);
+    return device_ok(device) ? device->ops->event_create(device, event) : -EIO;
 }
 
 void device_event_destroy(struct device_event *event)
@@ -213,7 +213,7 @@ int device_fft_create(struct device *device, size_t n, size_t batch, struct devi
 {
     assert(n > 0 && (n & (n - 1)) == 0);
     assert(batch > 0);
-    return device->ops->fft_create(device, n, batch, fft);
+    return device_ok(device) ? device->ops->fft_create(device, n, batch, fft) : -EIO;
 }
 
 void device_fft_destroy(struct device_fft *fft)
@@ -233,7 +233,7 @@ int device_kernel_create(struct device *device, const struct kernel *kernel, con
                          size_t n_constants, struct device_kernel **made)
 {
     assert(kernel->args_bytes <= KERNEL_ARGS_MAX);
-    return device->ops->kernel_create(device, kernel, constants, n_constants, made);
+    return device_ok(device) ? device->ops->kernel_create(device, kernel, constants, n_constants, made) : -EIO;
 }
 
 void device_kernel_destroy(struct device_kernel *kernel)

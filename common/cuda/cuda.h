@@ -26,7 +26,6 @@ struct cuda_device {
     const struct device_host *host; /* [const] */
     int index;                      /* [const] of the GPU, as the CUDA runtime counts */
     int major, minor;               /* [const] compute capability */
-    int max_shared_bytes;           /* [const] of a block, static and dynamic together */
     size_t max_pitch_bytes;         /* [const] of a 2D copy */
     int numa_node;                  /* [const] of the host; < 0: none */
     char *kernel_cache;             /* [const] directory; NULL: none */

@@ -103,8 +103,7 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     device->minor = attribute(device, cudaDevAttrComputeCapabilityMinor, 0);
     snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
              device->major, device->minor);
-    device->max_shared_bytes = attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
-    device->base.shared_bytes = (size_t)device->max_shared_bytes;
+    device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
     device->numa_node = attribute(device, cudaDevAttrHostNumaId, -1);
     return 0;

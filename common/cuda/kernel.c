@@ -33,7 +33,7 @@ static int make_ready(const struct cuda_device *device, const struct cuda_kernel
         return make_failed(kernel, error, "cudaFuncGetAttributes");
     log_debug("%s: %d registers, %zu bytes of local memory a thread", kernel->name, has.numRegs, has.localSizeBytes);
     error = cudaFuncSetAttribute((const void *)kernel->handle, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 device->max_shared_bytes - (int)has.sharedSizeBytes);
+                                 (int)(device->base.shared_bytes - has.sharedSizeBytes));
     return error == cudaSuccess ? 0 : make_failed(kernel, error, "cudaFuncSetAttribute");
 }
 

@@ -32,6 +32,8 @@ void *cuda_alloc(struct device *device, size_t bytes)
 {
     void *memory;
 
+    if (bytes > PTRDIFF_MAX) /* an error, not a want of memory, to some drivers */
+        return NULL;
     cuda_enter(cuda_device_of(device));
     cudaError_t error = cudaMalloc(&memory, bytes ? bytes : 1);
     if (error == cudaSuccess)

@@ -54,7 +54,7 @@ static const struct kernel_text own_headers[] = {
 #define N_OWN_HEADERS (sizeof(own_headers) / sizeof(own_headers[0]))
 
 const char *const nvrtc_options[] = {"--std=c++17", "--device-as-default-execution-space", "--fmad=true",
-                                     "--no-source-include"};
+                                     "--no-source-include", "--generate-line-info"};
 const size_t n_nvrtc_options = sizeof(nvrtc_options) / sizeof(nvrtc_options[0]);
 
 static int load(const char **path)

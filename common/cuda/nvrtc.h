@@ -3,7 +3,7 @@
  * What a text can include: "kernels/X.h" and whatever else of kernels/ was embedded (texts.h); "common/device.h" is there
  * a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a kernel.
  * Nothing comes from the disk.  Options: C++17, every function for the device, FMA contraction as CUDA has it by default,
- * no fast-math. */
+ * no fast-math; line numbers, for profilers and compute-sanitizer, which change no code. */
 #ifndef COMMON_CUDA_NVRTC_H
 #define COMMON_CUDA_NVRTC_H
 

@@ -71,9 +71,11 @@ void cuda_stream_destroy(struct device_stream *stream)
         ;
     *place = self->next;
     lock_give(&device->lock);
-    /* After a failure CUDA may yet be working, and call back. */
+    /* After a failure CUDA may yet be working, and call back; the lock waits for a call that is on its way out. */
     cudaStreamSynchronize(self->handle);
     cudaStreamDestroy(self->handle);
+    lock_take(&self->lock);
+    lock_give(&self->lock);
     pthread_cond_destroy(&self->room);
     lock_fini(&self->lock);
     free(self);

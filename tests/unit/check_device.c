@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/device.h"
 #include "common/loan.h"
+#include "common/thread.h"
 #include "common/units.h"
 #include "device_under_test.h"
 #include "test_random.h"
@@ -555,6 +556,62 @@ START_TEST(two_streams_take_turns)
 }
 END_TEST
 
+/* ---- Several threads --------------------------------------------------------------------------------------------- */
+
+#define ROUND_BYTES 1000
+
+struct user {
+    struct thread thread;
+    struct device_stream *stream;
+    uint8_t *memory, *pinned; /* [2][ROUND_BYTES] */
+    struct device_event *event;
+    struct device_kernel *gate;
+    int n_wrong;
+};
+
+/* What it can do without anybody's help, in a thread that the device has not seen before. */
+static void *use_device(void *arg)
+{
+    struct user *user = arg;
+    uint8_t *in = user->pinned, *out = user->pinned + ROUND_BYTES;
+
+    for (int round = 0; round < 100; round++) {
+        memset(in, round, ROUND_BYTES);
+        device_copy(user->stream, user->memory, in, ROUND_BYTES);
+        device_fill(user->stream, user->memory, 0xEE, 10);
+        device_event_record(user->event, user->stream);
+        device_stream_wait_event(user->stream, user->event);
+        launch(user->stream, user->gate, &(struct gate_args){&gates[N_GATES]}); /* one that is open */
+        device_copy(user->stream, out, user->memory, ROUND_BYTES);
+        device_stream_wait(user->stream);
+        user->n_wrong += out[9] != 0xEE || memcmp(in + 10, out + 10, ROUND_BYTES - 10) != 0;
+    }
+    return NULL;
+}
+
+START_TEST(each_stream_may_have_a_thread)
+{
+    struct user users[N_STREAMS];
+
+    for (int k = 0; k < N_STREAMS; k++) {
+        users[k] = (struct user){.stream = streams[k], .event = create_event()};
+        users[k].memory = device_alloc(device, ROUND_BYTES);
+        users[k].pinned = device_alloc_pinned(device, 2 * ROUND_BYTES);
+        ck_assert_int_eq(device_kernel_create(device, &gate_kernel, NULL, 0, &users[k].gate), 0);
+    }
+    for (int k = 0; k < N_STREAMS; k++)
+        ck_assert_int_eq(thread_start(&users[k].thread, "user", -1, use_device, &users[k]), 0);
+    for (int k = 0; k < N_STREAMS; k++) {
+        thread_join(&users[k].thread);
+        ck_assert_int_eq(users[k].n_wrong, 0);
+        device_free(device, users[k].memory);
+        device_free_pinned(device, users[k].pinned);
+        device_event_destroy(users[k].event);
+        device_kernel_destroy(users[k].gate);
+    }
+}
+END_TEST
+
 /* ---- Copies and fills -------------------------------------------------------------------------------------------- */
 
 #define ROWS_BYTES 2000
@@ -739,6 +796,7 @@ static void add_tests(TCase *tests, bool on_cpu)
     tcase_add_test(tests, record_covers_only_what_came_before);
     tcase_add_test(tests, event_outlives_its_stream);
     tcase_add_test(tests, two_streams_take_turns);
+    tcase_add_test(tests, each_stream_may_have_a_thread);
     tcase_add_test(tests, rows_are_copied_and_nothing_else);
     tcase_add_test(tests, fill_stays_within_its_bytes);
     tcase_add_test(tests, fft_is_the_dft);

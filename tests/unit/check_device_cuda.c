@@ -1,5 +1,6 @@
 /* check_device_cuda.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says, and
- * that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h). */
+ * that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h); with
+ * CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
 #include "common/clock.h"
 #include "common/device_plugin.h"
 #include "common/inbox.h"
@@ -193,7 +194,7 @@ struct bed {
     size_t n_callbacks;
 };
 
-static void create_bed(struct bed *bed, const char *fake)
+static void create_bed_of(struct bed *bed, const char *fake, const struct kernel *kernel, struct device_kernel **made)
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     char why[300] = "";
@@ -203,12 +204,17 @@ static void create_bed(struct bed *bed, const char *fake)
     ck_assert_int_eq(inbox_create(N_OPERATIONS, &inbox), 0);
     ck_assert_msg(device_open(&config, &bed->device, why, sizeof(why)) == 0, "%s", why);
     for (int k = 0; k < N_STREAMS; k++) {
-        ck_assert_int_eq(device_stream_create(bed->device, "abc" + k, &bed->streams[k]), 0);
+        ck_assert_int_eq(device_stream_create(bed->device, &"abc"[k], &bed->streams[k]), 0);
         bed->memory[k] = device_alloc(bed->device, 100);
         bed->pinned[k] = device_alloc_pinned(bed->device, 100);
     }
     ck_assert_int_eq(device_event_create(bed->device, &bed->event), 0);
-    ck_assert_int_eq(device_kernel_create(bed->device, &nothing, NULL, 0, &bed->kernel), 0);
+    ck_assert_int_eq(device_kernel_create(bed->device, kernel, NULL, 0, made), 0);
+}
+
+static void create_bed(struct bed *bed, const char *fake)
+{
+    create_bed_of(bed, fake, &nothing, &bed->kernel);
 }
 
 static void destroy_bed(struct bed *bed)
@@ -322,6 +328,42 @@ START_TEST(the_sentence_names_call_stream_and_kernel)
 }
 END_TEST
 
+/* ---- On a GPU ---------------------------------------------------------------------------------------------------- */
+
+static const struct kernel failing[] = {
+    {.name = "wild", .args_bytes = 8, .cuda_text = "extern \"C\" __global__ void wild(int *where) { *where = 1; }"},
+    {.name = "trap", .args_bytes = 8, .cuda_text = "extern \"C\" __global__ void trap(int *where) { __trap(); }"},
+};
+
+/* One that fails long after it was enqueued, when everybody waits; one that later calls stumble over. */
+START_TEST(a_kernel_that_fails_ends_the_device)
+{
+    const struct kernel_grid one = {{1, 1, 1}, 1, 0};
+    static struct bed bed;
+    struct device_kernel *kernel;
+    uint64_t where = 16;
+
+    create_bed_of(&bed, "", &failing[_i / 2], &kernel);
+    for (int k = 0; k < 10; k++) {
+        device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
+        device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
+    }
+    device_launch(bed.streams[1], kernel, &one, &where);
+    device_then(bed.streams[1], push_arg, &bed.called[bed.n_callbacks++]);
+    if (_i % 2)
+        device_stream_wait(bed.streams[1]);
+    for (int k = 0; k < 10 && _i % 2; k++) {
+        device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
+        device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
+    }
+    assert_all_called(&bed);
+    ck_assert(!device_ok(bed.device));
+    ck_assert_int_eq(n_failures, 1);
+    device_kernel_destroy(kernel);
+    destroy_bed(&bed);
+}
+END_TEST
+
 START_TEST(without_anybody_to_tell_the_process_ends)
 {
     setenv("CBF_FAKE_CUDA", "refuse=1", 1);
@@ -341,7 +383,7 @@ END_TEST
 
 static void add_tests(TCase *tests)
 {
-    tcase_add_unchecked_fixture(tests, test_use_fake_cuda, NULL);
+    tcase_add_checked_fixture(tests, test_use_fake_cuda, NULL);
     tcase_add_loop_test(tests, the_gpu_is_chosen_or_missed_in_plain_words, 0, (int)ARRAY_LEN(choices));
     tcase_add_loop_test(tests, auto_does_without_a_gpu_that_there_is_not, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tests, builds_do_not_mix);
@@ -356,7 +398,7 @@ static void add_tests(TCase *tests)
 int main(void)
 {
     Suite *suite = suite_create("device_cuda");
-    TCase *tests = tcase_create("device_cuda");
+    TCase *tests = tcase_create("device_cuda"), *on_gpu = tcase_create("GPU");
     SRunner *runner = srunner_create(suite);
     int n_failed;
 
@@ -366,6 +408,10 @@ int main(void)
         add_tests(tests);
     else
         tcase_add_test(tests, skipped_as_there_was_no_cuda_toolkit);
+    if (test_on_cuda())
+        tcase_add_loop_test(on_gpu, a_kernel_that_fails_ends_the_device, 0, 2 * (int)ARRAY_LEN(failing));
+    tcase_set_timeout(on_gpu, 60);
+    suite_add_tcase(suite, on_gpu);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

@@ -1,0 +1,63 @@
+"""A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and nothing wrong sent.
+
+The cuda device runs on a CUDA runtime that needs no GPU (tests/fake_cuda/fake_cuda.h), which fails when it is told to.
+"""
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import harness
+from scenario import chunk_for, digitiser_heaps, fgpu_config, noise
+
+FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
+SENTENCE = re.compile(r"cuda: .* on stream \w+ failed: .*; what each stream was last given: ")
+
+pytestmark = [pytest.mark.skipif(not FAKE.exists(), reason="built without the CUDA toolkit"),
+              pytest.mark.skipif(not shutil.which("g++"), reason="the kernels are compiled by g++")]
+
+
+def data_heaps(path):
+    """{(endpoint, timestamp): voltages} of a capture that was finished, or had not been begun."""
+    if not path.exists():
+        return {}
+    found = [heap for heaps in harness.decode_pcap(path).values() for heap in heaps if heap.kind == "data"]
+    return {(heap.endpoint, heap.items["timestamp"]): heap.items["feng_raw"] for heap in found}
+
+
+@pytest.fixture
+def run(daemon, work, rng, monkeypatch):
+    """run(settings of the fake, exit code) -> (the daemon, its data heaps); the same input each time."""
+    config = fgpu_config(device={"kind": "cuda"}, outputs=({"dither": "uniform", "dither_seed": 1},))
+    chunk_for(config)
+    samples = noise(rng, 1, 40 * config["recv"]["chunk_samples"], config["recv"]["sample_bits"])
+    harness.write_heaps(work / "in.pcap", digitiser_heaps(config, samples, 0))
+    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
+    # The kernels are the CUDA variants, which the emulator compiles as if in the root of the tree.
+    for name in ("common", "kernels", "tests"):
+        (work / name).symlink_to(harness.ROOT / name)
+
+    def start(settings, code):
+        name = f"fgpu-{settings}"
+        config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / f"{name}.pcap")
+        monkeypatch.setenv("CBF_FAKE_CUDA", f"emulate=1,{settings}")
+        return daemon("fgpu", config, name).wait_end(code), data_heaps(work / f"{name}.pcap")
+
+    return start
+
+
+@pytest.mark.parametrize("how", ["refuse", "die"])
+def test_whatever_operation(run, rng, how):
+    """'refuse': a call is refused; 'die': the GPU comes to its end behind everybody's back.  The first operations are
+    those of the start, then come uploads, kernels, downloads and callbacks."""
+    _, expected = run("gpus=1", 0)
+    n_sent = []
+    for n in [1, 2, 3, *sorted(rng.choice(range(4, 200), 3, replace=False)), 200]:
+        process, found = run(f"{how}={n}", 1)
+        errors = [line for line in process.log.read_text().splitlines() if "] error: " in line]
+        assert len(errors) == 1 and SENTENCE.search(errors[0]), errors
+        for key, voltages in found.items():
+            np.testing.assert_array_equal(voltages, expected[key], f"{how}={n}, heap {key}")
+        n_sent.append(len(found))
+    assert n_sent[0] == 0 and len(expected) > n_sent[-1] > 0, (len(expected), n_sent)
