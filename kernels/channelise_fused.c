@@ -159,7 +159,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
         !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
         !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
-        m2 % (s->back_radix_a * s->back_radix_b) != 0)
+        m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;

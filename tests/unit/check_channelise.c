@@ -359,8 +359,24 @@ START_TEST(random_sizes)
 }
 END_TEST
 
+/* Any numbers that go together, as somebody might write them by hand.  Returns false if none were found soon. */
+static bool random_valid_shape(const struct channelise_config *config, size_t shared_bytes,
+                               struct channelise_shape *shape)
+{
+    for (int i = 0; i < 20000000; i++) {
+        for (size_t k = 0; k < sizeof(*shape) / sizeof(uint32_t); k++)
+            ((uint32_t *)shape)[k] = 1u << random_below(9);
+        shape->section_spectra = shape->front_spectra * (uint32_t)random_below(5);
+        shape->front_blocks = 1 + (uint32_t)random_below(16);
+        shape->back_blocks = 1 + (uint32_t)random_below(16);
+        if (channelise_shape_valid(config, shape, shared_bytes))
+            return true;
+    }
+    return false;
+}
+
 /* Some combination of what fgpu --tune tries. */
-static struct channelise_shape random_shape(const struct channelise_config *config, size_t shared_bytes)
+static struct channelise_shape random_candidate(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_shape starts[CHANNELISE_TUNE_STARTS], candidates[CHANNELISE_TUNE_MOST];
     struct channelise_shape shape = starts[random_below(channelise_tune_starts(config, shared_bytes, starts))];
@@ -370,6 +386,15 @@ static struct channelise_shape random_shape(const struct channelise_config *conf
         if (n > 0)
             shape = candidates[random_below(n)];
     }
+    return shape;
+}
+
+static struct channelise_shape random_shape(const struct channelise_config *config, size_t shared_bytes)
+{
+    struct channelise_shape shape;
+
+    if (random_below(2) || !random_valid_shape(config, shared_bytes, &shape))
+        shape = random_candidate(config, shared_bytes);
     printf("shape:");
     for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
         printf(" %" PRIu32, ((const uint32_t *)&shape)[i]);
