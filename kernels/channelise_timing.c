@@ -165,9 +165,10 @@ static double time_run(struct timing *t, struct channelise *channelise, enum cha
     return (double)(clock_monotonic_ns() - start_ns) / (double)n;
 }
 
-int timing_measure(struct timing *timing, const struct channelise_choice *choice, enum channelise_part part,
-                   double hopeless_ns, double *ns)
+int timing_measure(void *of, const struct channelise_choice *choice, enum channelise_part part, double hopeless_ns,
+                   double *ns)
 {
+    struct timing *timing = of;
     struct channelise_config config = timing->work.config;
     struct channelise *channelise;
 

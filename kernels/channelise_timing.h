@@ -6,9 +6,7 @@
 #ifndef KERNELS_CHANNELISE_TIMING_H
 #define KERNELS_CHANNELISE_TIMING_H
 
-#include "kernels/channelise_choice.h"
-
-enum channelise_part { PART_FRONT, PART_BACK, N_PARTS };
+#include "kernels/channelise_tune.h"
 
 struct timing;
 
@@ -17,9 +15,9 @@ int timing_create(struct device *device, const struct channelise_work *work, int
                   struct timing **timing);
 void timing_destroy(struct timing *timing);
 
-/* Time for an output buffer, the best of all runs; or the first, if that is beyond 'hopeless_ns'; or INFINITY, where the
+/* Time for an output buffer (of a struct timing), the best of all runs; or the first, if that is beyond 'hopeless_ns'; or INFINITY, where the
  * device has not the memory for this choice.  Returns 0 or negative errno. */
-int timing_measure(struct timing *timing, const struct channelise_choice *choice, enum channelise_part part,
-                   double hopeless_ns, double *ns);
+int timing_measure(void *timing, const struct channelise_choice *choice, enum channelise_part part, double hopeless_ns,
+                   double *ns);
 
 #endif

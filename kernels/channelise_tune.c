@@ -138,7 +138,8 @@ struct contender {
 struct search {
     const struct channelise_tune_config *config;
     size_t shared_bytes;
-    struct timing *timing;
+    channelise_measure *measure;
+    void *of;
     int64_t end_ns;
     size_t n_measured;
     struct contender contenders[CHANNELISE_TUNE_STARTS];
@@ -176,7 +177,7 @@ static double measure(struct search *s, const struct channelise_choice *choice, 
     if (s->err)
         return ns;
     s->n_measured++;
-    s->err = timing_measure(s->timing, choice, part, best_ns * HOPELESS, &ns);
+    s->err = s->measure(s->of, choice, part, best_ns * HOPELESS, &ns);
     return ns;
 }
 
@@ -206,8 +207,8 @@ static void begin(struct search *s)
     size_t n = channelise_tune_starts(&s->config->work.config, s->shared_bytes, starts);
 
     for (size_t i = 0; i < n && (i == 0 || may_go_on(s)); i++) {
-        struct contender *c = &s->contenders[s->n_contenders++];
         double best_ns = i == 0 ? INFINITY : sum_of(best_of(s));
+        struct contender *c = &s->contenders[s->n_contenders++];
 
         c->shape = starts[i];
         c->ns[PART_FRONT] = measure_shape(s, &c->shape, PART_FRONT, best_ns);
@@ -245,22 +246,34 @@ static void try_stages(struct search *s, struct channelise_tuned *tuned)
     }
 }
 
-static void search(struct search *s, struct channelise_tuned *tuned, bool with_stages)
+int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, bool with_stages,
+                      channelise_measure *measure_part, void *of, struct channelise_tuned *tuned)
 {
-    begin(s);
-    tuned->default_ns = sum_of(&s->contenders[0]);
-    drop_far(s, HOPELESS);
+    struct search s = {.config = config,
+                       .shared_bytes = shared_bytes,
+                       .measure = measure_part,
+                       .of = of,
+                       .end_ns = clock_monotonic_ns() + config->limit_ns};
+    struct channelise_tuned found = {0};
+
+    begin(&s);
+    found.default_ns = sum_of(&s.contenders[0]);
+    drop_far(&s, HOPELESS);
     for (unsigned group = 0; group < CHANNELISE_TUNE_N_GROUPS; group++) {
-        for (size_t i = 0; i < s->n_contenders; i++)
-            vary(s, &s->contenders[i], group);
-        drop_far(s, FAR);
+        for (size_t i = 0; i < s.n_contenders; i++)
+            vary(&s, &s.contenders[i], group);
+        drop_far(&s, FAR);
     }
-    tuned->choice = (struct channelise_choice){.method = CHANNELISE_FUSED, .shape = best_of(s)->shape};
-    tuned->best_ns = sum_of(best_of(s));
+    found.choice = (struct channelise_choice){.method = CHANNELISE_FUSED, .shape = best_of(&s)->shape};
+    found.best_ns = sum_of(best_of(&s));
     if (with_stages)
-        try_stages(s, tuned);
-    tuned->n_candidates = s->n_measured;
-    tuned->complete = may_go_on(s);
+        try_stages(&s, &found);
+    found.n_candidates = s.n_measured;
+    found.complete = may_go_on(&s);
+    if (s.err || isinf(found.best_ns))
+        return s.err ? s.err : -ENOMEM; /* the only reason why nothing runs that is no error */
+    *tuned = found;
+    return 0;
 }
 
 struct channelise_tune_config channelise_tune_config(const struct channelise_work *work)
@@ -271,18 +284,13 @@ struct channelise_tune_config channelise_tune_config(const struct channelise_wor
 
 int channelise_tune(struct device *device, const struct channelise_tune_config *config, struct channelise_tuned *tuned)
 {
-    struct search s = {.config = config,
-                       .shared_bytes = device_shared_bytes(device),
-                       .end_ns = clock_monotonic_ns() + config->limit_ns};
-    struct channelise_tuned found;
-    int err = timing_create(device, &config->work, config->run_ns, config->n_runs, &s.timing);
+    struct timing *timing;
+    int err = timing_create(device, &config->work, config->run_ns, config->n_runs, &timing);
 
     if (err)
         return err;
-    search(&s, &found, channelise_stages_supported(device));
-    timing_destroy(s.timing);
-    err = s.err ? s.err : !device_ok(device) || isinf(found.best_ns) ? -EIO : 0;
-    if (!err)
-        *tuned = found;
+    err = channelise_search(config, device_shared_bytes(device), channelise_stages_supported(device), timing_measure,
+                            timing, tuned);
+    timing_destroy(timing);
     return err;
 }

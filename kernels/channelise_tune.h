@@ -35,7 +35,17 @@ struct channelise_tune_config channelise_tune_config(const struct channelise_wor
 /* Returns 0 or negative errno. */
 int channelise_tune(struct device *device, const struct channelise_tune_config *config, struct channelise_tuned *tuned);
 
-/* ---- The candidates, for tests ---- */
+/* ---- The parts, for tests ---- */
+
+enum channelise_part { PART_FRONT, PART_BACK, N_PARTS };
+
+/* How long a part takes with this choice: what timing_measure() is (channelise_timing.h), with 'timing' as 'of'. */
+typedef int channelise_measure(void *of, const struct channelise_choice *choice, enum channelise_part part,
+                               double hopeless_ns, double *ns);
+
+/* The search itself; 'with_stages': that method may be chosen, too. */
+int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, bool with_stages,
+                      channelise_measure *measure, void *of, struct channelise_tuned *tuned);
 
 #define CHANNELISE_TUNE_N_GROUPS 6
 #define CHANNELISE_TUNE_MOST     64 /* candidates of a group, at most */

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -296,6 +297,10 @@ START_TEST(wrong_files_are_ignored)
     assert_refused(&device, &work, -EINVAL, "do not go together");
     spew_changed("unzip: 0", "unzip: 3");
     assert_refused(&device, &work, -EINVAL, "do not go together");
+    spew_changed("section_spectra", "#section_spectra");
+    assert_refused(&device, &work, -EINVAL, "lacks some lines");
+    spew_changed("gpu: ", "#gpu: ");
+    assert_refused(&device, &work, -EINVAL, "lacks some lines");
     spew(file_path, text, strlen(text));
     assert_loads(&device, &work, &choice);
     ck_assert_int_eq(unlink(file_path), 0);
@@ -368,6 +373,95 @@ END_TEST
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
+/* A device made up: a part takes the longer the further its numbers are from a target, doubled where the target's rows
+ * are not met. */
+struct made_up {
+    struct channelise_shape target;
+    double unit_ns, stages_ns;
+    size_t n_measured;
+    int fails_after; /* < 0: never */
+};
+
+static double distance(const struct channelise_shape *x, const struct channelise_shape *y, size_t from, size_t end)
+{
+    const uint32_t *a = (const uint32_t *)x, *b = (const uint32_t *)y;
+    double sum = 0;
+
+    for (size_t i = from / sizeof(*a); i < end / sizeof(*a); i++)
+        sum += fabs(log2(1 + a[i]) - log2(1 + b[i]));
+    return sum;
+}
+
+static int made_up_measure(void *of, const struct channelise_choice *choice, enum channelise_part part,
+                           double hopeless_ns, double *ns)
+{
+    struct made_up *m = of;
+    size_t middle = offsetof(struct channelise_shape, back_radix_a);
+
+    ck_assert(channelise_shape_valid(&work.config, &choice->shape, 227 << 10));
+    ck_assert_double_gt(hopeless_ns, 0);
+    m->n_measured++;
+    if (m->fails_after >= 0 && m->n_measured > (size_t)m->fails_after)
+        return -EIO;
+    *ns = 1 + (part == PART_FRONT ? distance(&choice->shape, &m->target, sizeof(uint32_t), middle)
+                                  : distance(&choice->shape, &m->target, middle, sizeof(choice->shape)));
+    if (choice->shape.front_rows != m->target.front_rows)
+        *ns *= 2;
+    if (choice->method == CHANNELISE_STAGES)
+        *ns = m->stages_ns / (choice->unzip == 2 ? 2 : 1);
+    *ns *= m->unit_ns;
+    return 0;
+}
+
+static int search_made_up(struct made_up *m, bool with_stages, struct channelise_tuned *tuned)
+{
+    const struct channelise_tune_config config = {.work = work, .limit_ns = 100 * NS_PER_S};
+
+    m->n_measured = 0;
+    return channelise_search(&config, 227 << 10, with_stages, made_up_measure, m, tuned);
+}
+
+/* Where each number matters for itself, the search arrives at the best there is. */
+START_TEST(search_finds_the_target)
+{
+    struct channelise_shape starts[CHANNELISE_TUNE_STARTS], candidates[CHANNELISE_TUNE_MOST];
+    size_t n_starts = channelise_tune_starts(&work.config, 227 << 10, starts);
+
+    for (int round = 0; round < 200; round++) {
+        struct made_up m = {
+            .target = starts[random_below(n_starts)], .unit_ns = 1e6, .stages_ns = 1000, .fails_after = -1};
+        struct channelise_tuned tuned;
+        unsigned group = (unsigned)random_below(CHANNELISE_TUNE_N_GROUPS);
+        size_t n = channelise_tune_candidates(&work.config, 227 << 10, group, &m.target, candidates);
+
+        if (n > 0)
+            m.target = candidates[random_below(n)];
+        ck_assert_int_eq(search_made_up(&m, false, &tuned), 0);
+        ck_assert_mem_eq(&tuned.choice.shape, &m.target, sizeof(m.target));
+        ck_assert_double_eq(tuned.best_ns, 2e6);
+        ck_assert_double_ge(tuned.default_ns, 2e6);
+        ck_assert(tuned.complete);
+        ck_assert_int_eq(tuned.choice.method, CHANNELISE_FUSED);
+        ck_assert_uint_le(tuned.n_candidates, 250);
+        /* The stages, with two transforms, where they are faster. */
+        m.stages_ns = 1.5;
+        ck_assert_int_eq(search_made_up(&m, true, &tuned), 0);
+        ck_assert_int_eq(tuned.choice.method, CHANNELISE_STAGES);
+        ck_assert_uint_eq(tuned.choice.unzip, 2);
+        ck_assert_double_eq(tuned.best_ns, 1.5e6);
+        m.stages_ns = 10;
+        ck_assert_int_eq(search_made_up(&m, true, &tuned), 0);
+        ck_assert_int_eq(tuned.choice.method, CHANNELISE_FUSED);
+        /* A device that fails at any time ends the search. */
+        m.fails_after = (int)random_below(m.n_measured);
+        memset(&tuned, 0xee, sizeof(tuned));
+        ck_assert_int_eq(search_made_up(&m, true, &tuned), -EIO);
+        ck_assert_uint_eq(m.n_measured, (size_t)m.fails_after + 1);
+        ck_assert_uint_eq(tuned.n_candidates, (size_t)-1 / 0xff * 0xee);
+    }
+}
+END_TEST
+
 /* A whole run, limited to a few candidates; its choice is loaded by the next start. */
 START_TEST(search)
 {
@@ -438,6 +532,7 @@ int main(void)
     tcase_add_test(tcase, search);
     if (!test_on_cuda()) {
         tcase_add_test(tcase, candidates_are_valid);
+        tcase_add_test(tcase, search_finds_the_target);
         tcase_add_test(tcase, what_is_stored_is_loaded);
         tcase_add_test(tcase, wrong_files_are_ignored);
         tcase_add_test(tcase, random_numbers);
