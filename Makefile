@@ -5,6 +5,7 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+#   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (2 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
@@ -78,7 +79,7 @@ CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 
 CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
-.PHONY: check-gpu gpu-pack gpu-programs
+.PHONY: check-compile check-gpu gpu-pack gpu-programs
 .PHONY: bench-cpu bench-fgpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
@@ -199,6 +200,15 @@ fuzz:
 check-fuzz:
 	+@$(FUZZ_MAKE)
 	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
+# Every kernel for every kind of GPU, as far as the CUDA toolkit can tell without one.
+$(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(BUILD)/libcbf.a
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+check-compile: $(BUILD)/tests/compile_kernels
+	@$<
 
 check-all:
 	@scripts/setup ci

@@ -81,7 +81,7 @@ int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t dev
                         const char *advice, char *why, size_t why_bytes);
 /* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
 bool device_compiles(const struct device *device);
-/* Shared memory that a block of a kernel may have, where they run as CUDA variants. */
+/* Shared memory that a block of a kernel may have, where they run as CUDA variants; else 0. */
 size_t device_shared_bytes(const struct device *device);
 /* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
  * NULL: there is none. */

@@ -81,7 +81,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, bool compiles,
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct channelise_choice *choices)
 {
     int64_t window_max = 0;
@@ -117,7 +117,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
         uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
         uint64_t device =
-            bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, compiles));
+            bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
@@ -247,7 +247,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
 
-    fgpu_layout_init(&layout, config, false, NULL);
+    fgpu_layout_init(&layout, config, 0, NULL);
     if (layout.history_samples > config->recv.chunk_samples)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",

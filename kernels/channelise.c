@@ -8,16 +8,17 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* FFTs per spectrum; the cpu device's FFT gains nothing from being cut into smaller ones. */
-#define UNZIP 1
+/* Points of an FFT that a GPU transforms in one pass over memory. */
+#define MAX_FFT_POINTS 16384
 
 struct channelise {
     struct channelise_config config;
     size_t n_spectra; /* of an output buffer */
+    uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
     float *weights;         /* device: [n_taps][2 n_chan] */
     float *filtered;        /* device: [pol][n_spectra][2 n_chan] */
-    float *transformed;     /* device: complex [pol][n_spectra][UNZIP][n_chan / UNZIP] */
+    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip] */
     struct device_fft *fft; /* filtered to transformed */
     struct device_kernel *pfb_fir, *postproc;
     struct channelise_fused *fused; /* instead of all from 'weights' on; or NULL */
@@ -54,19 +55,18 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * channelise_spacing_samples(config) * sizeof(float);
 }
 
-static bool is_fused(const struct channelise_config *config, bool compiles)
+/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps. */
+static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
-    return compiles && config->method == CHANNELISE_FUSED;
+    struct channelise_shape shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
+
+    return shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
+           channelise_shape_valid(config, &shape, shared_bytes);
 }
 
-bool channelise_stages_supported(const struct device *device)
+size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes)
 {
-    return !device_compiles(device);
-}
-
-size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles)
-{
-    if (is_fused(config, compiles))
+    if (is_fused(config, shared_bytes))
         return channelise_fused_scratch_bytes(config);
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
@@ -94,21 +94,76 @@ undo_host:
     return err;
 }
 
+/* The cpu device's FFT gains nothing from being cut into smaller ones. */
+static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
+{
+    if (!compiles)
+        return 1;
+    if (config->unzip)
+        return config->unzip;
+    return config->n_chan <= MAX_FFT_POINTS ? 1 : config->n_chan / MAX_FFT_POINTS;
+}
+
+/* Of 'n' spectra of one polarisation, for the buffer's spectra from 'row' on, [pol][n_spectra]. */
+static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *input, size_t row, int64_t offset,
+                                    size_t n)
+{
+    return (struct pfb_fir_args){
+        .in = input,
+        .weights = c->weights,
+        .out = c->filtered + row * channelise_spacing_samples(&c->config),
+        .offset = offset,
+        .n_spectra = (uint32_t)n,
+        .n_chan = c->config.n_chan,
+        .n_taps = c->config.n_taps,
+        .sample_bits = c->config.sample_bits,
+        .unzip = c->unzip,
+    };
+}
+
+/* Of the whole buffer; but for where and when. */
+static struct postproc_args post_args(const struct channelise *c)
+{
+    return (struct postproc_args){
+        .fft = c->transformed,
+        .seed = c->config.seed,
+        .stream_id = c->config.stream_id,
+        .n_spectra = (uint32_t)c->n_spectra,
+        .spectra_per_heap = c->config.spectra_per_heap,
+        .n_chan = c->config.n_chan,
+        .unzip = c->unzip,
+        .out_bits = c->config.out_bits,
+        .dither = c->config.dither,
+    };
+}
+
+static int create_kernels(struct channelise *c)
+{
+    struct pfb_fir_args fir = fir_args(c, NULL, 0, 0, c->n_spectra);
+    struct postproc_args post = post_args(c);
+    struct kernel_constant for_fir[PFB_FIR_N_CONSTANTS], for_post[POSTPROC_N_CONSTANTS];
+    int err;
+
+    pfb_fir_constants(&fir, for_fir);
+    postproc_constants(&post, for_post);
+    err = device_kernel_create(c->device, &pfb_fir_kernel, for_fir, PFB_FIR_N_CONSTANTS, &c->pfb_fir);
+    return err ? err : device_kernel_create(c->device, &postproc_kernel, for_post, POSTPROC_N_CONSTANTS, &c->postproc);
+}
+
 static int create_stages(struct channelise *c)
 {
     const struct channelise_config *config = &c->config;
     int err;
 
+    c->unzip = unzip_of(config, device_compiles(c->device));
     c->weights = device_alloc(c->device, weights_bytes(config));
     c->filtered = device_alloc(c->device, spectra_bytes(config));
     c->transformed = device_alloc(c->device, spectra_bytes(config));
     if (!c->weights || !c->filtered || !c->transformed)
         return -ENOMEM;
-    err = device_fft_create(c->device, config->n_chan / UNZIP, N_POLS * c->n_spectra * UNZIP, &c->fft);
+    err = device_fft_create(c->device, config->n_chan / c->unzip, N_POLS * c->n_spectra * c->unzip, &c->fft);
     if (!err)
-        err = device_kernel_create(c->device, &pfb_fir_kernel, NULL, 0, &c->pfb_fir);
-    if (!err)
-        err = device_kernel_create(c->device, &postproc_kernel, NULL, 0, &c->postproc);
+        err = create_kernels(c);
     return err ? err : upload_weights(c);
 }
 
@@ -123,8 +178,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
     c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
     c->n_spectra = n_spectra_of(config);
     c->device = device;
-    err = is_fused(config, device_compiles(device)) ? channelise_fused_create(device, config, &c->fused)
-                                                    : create_stages(c);
+    err = is_fused(config, device_shared_bytes(device)) ? channelise_fused_create(device, config, &c->fused)
+                                                        : create_stages(c);
     if (err) {
         channelise_destroy(c);
         return err;
@@ -161,23 +216,13 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
 static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
                    size_t n, const struct channelise_spectrum *spectra)
 {
-    const struct channelise_config *config = &c->config;
-    size_t spacing = channelise_spacing_samples(config), row = pol * c->n_spectra + first, run;
+    size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
 
     for (size_t i = 0; i < n; i += run) {
         run = regular_run(spectra + i, n - i, spacing);
-        struct pfb_fir_args args = {
-            .in = input,
-            .weights = c->weights,
-            .out = c->filtered + (row + i) * spacing,
-            .offset = spectra[i].offset,
-            .n_spectra = (uint32_t)run,
-            .n_chan = config->n_chan,
-            .n_taps = config->n_taps,
-            .sample_bits = config->sample_bits,
-            .unzip = UNZIP,
-        };
-        device_launch(stream, c->pfb_fir, NULL, &args);
+        struct pfb_fir_args args = fir_args(c, input, row + i, spectra[i].offset, run);
+        struct kernel_grid grid = pfb_fir_grid(&args, 0);
+        device_launch(stream, c->pfb_fir, &grid, &args);
     }
 }
 
@@ -212,33 +257,28 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
     }
 }
 
+static void finish_stages(struct channelise *c, struct device_stream *stream, const struct channelise_buffer *buffer,
+                          const float *gain, uint64_t first_spectrum)
+{
+    struct postproc_args args = post_args(c);
+    struct kernel_grid grid = postproc_grid(&args);
+
+    args.rotation = buffer->rotation_device;
+    args.gain = gain;
+    args.out = buffer->voltages;
+    args.saturated = buffer->saturated;
+    args.first_spectrum = first_spectrum;
+    device_fft_run(stream, c->fft, c->filtered, c->transformed);
+    device_fill(stream, buffer->saturated, 0, c->config.n_batches * N_POLS * sizeof(*buffer->saturated));
+    device_launch(stream, c->postproc, &grid, &args);
+}
+
 void channelise_finish(struct channelise *channelise, struct device_stream *stream,
                        const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum)
 {
-    const struct channelise_config *config = &channelise->config;
-    struct postproc_args args = {
-        .fft = channelise->transformed,
-        .rotation = buffer->rotation_device,
-        .gain = gain,
-        .out = buffer->voltages,
-        .saturated = buffer->saturated,
-        .first_spectrum = first_spectrum,
-        .seed = config->seed,
-        .stream_id = config->stream_id,
-        .n_spectra = (uint32_t)channelise->n_spectra,
-        .spectra_per_heap = config->spectra_per_heap,
-        .n_chan = config->n_chan,
-        .unzip = UNZIP,
-        .out_bits = config->out_bits,
-        .dither = config->dither,
-    };
-
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
-    if (channelise->fused) {
+    if (channelise->fused)
         channelise_fused_back(channelise->fused, stream, buffer, gain, first_spectrum);
-        return;
-    }
-    device_fft_run(stream, channelise->fft, channelise->filtered, channelise->transformed);
-    device_fill(stream, buffer->saturated, 0, config->n_batches * N_POLS * sizeof(*buffer->saturated));
-    device_launch(stream, channelise->postproc, NULL, &args);
+    else
+        finish_stages(channelise, stream, buffer, gain, first_spectrum);
 }

@@ -40,7 +40,7 @@ struct channelise_config {
 };
 
 /* Bytes behind the samples of an input that must be readable. */
-#define CHANNELISE_SPARE_BYTES 8
+#define CHANNELISE_SPARE_BYTES 32
 
 /* Where one output spectrum of one polarisation comes from. */
 struct channelise_spectrum {
@@ -63,11 +63,8 @@ struct channelise;
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
-/* Device memory of the object; 'compiles' as of the device. */
-size_t channelise_scratch_bytes(const struct channelise_config *config, bool compiles);
-
-/* Whether the stages run on this device, too. */
-bool channelise_stages_supported(const struct device *device);
+/* Device memory of the object; 'shared_bytes' as of the device. */
+size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);

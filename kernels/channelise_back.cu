@@ -214,7 +214,7 @@ static __device__ __forceinline__ float4 load_gain(const float *gain, unsigned i
 {
     if (i >= PAIRS * M2)
         return make_float4(0, 0, 0, 0);
-    return ((const float4 *)gain)[row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) + M1 * (i % (M2 / 2))];
+    return ((const float4 *)gain)[row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) * (M2 / 2) + i % (M2 / 2)];
 }
 
 static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines)

@@ -39,10 +39,10 @@ struct number {
 #member, CHOICE(shape.member)                                                                                  \
     }
 static const struct number numbers[] = {
-    {"unzip", CHOICE(unzip)}, SHAPE(front_rows),      SHAPE(front_columns),  SHAPE(front_spectra),
-    SHAPE(front_per_thread),  SHAPE(front_radix),     SHAPE(front_together), SHAPE(front_stages),
-    SHAPE(front_blocks),      SHAPE(section_spectra), SHAPE(back_radix_a),   SHAPE(back_radix_b),
-    SHAPE(back_spectra),      SHAPE(back_pairs),      SHAPE(back_threads),   SHAPE(back_blocks),
+    {"unzip", CHOICE(unzip)}, SHAPE(front_rows),    SHAPE(front_columns),  SHAPE(front_spectra),
+    SHAPE(front_per_thread),  SHAPE(front_radix),   SHAPE(front_together), SHAPE(front_stages),
+    SHAPE(front_blocks),      SHAPE(front_section), SHAPE(back_radix_a),   SHAPE(back_radix_b),
+    SHAPE(back_spectra),      SHAPE(back_pairs),    SHAPE(back_threads),   SHAPE(back_blocks),
 };
 #define N_NUMBERS ARRAY_LEN(numbers)
 _Static_assert(N_NUMBERS == 1 + sizeof(struct channelise_shape) / sizeof(uint32_t),
@@ -196,9 +196,9 @@ static int read_line(char *line, char facts[N_FACTS][VALUE_BYTES], struct channe
 static bool is_valid(const struct device *device, const struct channelise_config *config,
                      const struct channelise_choice *choice)
 {
-    return channelise_shape_valid(config, &choice->shape, device_shared_bytes(device)) &&
-           (choice->unzip == 0 || choice->unzip == 1 || choice->unzip == 2 || choice->unzip == 4) &&
-           (choice->method == CHANNELISE_FUSED || channelise_stages_supported(device));
+    if (choice->method == CHANNELISE_STAGES)
+        return choice->unzip == 0 || choice->unzip == 1 || choice->unzip == 2 || choice->unzip == 4;
+    return channelise_shape_valid(config, &choice->shape, device_shared_bytes(device));
 }
 
 static int parse(const struct device *device, const struct channelise_work *work, char *text,

@@ -15,34 +15,33 @@
 #define PITCH     ((long)M * SAMPLE_BITS / 32) /* words from row to row */
 #define ROWS      FRONT_TOGETHER                            /* rows that are filtered together */
 #define STAGES     FRONT_STAGES
-#define LEAD_ROWS  ((N_TAPS - 1 + ROWS * STAGES - 1) / (ROWS * STAGES) * (ROWS * STAGES)) /* before the first is done */
+#define LEAD_ROWS  ((N_TAPS - 1 + ROWS - 1) / ROWS * ROWS) /* before the first is done */
 #define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1)) /* of these, how many come before the window */
 
-/* Samples are fetched ahead, by each warp what it needs itself: of a row and polarisation J pieces, one for each j1, of
- * N_WORDS words, into a ring of STAGES x ROWS rows. */
+/* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES x ROWS rows: of a row and
+ * polarisation J pieces, one for each j1, of N_CHUNKS aligned 16 bytes.  Each lane fetches N_FETCHES of these. */
 #define J          (32 * PER / C)
-#define N_WORDS    ((C * SAMPLE_BITS + 30) / 32 + 1)
+#define N_CHUNKS   (((C * SAMPLE_BITS + 7) / 8 + 15 + 15) / 16)
+#define N_PIECES   (ROWS * 2 * J)
+#define N_FETCHES  ((N_PIECES * N_CHUNKS + 31) / 32)
 #define N_WARPS    (N_THREADS / 32)
-#define N_FETCHES  ((J * N_WORDS + 31) / 32) /* by each lane, of a row and polarisation */
-#define PIECES     (J * N_WORDS)
 #define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
 
 struct stage {
-    uint32_t words[ROWS][2][J][N_WORDS];
+    uint4 chunks[ROWS][2][J][N_CHUNKS];
 };
 
-/* Asynchronously, as loads into registers could not be begun early enough.  TO and FROM are bytes further. */
-template <int TO, long FROM> static __device__ __forceinline__ void fetch_word(uint32_t *to, const uint32_t *from)
+/* Asynchronously, as loads into registers could not be begun early enough. */
+static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
 {
 #ifdef EMULATE_CUDA
-    to[TO / 4] = from[FROM / 4];
+    *to = *from;
 #else
-    asm volatile("cp.async.ca.shared.global [%0 + %2], [%1 + %3], 4;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "n"(TO), "n"(FROM));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from));
 #endif
 }
 
-/* Ends a stage's fetches, and waits until those of the stage STAGES - 1 before have arrived for the whole warp. */
+/* Ends a stage's fetches. */
 static __device__ __forceinline__ void end_stage(void)
 {
 #ifndef EMULATE_CUDA
@@ -50,6 +49,7 @@ static __device__ __forceinline__ void end_stage(void)
 #endif
 }
 
+/* Waits until the oldest stage has arrived, for the whole warp. */
 static __device__ __forceinline__ void wait_for_stage(void)
 {
 #ifndef EMULATE_CUDA
@@ -58,33 +58,64 @@ static __device__ __forceinline__ void wait_for_stage(void)
     __syncwarp();
 }
 
-/* How the samples of a polarisation come to a thread. */
-struct reader {
-    const uint32_t *words[N_FETCHES]; /* that this lane fetches next, of the first row */
-    uint32_t low;          /* of the warp's words of a row, which has the first of the thread's PER samples */
-    uint32_t selector;     /* of the four bytes that have them, turned round, out of two words */
-    uint32_t shift;        /* see unpack() */
+/* The aligned 16 bytes in which sample 'first' begins. */
+static __device__ __forceinline__ int64_t chunk_of(int64_t first)
+{
+    return first * SAMPLE_BITS / 128;
+}
+
+/* What this lane fetches, and in which row of ROWS it is. */
+struct fetcher {
+    const uint4 *from[N_FETCHES];
 };
 
-/* 'first' is the sample in the block's first column of row 0. */
-static __device__ __forceinline__ struct reader make_reader(const uint8_t *in, int64_t first)
+static __device__ __forceinline__ unsigned fetched_row(unsigned f)
 {
-    unsigned my_j1 = threadIdx.x * PER / C;
-    uint64_t piece = (uint64_t)(first + (int64_t)my_j1 * M2) * SAMPLE_BITS;
-    uint64_t mine = piece + threadIdx.x * PER % C * SAMPLE_BITS;
-    struct reader r;
+    return (threadIdx.x % 32 + 32 * f) / (2 * J * N_CHUNKS);
+}
+
+/* 'first[pol]' is the sample of the polarisation in the block's first column of the first row. */
+static __device__ __forceinline__ struct fetcher make_fetcher(const uint8_t *const (&in)[2], const int64_t (&first)[2])
+{
+    struct fetcher fetcher;
 
 #pragma unroll
-    for (int f = 0; f < N_FETCHES; f++) {
-        unsigned word = threadIdx.x % 32 + 32 * f;
-        unsigned j1 = threadIdx.x / 32 * J + (word < PIECES ? word / N_WORDS : 0);
-        uint64_t fetched = (uint64_t)(first + (int64_t)j1 * M2) * SAMPLE_BITS;
-        r.words[f] = (const uint32_t *)in + fetched / 32 + word % N_WORDS;
+    for (unsigned f = 0; f < N_FETCHES; f++) {
+        unsigned i = threadIdx.x % 32 + 32 * f, chunk = i % N_CHUNKS, piece = i / N_CHUNKS;
+        unsigned j1 = threadIdx.x / 32 * J + piece % J, pol = piece / J % 2;
+        int64_t begin = chunk_of((pol ? first[1] : first[0]) + (int64_t)j1 * M2);
+        fetcher.from[f] = (const uint4 *)(pol ? in[1] : in[0]) + begin + fetched_row(f) * (PITCH / 4) + chunk;
     }
-    r.low = threadIdx.x % 32 * PER / C * N_WORDS + (uint32_t)(mine / 32 - piece / 32);
-    r.selector = 0x0123 + 0x1111 * (uint32_t)(mine / 8 % 4);
-    r.shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - (uint32_t)(mine % 8) : (uint32_t)(mine % 8);
-    return r;
+    return fetcher;
+}
+
+/* ROWS rows, and on to the next ones.  Of these 'n_before' lie before the window, and those from 'n_rows' on behind it:
+ * they add to no spectrum of the section, so what is in their place may stay. */
+static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, int n_before, int n_rows, struct stage *to)
+{
+    uint4 *mine = &to->chunks[0][0][0][0] + threadIdx.x % 32;
+
+#pragma unroll
+    for (unsigned f = 0; f < N_FETCHES; f++) {
+        int row = (int)fetched_row(f);
+        if (row < ROWS && row >= n_before && row < n_rows)
+            fetch_chunk(mine + 32 * f, fetcher.from[f]);
+        fetcher.from[f] += ROWS * (PITCH / 4);
+    }
+    end_stage();
+}
+
+/* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes that
+ * have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); from 21: which of the warp's words
+ * of a row and polarisation is the first of the two. */
+static __device__ __forceinline__ uint32_t find_samples(int64_t first)
+{
+    int64_t piece = first + (int64_t)(threadIdx.x * PER / C) * M2, mine = piece + threadIdx.x * PER % C;
+    uint32_t bit = (uint32_t)(mine * SAMPLE_BITS - chunk_of(piece) * 128);
+    uint32_t word = threadIdx.x % 32 * PER / C * N_CHUNKS * 4 + bit / 32;
+    uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
+
+    return (0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16 | word << 21;
 }
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
@@ -112,48 +143,16 @@ static __device__ __forceinline__ uint32_t in_register(uint32_t value)
     return value * gridDim.z;
 }
 
-/* Row R of ROWS, if it is between 'n_before' and 'n_rows', and those behind. */
-template <int R>
-static __device__ __forceinline__ void fetch_each(const uint32_t *const (&from)[2], int n_before, int n_rows, uint32_t *to)
-{
-    if (R >= n_before && R < n_rows) {
-        fetch_word<(R * 2) * PIECES * 4, R * PITCH * 4>(to, from[0]);
-        fetch_word<(R * 2 + 1) * PIECES * 4, R * PITCH * 4>(to, from[1]);
-    }
-    if (R + 1 < ROWS)
-        fetch_each<(R + 1 < ROWS ? R + 1 : R)>(from, n_before, n_rows, to);
-}
-
-/* ROWS rows, and on to the next ones.  Of these 'n_before' lie before the window, and those from 'n_rows' on behind it:
- * they add to no spectrum of the section, so what is in their place may stay. */
-static __device__ __forceinline__ void fetch_rows(struct reader (&readers)[2], int n_before, int n_rows, struct stage *to)
-{
-#pragma unroll
-    for (int f = 0; f < N_FETCHES; f++) {
-        unsigned word = threadIdx.x % 32 + 32 * f;
-        if (word < PIECES) {
-            const uint32_t *from[2] = {readers[0].words[f], readers[1].words[f]};
-            if (n_before <= 0 && n_rows >= ROWS)
-                fetch_each<0>(from, 0, ROWS, to->words[0][0][0] + word);
-            else
-                fetch_each<0>(from, n_before, n_rows, to->words[0][0][0] + word);
-        }
-        readers[0].words[f] += ROWS * PITCH;
-        readers[1].words[f] += ROWS * PITCH;
-    }
-    end_stage();
-}
-
-static __device__ __forceinline__ void unpack_rows(const struct reader (&readers)[2], const uint32_t (&masks)[PER],
+static __device__ __forceinline__ void unpack_rows(const uint32_t (&where)[2], const uint32_t (&masks)[PER],
                                                    const struct stage *from, float (&x)[ROWS][2][PER])
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        const uint32_t *mine = from->words[0][0][0] + readers[pol].low;
+        const uint32_t *mine = (const uint32_t *)from->chunks[0][0][0] + (where[pol] >> 21);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const uint32_t *words = mine + (r * 2 + pol) * PIECES;
-            unpack(__byte_perm(words[0], words[1], readers[pol].selector), readers[pol].shift, masks, x[r][pol]);
+            const uint32_t *words = mine + (r * 2 + pol) * (J * N_CHUNKS * 4);
+            unpack(__byte_perm(words[0], words[1], where[pol] & 0xffff), where[pol] >> 16 & 31, masks, x[r][pol]);
         }
     }
 }
@@ -163,11 +162,21 @@ struct __align__(2 * PER * 4) weights {
     float of[2][PER];
 };
 
+/* The last sums lie in shared memory meanwhile where registers do not suffice: what the compiler would spill would be
+ * loaded behind the chunks that are fetched. */
+#define N_PARKED (PER == 2 && ROWS == 4 && N_TAPS > 12 ? 2 : 0)
+#define PARKED(i) ((i) < N_SUMS && (i) >= N_SUMS - N_PARKED)
+
+struct __align__(2 * PER * 4) parked {
+    float of[2][PER];
+};
+
 /* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
  * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
  * weights pass by once, ROWS of them at a time. */
-static __device__ __forceinline__ void filter_rows(const struct weights *weights, const float (&x)[ROWS][2][PER],
-                                                   float (&sums)[N_SUMS][2][PER], float (&done)[ROWS][2][PER])
+static __device__ __forceinline__ void filter_rows(const struct weights *weights, struct parked *parked,
+                                                   const float (&x)[ROWS][2][PER], float (&sums)[N_SUMS][2][PER],
+                                                   float (&done)[ROWS][2][PER])
 {
     float w[ROWS][PER]; /* w[r]: of x[r] for the sum in hand */
     struct weights pair = {};
@@ -175,6 +184,10 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
 #pragma unroll
     for (int i = 0; i < N_TAPS - 1 + ROWS; i++) {
         const int t0 = N_TAPS - 1 - i; /* of x[0] */
+        struct parked last;
+
+        if (PARKED(i))
+            last = parked[(i - (N_SUMS - N_PARKED)) * N_THREADS];
 #pragma unroll
         for (int r = ROWS - 1; r > 0; r--)
 #pragma unroll
@@ -189,7 +202,9 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
             for (int c = 0; c < PER; c++) {
-                float sum = i < N_TAPS - 1 ? sums[i < N_SUMS ? i : 0][pol][c] : 0.0f;
+                float sum = i >= N_TAPS - 1               ? 0.0f
+                            : PARKED(i) ? last.of[pol][c]
+                                                       : sums[i < N_SUMS ? i : 0][pol][c];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     const int t = t0 + r;
@@ -198,9 +213,13 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
                 }
                 if (i < ROWS)
                     done[i][pol][c] = sum;
+                else if (PARKED(i - ROWS))
+                    last.of[pol][c] = sum;
                 else
                     sums[i - ROWS][pol][c] = sum;
             }
+        if (PARKED(i - ROWS))
+            parked[(i - ROWS - (N_SUMS - N_PARKED)) * N_THREADS] = last;
     }
 }
 
@@ -262,10 +281,11 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 /* Shared memory of the block, behind its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
+    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_THREADS];
     float2 outer[M1][C];
     float2 inner[M1];
     struct stage stages[N_WARPS][STAGES];
-    uint32_t more; /* a word more than the last sample needs is read */
+    uint4 more; /* a word more than the last sample needs is read */
 };
 
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
@@ -289,55 +309,61 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     struct tables *tables = (struct tables *)(points + G * M1 * C);
     struct stage *stages = tables->stages[threadIdx.x / 32];
     const struct weights *weights = &tables->weights[0][threadIdx.x];
+    struct parked *parked = &tables->parked[0][threadIdx.x];
     uint32_t begin = blockIdx.y * args.section_spectra;
     uint32_t end = min(begin + args.section_spectra, args.n_spectra);
     int n_rows = (int)(end - begin) + N_TAPS - 1; /* not fetched yet */
     float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
-    struct reader readers[2];
-    uint32_t masks[PER];
+    uint32_t masks[PER], where[2];
 
 #pragma unroll
     for (int c = 0; c < PER; c++)
         masks[c] = in_register(((1u << SAMPLE_BITS) - 1) << (PER - 1 - c) * SAMPLE_BITS);
+    const int64_t firsts[2] = {args.offset[0] + (int64_t)begin * M + blockIdx.x * C,
+                               args.offset[1] + (int64_t)begin * M + blockIdx.x * C};
+    struct fetcher fetcher = make_fetcher(args.in, firsts);
+#pragma unroll
+    for (int f = 0; f < N_FETCHES; f++)
+        fetcher.from[f] -= SPARE_ROWS * (PITCH / 4);
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        readers[pol] = make_reader(args.in[pol], args.offset[pol] + (int64_t)begin * M + blockIdx.x * C);
-#pragma unroll
-        for (int f = 0; f < N_FETCHES; f++)
-            readers[pol].words[f] -= SPARE_ROWS * PITCH;
+        where[pol] = find_samples(firsts[pol]);
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
 #pragma unroll
             for (int c = 0; c < PER; c++)
                 sums[i][pol][c] = 0;
     }
+    for (int i = 0; i < N_PARKED; i++)
+        parked[i * N_THREADS] = {};
     n_rows += SPARE_ROWS;
     for (int i = 0; i < STAGES - 1; i++, n_rows -= ROWS)
-        fetch_rows(readers, SPARE_ROWS - i * ROWS, n_rows, stages + i);
+        fetch_rows(fetcher, SPARE_ROWS - i * ROWS, n_rows, stages + i);
     load_tables(args, tables);
     __syncthreads();
+    struct stage *oldest = stages, *free = stages + STAGES - 1;
 #pragma unroll 1
-    for (int row = 0; row < LEAD_ROWS; row += ROWS * STAGES)
-#pragma unroll
-        for (int i = 0; i < STAGES; i++, n_rows -= ROWS) {
-            wait_for_stage();
-            unpack_rows(readers, masks, stages + i, x);
-            fetch_rows(readers, SPARE_ROWS - row - (i + STAGES - 1) * ROWS, n_rows, stages + (i + STAGES - 1) % STAGES);
-            filter_rows(weights, x, sums, done);
-        }
+    for (int row = 0; row < LEAD_ROWS; row += ROWS, n_rows -= ROWS) {
+        wait_for_stage();
+        unpack_rows(where, masks, oldest, x);
+        fetch_rows(fetcher, SPARE_ROWS - row - (STAGES - 1) * ROWS, n_rows, free);
+        free = oldest;
+        oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
+        filter_rows(weights, parked, x, sums, done);
+    }
     for (uint32_t first = begin; first < end; first += G) {
 #pragma unroll 1
-        for (int s = 0; s < G; s += ROWS * STAGES)
+        for (int s = 0; s < G; s += ROWS, n_rows -= ROWS) {
+            wait_for_stage();
+            unpack_rows(where, masks, oldest, x);
+            fetch_rows(fetcher, 0, n_rows, free);
+            free = oldest;
+            oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
+            filter_rows(weights, parked, x, sums, done);
 #pragma unroll
-            for (int i = 0; i < STAGES; i++, n_rows -= ROWS) {
-                wait_for_stage();
-                unpack_rows(readers, masks, stages + i, x);
-                fetch_rows(readers, 0, n_rows, stages + (i + STAGES - 1) % STAGES);
-                filter_rows(weights, x, sums, done);
-#pragma unroll
-                for (int r = 0; r < ROWS; r++)
-                    store_points(done[r], points + (s + i * ROWS + r) * (M1 * C) + threadIdx.x * PER);
-            }
+            for (int r = 0; r < ROWS; r++)
+                store_points(done[r], points + (s + r) * (M1 * C) + threadIdx.x * PER);
+        }
         __syncthreads();
         if (RADIX_B > 1) {
             first_pass(points, tables->inner);

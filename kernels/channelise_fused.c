@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BACK_TOGETHER 4         /* spectra that a thread of the back quantises at a time */
-#define MAX_BLOCKS    16        /* per multiprocessor */
-#define MAX_SECTION   (1 << 20) /* spectra */
+#define MAX_BLOCKS  16        /* per multiprocessor */
+#define MAX_SECTION (1 << 20) /* spectra */
 
 struct channelise_fused {
     struct channelise_config config; /* its 'shape' points to the one below */
@@ -20,7 +19,8 @@ struct channelise_fused {
     float *tables; /* device: all that follow */
     const float *weights, *inner, *outer, *twiddles;
     float *between; /* device: complex [spectrum][k1][j2] */
-    struct device_kernel *front, *back;
+    float *gain;    /* device: of the buffer in hand, complex [k1][k2][pol] */
+    struct device_kernel *front, *back, *gains;
 };
 
 const struct kernel channelise_front_kernel = {
@@ -33,9 +33,14 @@ const struct kernel channelise_back_kernel = {
     .args_bytes = sizeof(struct channelise_back_args),
 };
 
+const struct kernel channelise_gains_kernel = {
+    .name = "channelise_gains",
+    .args_bytes = sizeof(struct channelise_gains_args),
+};
+
 /* ---- How the work is cut ----------------------------------------------------------------------------------------- */
 
-static uint32_t at_most(uint32_t value, uint32_t limit)
+static uint32_t smaller(uint32_t value, uint32_t limit)
 {
     return value < limit ? value : limit;
 }
@@ -54,11 +59,12 @@ static uint32_t front_threads(const struct channelise_shape *s)
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
-    size_t n_words = (s->front_columns * config->sample_bits + 30) / 32 + 1;
-    size_t stage = s->front_together * 2 * lanes_rows * n_words * sizeof(uint32_t);
+    size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
+    size_t n_chunks = ((s->front_columns * config->sample_bits + 7) / 8 + 30) / 16;
+    size_t stage = s->front_together * 2 * lanes_rows * n_chunks * 16;
 
-    return n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) + n_block * 8 +
-           s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage + 16;
+    return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +
+           n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage + 16;
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
@@ -69,16 +75,11 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     return s->back_pairs * 2 * s->back_spectra * pitch * 8;
 }
 
-/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  A wide block of few rows is read in longer pieces,
- * but leaves the back more to transform than it has registers for. */
+/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the front
+ * has one pass; but the back can have no more than two passes of radix 32. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
-    uint32_t n_points = 2 * config->n_chan;
-    uint32_t rows = n_points <= 2048    ? 8
-                    : n_points == 4096  ? 16
-                    : n_points <= 16384 ? 32
-                    : n_points <= 65536 ? 64
-                                        : 128;
+    uint32_t n_points = 2 * config->n_chan, rows = n_points <= 8192 ? 8 : n_points / 1024;
 
     return channelise_shape_of_rows(config, rows, shared_bytes);
 }
@@ -96,13 +97,12 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
     columns = 256 * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
-    columns = at_most(columns, 512 * s.front_per_thread / rows);
-    columns = at_most(columns, 32 * s.front_per_thread);
-    columns = at_most(columns, back);
+    columns = smaller(columns, 512 * s.front_per_thread / rows);
+    columns = smaller(columns, 32 * s.front_per_thread);
+    columns = smaller(columns, back);
     s.front_rows = rows;
     s.front_columns = columns;
     s.front_radix = rows <= 8 ? rows : rows >= 128 ? 16 : rows == 16 ? 4 : 8;
-    s.section_spectra = 0;
     switch (back) {
     case 16: s.back_radix_a = 16, s.back_radix_b = 1; break;
     case 32: s.back_radix_a = 8, s.back_radix_b = 4; break;
@@ -117,13 +117,13 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     points = back > 256 ? 8192 : 2048;
     while (s.back_spectra < 16 && 4 * back * s.back_spectra <= points)
         s.back_spectra *= 2;
-    s.back_pairs = at_most(points / (2 * back * s.back_spectra), rows / 2);
+    s.back_pairs = smaller(points / (2 * back * s.back_spectra), rows / 2);
     s.back_pairs = s.back_pairs < 1 ? 1 : s.back_pairs;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
         s.front_columns /= 2;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_stages > 2)
-        s.front_stages /= 2;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together * s.front_stages)
+        s.front_stages--;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together)
         s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
@@ -140,16 +140,16 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
-        !power_of_two(s->front_spectra, 4, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
-        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) ||
-        !power_of_two(s->front_stages, 2, 8) || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
+        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
+        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
+        s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
-           s->front_spectra % (s->front_together * s->front_stages) == 0 && back_points(config, s) >= 16 &&
+           s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
            s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
-           front_threads(s) >= 32 && front_threads(s) <= 512 && s->section_spectra <= MAX_SECTION &&
-           s->section_spectra % s->front_spectra == 0;
+           front_threads(s) >= 32 && front_threads(s) <= 512 && s->front_section <= MAX_SECTION &&
+           s->front_section % s->front_spectra == 0;
 }
 
 static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
@@ -303,21 +303,28 @@ static size_t between_bytes(const struct channelise_config *config)
            sizeof(float);
 }
 
+static size_t gain_bytes(const struct channelise_config *config)
+{
+    return config->n_chan * N_POLS * 2 * sizeof(float);
+}
+
 size_t channelise_fused_scratch_bytes(const struct channelise_config *config)
 {
-    return tables_bytes(config) + between_bytes(config);
+    return tables_bytes(config) + between_bytes(config) + gain_bytes(config);
 }
 
 static int create_kernels(struct channelise_fused *f)
 {
     struct kernel_constant front[CHANNELISE_FRONT_N_CONSTANTS], back[CHANNELISE_BACK_N_CONSTANTS];
+    const struct kernel_constant gains[] = {{"N_CHAN", f->config.n_chan}, {"FRONT_ROWS", f->shape.front_rows}};
     int err;
 
     channelise_front_constants(&f->config, &f->shape, front);
     channelise_back_constants(&f->config, &f->shape, back);
     err = device_kernel_create(f->device, &channelise_front_kernel, front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
-    return err ? err
-               : device_kernel_create(f->device, &channelise_back_kernel, back, CHANNELISE_BACK_N_CONSTANTS, &f->back);
+    if (!err)
+        err = device_kernel_create(f->device, &channelise_back_kernel, back, CHANNELISE_BACK_N_CONSTANTS, &f->back);
+    return err ? err : device_kernel_create(f->device, &channelise_gains_kernel, gains, ARRAY_LEN(gains), &f->gains);
 }
 
 int channelise_fused_create(struct device *device, const struct channelise_config *config,
@@ -337,7 +344,8 @@ int channelise_fused_create(struct device *device, const struct channelise_confi
     assert(channelise_shape_valid(config, &f->shape, device_shared_bytes(device)));
     f->tables = device_alloc(device, tables_bytes(config));
     f->between = device_alloc(device, between_bytes(config));
-    err = f->tables && f->between ? upload_tables(f) : -ENOMEM;
+    f->gain = device_alloc(device, gain_bytes(config));
+    err = f->tables && f->between && f->gain ? upload_tables(f) : -ENOMEM;
     if (!err)
         err = create_kernels(f);
     if (err) {
@@ -352,8 +360,10 @@ void channelise_fused_destroy(struct channelise_fused *fused)
 {
     if (!fused)
         return;
+    device_kernel_destroy(fused->gains);
     device_kernel_destroy(fused->back);
     device_kernel_destroy(fused->front);
+    device_free(fused->device, fused->gain);
     device_free(fused->device, fused->between);
     device_free(fused->device, fused->tables);
     free(fused);
@@ -367,8 +377,8 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     size_t n_groups = f->n_points / s->front_rows / s->front_columns,
            section = n * n_groups * front_threads(s) / (512 * 256);
 
-    if (s->section_spectra)
-        return s->section_spectra;
+    if (s->front_section)
+        return s->front_section;
     section = section < 64 ? 64 : section;
     return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
 }
@@ -405,13 +415,15 @@ void channelise_fused_back(struct channelise_fused *fused, struct device_stream 
         .in = fused->between,
         .twiddles = fused->twiddles,
         .rotation = buffer->rotation_device,
-        .gain = gain,
+        .gain = fused->gain,
         .out = buffer->voltages,
         .saturated = buffer->saturated,
         .first_spectrum = first_spectrum,
         .stream_id = fused->config.stream_id,
         .n_spectra = (uint32_t)fused->n_spectra,
     };
+    struct channelise_gains_args gains = {gain, fused->gain};
+    struct kernel_grid gains_grid = {.blocks = {(fused->config.n_chan + 127) / 128, 1, 1}, .threads = 128};
     struct kernel_grid grid = {
         .blocks = {s->front_rows / 2 / s->back_pairs, args.n_spectra / s->back_spectra, 1},
         .threads = s->back_threads,
@@ -422,6 +434,7 @@ void channelise_fused_back(struct channelise_fused *fused, struct device_stream 
         args.keys[round][0] = (uint32_t)fused->config.seed + round * 0x9E3779B9u;
         args.keys[round][1] = (uint32_t)(fused->config.seed >> 32) + round * 0xBB67AE85u;
     }
+    device_launch(stream, fused->gains, &gains_grid, &gains);
     device_fill(stream, buffer->saturated, 0, fused->config.n_batches * N_POLS * sizeof(uint32_t));
     device_launch(stream, fused->back, &grid, &args);
 }

@@ -24,7 +24,7 @@
 #include "common/device.h"
 
 struct channelise_front_args {
-    const uint8_t *in[2]; /* packed samples, aligned to 4 B; readable for 4 B behind the aligned 4 that have the last */
+    const uint8_t *in[2]; /* packed samples, aligned to 16 B, with CHANNELISE_SPARE_BYTES */
     const float *weights; /* [n_taps][M] */
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
@@ -34,12 +34,17 @@ struct channelise_front_args {
     uint32_t section_spectra; /* of a block; a multiple of front_spectra */
 };
 
+struct channelise_gains_args {
+    const float *in; /* complex [chan][pol] */
+    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2: neighbours for the lanes of a warp of the back */
+};
+
 struct channelise_back_args {
     const float *in; /* complex [spectrum][k1][j2] */
     const float
         *twiddles; /* complex [a][rest of M2]: e^{-2 pi i a rest / M2}, then [b][c]: e^{-2 pi i b c / n_b n_c} */
     const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
-    const float *gain;     /* complex [chan][pol] */
+    const float *gain;     /* complex [k1][k2][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
     uint32_t *saturated;   /* [batch][pol]; added to */
     uint64_t first_spectrum;
@@ -50,19 +55,20 @@ struct channelise_back_args {
 
 extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
+extern const struct kernel channelise_gains_kernel;
 
-/* How the work is cut: powers of two, but for back_blocks and section_spectra.  front_rows and the radices decide the
+/* How the work is cut: powers of two, but for front_stages, the blocks and front_section.  front_rows and the radices decide the
  * order of the transform, the others only the speed. */
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_together * front_stages */
+    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_together */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
     uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
     uint32_t front_blocks;     /* per multiprocessor */
-    uint32_t section_spectra;  /* that a block of the front filters one after the other */
+    uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
     uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
     uint32_t back_pairs;                 /* of rows of a block */

@@ -43,9 +43,10 @@ static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
      {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
     {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32)}},
     {PART_BACK, {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 128, 256, 512)}},
-    {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_stages, 2, 4), AXIS(front_spectra, 4, 8, 16, 32)}},
+    {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_stages, 2, 3, 4, 6)}},
     {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
-    {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(section_spectra, 0, 32, 64, 128, 256)}},
+    {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(front_spectra, 2, 4, 8, 16, 32)}},
+    {PART_FRONT, {AXIS(front_section, 0, 32, 64, 128, 256)}}, /* which needs no compiling */
 };
 
 static uint32_t *member_at(struct channelise_shape *shape, size_t offset)
@@ -89,13 +90,15 @@ static bool back_plausible(const struct channelise_config *config, const struct 
 size_t channelise_tune_starts(const struct channelise_config *config, size_t shared_bytes,
                               struct channelise_shape starts[CHANNELISE_TUNE_STARTS])
 {
-    size_t n = 1;
+    struct channelise_shape shape = channelise_fused_shape(config, shared_bytes);
+    uint32_t default_rows = shape.front_rows;
+    size_t n = 0;
 
-    starts[0] = channelise_fused_shape(config, shared_bytes);
+    if (channelise_shape_valid(config, &shape, shared_bytes))
+        starts[n++] = shape;
     for (uint32_t rows = 8; rows <= 256 && rows <= config->n_chan / 8; rows *= 2) {
-        struct channelise_shape shape = channelise_shape_of_rows(config, rows, shared_bytes);
-        if (rows != starts[0].front_rows && n < CHANNELISE_TUNE_STARTS &&
-            channelise_shape_valid(config, &shape, shared_bytes))
+        shape = channelise_shape_of_rows(config, rows, shared_bytes);
+        if (rows != default_rows && n < CHANNELISE_TUNE_STARTS && channelise_shape_valid(config, &shape, shared_bytes))
             starts[n++] = shape;
     }
     return n;
@@ -154,7 +157,7 @@ static double sum_of(const struct contender *contender)
 
 static const struct contender *best_of(const struct search *s)
 {
-    const struct contender *best = &s->contenders[0];
+    const struct contender *best = &s->contenders[0]; /* where there is none, it is all zeros */
 
     for (size_t i = 1; i < s->n_contenders; i++)
         if (sum_of(&s->contenders[i]) < sum_of(best))
@@ -198,7 +201,7 @@ static void drop_far(struct search *s, double factor)
     for (size_t i = 0; i < s->n_contenders; i++)
         if (sum_of(&s->contenders[i]) <= limit_ns)
             s->contenders[n++] = s->contenders[i];
-    s->n_contenders = n > 0 ? n : 1;
+    s->n_contenders = n;
 }
 
 static void begin(struct search *s)
@@ -232,21 +235,34 @@ static void vary(struct search *s, struct contender *c, unsigned group)
     }
 }
 
-/* Where the stages are faster, they are chosen. */
-static void try_stages(struct search *s, struct channelise_tuned *tuned)
+/* The best shape, if it is better than what is chosen. */
+static void choose_shape(const struct search *s, struct channelise_tuned *tuned)
 {
-    for (unsigned unzip = 1; unzip <= 4 && may_go_on(s); unzip *= 2) {
-        struct channelise_choice choice = {.method = CHANNELISE_STAGES, .unzip = unzip, .shape = tuned->choice.shape};
+    if (s->n_contenders == 0 || sum_of(best_of(s)) >= tuned->best_ns)
+        return;
+    tuned->choice = (struct channelise_choice){.method = CHANNELISE_FUSED, .shape = best_of(s)->shape};
+    tuned->best_ns = sum_of(best_of(s));
+}
+
+/* The stages, if they are better; where there is no shape, they are the default. */
+static void choose_stages(struct search *s, struct channelise_tuned *tuned)
+{
+    static const unsigned unzips[] = {1, 2, 4};
+
+    for (size_t i = 0; i < ARRAY_LEN(unzips) && (isinf(tuned->best_ns) || may_go_on(s)); i++) {
+        struct channelise_choice choice = {.method = CHANNELISE_STAGES, .unzip = unzips[i]};
         double ns = measure(s, &choice, PART_FRONT, tuned->best_ns);
         ns += isinf(ns) ? 0 : measure(s, &choice, PART_BACK, tuned->best_ns);
-        if (ns < tuned->best_ns) {
+        if (i == 0 && isinf(tuned->default_ns))
+            tuned->default_ns = ns;
+        if (ns < tuned->best_ns * BETTER) {
             tuned->choice = choice;
             tuned->best_ns = ns;
         }
     }
 }
 
-int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, bool with_stages,
+int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes,
                       channelise_measure *measure_part, void *of, struct channelise_tuned *tuned)
 {
     struct search s = {.config = config,
@@ -254,20 +270,20 @@ int channelise_search(const struct channelise_tune_config *config, size_t shared
                        .measure = measure_part,
                        .of = of,
                        .end_ns = clock_monotonic_ns() + config->limit_ns};
-    struct channelise_tuned found = {0};
+    struct channelise_tuned found = {.default_ns = INFINITY, .best_ns = INFINITY};
 
     begin(&s);
-    found.default_ns = sum_of(&s.contenders[0]);
+    if (s.n_contenders > 0)
+        found.default_ns = sum_of(&s.contenders[0]);
+    choose_shape(&s, &found);
+    choose_stages(&s, &found);
     drop_far(&s, HOPELESS);
     for (unsigned group = 0; group < CHANNELISE_TUNE_N_GROUPS; group++) {
         for (size_t i = 0; i < s.n_contenders; i++)
             vary(&s, &s.contenders[i], group);
         drop_far(&s, FAR);
     }
-    found.choice = (struct channelise_choice){.method = CHANNELISE_FUSED, .shape = best_of(&s)->shape};
-    found.best_ns = sum_of(best_of(&s));
-    if (with_stages)
-        try_stages(&s, &found);
+    choose_shape(&s, &found);
     found.n_candidates = s.n_measured;
     found.complete = may_go_on(&s);
     if (s.err || isinf(found.best_ns))
@@ -289,8 +305,7 @@ int channelise_tune(struct device *device, const struct channelise_tune_config *
 
     if (err)
         return err;
-    err = channelise_search(config, device_shared_bytes(device), channelise_stages_supported(device), timing_measure,
-                            timing, tuned);
+    err = channelise_search(config, device_shared_bytes(device), timing_measure, timing, tuned);
     timing_destroy(timing);
     return err;
 }

@@ -3,7 +3,8 @@
  * The two fused kernels are measured one without the other, as only front_rows is common to them.  For each number of
  * rows the search begins with the shape that the defaults' rules give, and varies one group of numbers after the other,
  * in all combinations that are valid and plausible; it keeps the best, and gives up rows that are far behind.  The
- * default is among what is measured, so what is found is not worse.  Each candidate is compiled, which takes about half
+ * default is among what is measured, so what is found is not worse.  The stages are measured, too, with each number
+ * of FFTs.  Each candidate is compiled, which takes about half
  * a second; the cache of the device keeps them all.
  *
  * Time:    wall clock around work that is queued for run_ns, the best of n_runs.
@@ -43,14 +44,14 @@ enum channelise_part { PART_FRONT, PART_BACK, N_PARTS };
 typedef int channelise_measure(void *of, const struct channelise_choice *choice, enum channelise_part part,
                                double hopeless_ns, double *ns);
 
-/* The search itself; 'with_stages': that method may be chosen, too. */
-int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, bool with_stages,
-                      channelise_measure *measure, void *of, struct channelise_tuned *tuned);
+/* The search itself. */
+int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, channelise_measure *measure,
+                      void *of, struct channelise_tuned *tuned);
 
-#define CHANNELISE_TUNE_N_GROUPS 6
+#define CHANNELISE_TUNE_N_GROUPS 7
 #define CHANNELISE_TUNE_MOST     64 /* candidates of a group, at most */
 
-/* Valid shapes to begin with, the default first.  Returns how many. */
+/* Valid shapes to begin with, the default first where it is one.  Returns how many, perhaps none. */
 #define CHANNELISE_TUNE_STARTS 6
 size_t channelise_tune_starts(const struct channelise_config *config, size_t shared_bytes,
                               struct channelise_shape starts[CHANNELISE_TUNE_STARTS]);

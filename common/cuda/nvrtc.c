@@ -177,38 +177,50 @@ static int create_program(const struct kernel *kernel, program_handle *program)
     return result == 0 ? 0 : -EIO;
 }
 
-/* The compiler's words, line by line. */
-static void log_words(program_handle program)
+/* The compiler's words, to free(), or NULL. */
+static char *words_of(program_handle program)
 {
     size_t bytes = 0;
-    char *words, *rest, *line;
+    char *words;
 
-    if (nvrtc.log_size(program, &bytes) != 0 || bytes <= 1)
-        return;
-    words = rest = calloc(1, bytes + 1);
+    if (nvrtc.log_size(program, &bytes) != 0)
+        return NULL;
+    words = calloc(1, bytes + 1);
     if (words && nvrtc.log(program, words) == 0)
-        while ((line = strsep(&rest, "\n")))
-            if (line[0])
-                log_error("%s", line);
+        return words;
+    free(words);
+    return NULL;
+}
+
+static void log_words(program_handle program)
+{
+    char *words = words_of(program), *rest = words, *line;
+
+    while ((line = strsep(&rest, "\n")))
+        if (line[0])
+            log_error("%s", line);
     free(words);
 }
 
+/* 'more' is one more option, or NULL. */
 static int compile(program_handle program, const struct kernel_constant *constants, size_t n_constants,
-                   const struct nvrtc_target *target)
+                   const struct nvrtc_target *target, const char *more)
 {
-    size_t n = n_constants + n_nvrtc_options + 1;
+    size_t n = 0;
     char(*defines)[OPTION_BYTES] = calloc(n_constants + 1, sizeof(*defines));
-    const char **options = calloc(n, sizeof(*options));
+    const char **options = calloc(n_constants + n_nvrtc_options + 2, sizeof(*options));
     int result = -1;
 
     if (defines && options) {
         for (size_t k = 0; k < n_constants; k++) {
             snprintf(defines[k], OPTION_BYTES, "-D%s=%ld", constants[k].name, constants[k].value);
-            options[k] = defines[k];
+            options[n++] = defines[k];
         }
         for (size_t k = 0; k < n_nvrtc_options; k++)
-            options[n_constants + k] = nvrtc_options[k];
-        options[n - 1] = target->option;
+            options[n++] = nvrtc_options[k];
+        options[n++] = target->option;
+        if (more)
+            options[n++] = more;
         result = nvrtc.compile(program, (int)n, options);
     }
     free(options);
@@ -234,10 +246,10 @@ static int take_code(program_handle program, bool ptx, void **code, size_t *byte
     return 0;
 }
 
-int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
-                  const struct nvrtc_target *target, void **code, size_t *bytes)
+/* Creates and compiles a program, which is then to be destroyed; or says why not. */
+static int make_program(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
+                        const struct nvrtc_target *target, const char *more, program_handle *program)
 {
-    program_handle program;
     const char *path;
     int err = load(&path);
 
@@ -246,16 +258,43 @@ int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *con
         err = -ENODEV;
     }
     if (!err)
-        err = create_program(kernel, &program);
+        err = create_program(kernel, program);
     if (err)
         return err;
-    int result = compile(program, constants, n_constants, target);
-    err = result == 0 ? take_code(program, target->ptx, code, bytes) : -EIO;
-    if (err) {
-        log_error("kernel %s does not compile with %s: %s", kernel->name, target->option,
-                  result > 0 ? nvrtc.error(result) : "not enough memory");
-        log_words(program);
-    }
+    int result = compile(*program, constants, n_constants, target, more);
+    if (result == 0)
+        return 0;
+    log_error("kernel %s does not compile with %s: %s", kernel->name, target->option,
+              result > 0 ? nvrtc.error(result) : "not enough memory");
+    log_words(*program);
+    nvrtc.destroy(program);
+    return -EIO;
+}
+
+int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
+                  const struct nvrtc_target *target, void **code, size_t *bytes)
+{
+    program_handle program;
+    int err = make_program(kernel, constants, n_constants, target, NULL, &program);
+
+    if (err)
+        return err;
+    err = take_code(program, target->ptx, code, bytes);
+    if (err)
+        log_error("kernel %s: NVRTC does not give its code for %s", kernel->name, target->option);
     nvrtc.destroy(&program);
     return err;
+}
+
+int nvrtc_report(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
+                 const struct nvrtc_target *target, char **report)
+{
+    program_handle program;
+    int err = make_program(kernel, constants, n_constants, target, "--ptxas-options=-v", &program);
+
+    if (err)
+        return err;
+    *report = words_of(program);
+    nvrtc.destroy(&program);
+    return *report ? 0 : -ENOMEM;
 }

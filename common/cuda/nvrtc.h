@@ -27,6 +27,10 @@ int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target);
 int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                   const struct nvrtc_target *target, void **code, size_t *bytes);
 
+/* Compiles like nvrtc_compile(), for what the assembler says of registers, memory and spills: a text to free(). */
+int nvrtc_report(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
+                 const struct nvrtc_target *target, char **report);
+
 /* The options that do not depend on the kernel, and the texts of this build; for keys of the cache. */
 extern const char *const nvrtc_options[];
 extern const size_t n_nvrtc_options;

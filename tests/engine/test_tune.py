@@ -1,5 +1,6 @@
 """fgpu --tune: on the cpu there is nothing to measure; on a device that compiles (the CUDA kernels on the emulator) a choice
 is kept, which the next start takes, whatever has become of the file in between."""
+import re
 import shutil
 import subprocess
 
@@ -69,10 +70,11 @@ def test_choice_is_kept_and_taken(emulated, daemon, work, rng):
 
     log = log_of("tuned")
     assert log.count(": tuned shape") == 3 and "warning" not in log
-    files[0].write_text(files[0].read_text().replace("front_rows: 8", "front_rows: 7"))
+    files[0].write_text(files[0].read_text().replace("unzip: ", "unzip: x"))
     log = log_of("edited")
     assert 1 <= log.count(": tuned shape") < 3
-    assert f"{files[0]} is ignored, as it has numbers that do not go together; fgpu --tune makes a new one" in log
+    assert re.search(rf"{re.escape(str(files[0]))} is ignored, as it has a line \d+ that is none of its own; "
+                     "fgpu --tune makes a new one", log)
     for path in files:
         path.unlink()
     assert ": tuned shape" not in log_of("default")

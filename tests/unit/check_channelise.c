@@ -328,7 +328,7 @@ START_TEST(end_to_end_emulated)
 }
 END_TEST
 
-static struct channelise_config random_config(unsigned log2_channels)
+static struct channelise_config random_config(unsigned log2_channels, enum channelise_method method)
 {
     static const unsigned widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
     struct channelise_config config = {
@@ -343,17 +343,21 @@ static struct channelise_config random_config(unsigned log2_channels)
         .dither = random_below(2),
         .seed = random_u64(),
         .stream_id = (uint32_t)random_u64(),
+        .method = method,
+        .unzip = random_below(4) ? 1u << random_below(3) : 0,
     };
 
-    printf("%u channels, %u taps, %u bits, %u x %u spectra, %u bits out, dither %d\n", config.n_chan, config.n_taps,
-           config.sample_bits, config.n_batches, config.spectra_per_heap, config.out_bits, config.dither);
+    printf("%u channels, %u taps, %u bits, %u x %u spectra, %u bits out, dither %d, method %d, unzip %u\n",
+           config.n_chan, config.n_taps, config.sample_bits, config.n_batches, config.spectra_per_heap, config.out_bits,
+           config.dither, config.method, config.unzip);
     return config;
 }
 
 START_TEST(random_sizes)
 {
     for (int i = 0; i < (test_on_cuda() ? 20 : 2); i++) {
-        struct channelise_config config = random_config(6 + (unsigned)random_below(4));
+        struct channelise_config config =
+            random_config(6 + (unsigned)random_below(4), _i ? CHANNELISE_STAGES : CHANNELISE_FUSED);
         run_end_to_end(&config, EMULATED);
     }
 }
@@ -366,7 +370,7 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
     for (int i = 0; i < 20000000; i++) {
         for (size_t k = 0; k < sizeof(*shape) / sizeof(uint32_t); k++)
             ((uint32_t *)shape)[k] = 1u << random_below(9);
-        shape->section_spectra = shape->front_spectra * (uint32_t)random_below(5);
+        shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
         if (channelise_shape_valid(config, shape, shared_bytes))
@@ -406,7 +410,7 @@ static struct channelise_shape random_shape(const struct channelise_config *conf
 START_TEST(random_shapes)
 {
     for (int i = 0; i < (test_on_cuda() ? 20 : 3); i++) {
-        struct channelise_config config = random_config(7 + (unsigned)random_below(3));
+        struct channelise_config config = random_config(7 + (unsigned)random_below(3), CHANNELISE_FUSED);
         struct channelise_shape shape;
         struct fixture f;
 
@@ -477,7 +481,8 @@ START_TEST(large_sizes)
     for (int i = 0; i < _i; i++)
         random_u64(); /* each test is a process that begins with the same seed */
     for (int i = 0; i < (test_on_cuda() ? 3 : 1); i++) {
-        struct channelise_config config = random_config(10 + (unsigned)_i);
+        struct channelise_config config =
+            random_config(10 + (unsigned)_i / 2, _i % 2 ? CHANNELISE_STAGES : CHANNELISE_FUSED);
         compare_with_cpu(&config);
     }
 }
@@ -551,27 +556,28 @@ START_TEST(sizes)
     ck_assert_uint_eq(channelise_spacing_samples(&configs[0]), 128);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[0]), 48 * 64 * 4);
     ck_assert_uint_eq(channelise_voltage_bytes(&configs[1]), 32 * 256 * 2);
-    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], false), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
+    ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], 0), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
     channelise_destroy(NULL);
 }
 END_TEST
 
-/* Whatever may be configured has a shape on every GPU. */
+/* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
+ * memory: they go by stages. */
 START_TEST(every_size_has_a_shape)
 {
     static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10}; /* of GPUs from sm_80 on */
 
     for (unsigned log2_channels = 6; log2_channels <= 16; log2_channels++)
         for (unsigned n_taps = 1; n_taps <= 32; n_taps++)
-            for (unsigned bits = 2; bits <= 16; bits++) {
-                struct channelise_config config = {
-                    .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
+            for (unsigned bits = 2; bits <= 16; bits++)
                 for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
+                    struct channelise_config config = {
+                        .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
                     struct channelise_shape shape = channelise_fused_shape(&config, shared_bytes[i]);
-                    ck_assert_msg(channelise_shape_valid(&config, &shape, shared_bytes[i]),
+                    bool valid = channelise_shape_valid(&config, &shape, shared_bytes[i]);
+                    ck_assert_msg(valid || (log2_channels == 16 && n_taps > 16 && i == 0),
                                   "%u channels, %u taps, %u bits, %zu B", config.n_chan, n_taps, bits, shared_bytes[i]);
                 }
-            }
 }
 END_TEST
 
@@ -589,9 +595,9 @@ int main(void)
         tcase_add_test(tcase, every_size_has_a_shape);
     }
     tcase_add_loop_test(tcase, end_to_end_emulated, 0, ARRAY_LEN(configs));
-    tcase_add_test(tcase, random_sizes);
+    tcase_add_loop_test(tcase, random_sizes, 0, 2);
     tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, large_sizes, 0, test_on_cuda() ? 7 : 4);
+    tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);

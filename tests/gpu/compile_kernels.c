@@ -1,0 +1,403 @@
+/* compile_kernels - `make check-compile`: compiles every CUDA kernel for every kind of GPU and many sizes, where there
+ * is no GPU, and prints a table of what they take.  What uses local memory fails, unless 'allowed' has it with its
+ * reason.
+ *
+ * What is compiled is what would run: each size is channelised on a device that only notes the kernels that are made
+ * and launched.  So a kernel of channelise is here by itself; any other is to be launched from note_size(). */
+#include "common/cuda/nvrtc.h"
+#include "common/units.h"
+#include "kernels/channelise.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MAX_JOBS      4096
+#define MAX_CONSTANTS 16
+#define MAX_PROCESSES 16
+
+/* Kinds of GPU, and the shared memory that a block may have there (CUDA C++ Programming Guide, compute
+ * capabilities). */
+static const struct gpu {
+    const char *name;
+    size_t shared_bytes;
+} gpus[] = {{"sm_80", 163 << 10},  {"sm_86", 99 << 10},   {"sm_89", 99 << 10},
+            {"sm_90a", 227 << 10}, {"sm_100", 227 << 10}, {"sm_120", 99 << 10}};
+#define N_GPUS ARRAY_LEN(gpus)
+
+/* Spills that are known, with their reasons. */
+static const struct {
+    const char *kernel;
+    unsigned spill_bytes; /* at most */
+    const char *reason;
+} allowed[] = {
+    {"channelise_front", 352,
+     "the sums that the filter has begun, 60 with 16 taps, wait in local memory while the transform has the registers, "
+     "once "
+     "in FRONT_SPECTRA spectra"},
+};
+
+/* ---- Sizes ------------------------------------------------------------------------------------------------------- */
+
+/* What is 0 is as in 'usual'. */
+static const struct channelise_config usual = {
+    .n_chan = 8192,
+    .n_taps = 16,
+    .sample_bits = 10,
+    .spectra_per_heap = 256,
+    .n_batches = 1,
+    .out_bits = 8,
+    .dither = true,
+    .unzip = 1, /* of the stages */
+};
+
+static const struct channelise_config sizes[] = {
+    {.n_chan = 64},
+    {.n_chan = 128},
+    {.n_chan = 256},
+    {.n_chan = 512},
+    {.n_chan = 1024},
+    {.n_chan = 2048},
+    {.n_chan = 4096},
+    {.n_chan = 8192},
+    {.n_chan = 16384},
+    {.n_chan = 32768},
+    {.n_chan = 65536},
+    {.n_chan = 1024, .n_taps = 1},
+    {.n_chan = 1024, .n_taps = 4},
+    {.n_chan = 1024, .n_taps = 32},
+    {.n_chan = 32768, .n_taps = 8},
+    {.n_chan = 65536, .n_taps = 32},
+    {.sample_bits = 2},
+    {.sample_bits = 8},
+    {.sample_bits = 12},
+    {.sample_bits = 16},
+    {.out_bits = 4},
+    {.spectra_per_heap = 16},
+    {.unzip = 2},
+    {.unzip = 4},
+    {.n_chan = 64, .unzip = 4},
+    {.n_chan = 65536, .unzip = 4},
+    {.out_bits = 4, .spectra_per_heap = 16, .unzip = 2},
+};
+
+/* ---- What is to be compiled -------------------------------------------------------------------------------------- */
+
+struct job {
+    const struct kernel *kernel;
+    struct kernel_constant constants[MAX_CONSTANTS];
+    size_t n_constants, gpu;
+    struct channelise_config size; /* that it was first noted for */
+    uint32_t shared_bytes;         /* of the last launch */
+};
+
+static struct job jobs[MAX_JOBS];
+static size_t n_jobs;
+static size_t gpu_now;
+static struct channelise_config size_now;
+
+/* A kernel of the noting device. */
+struct noted {
+    struct device_kernel base;
+    struct job *job;
+};
+
+static int note_kernel(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                       size_t n_constants, struct device_kernel **made)
+{
+    struct noted *noted = calloc(1, sizeof(*noted));
+    size_t i;
+
+    assert(noted && n_constants <= MAX_CONSTANTS && n_jobs < MAX_JOBS);
+    jobs[n_jobs] = (struct job){.kernel = kernel, .n_constants = n_constants, .gpu = gpu_now, .size = size_now};
+    memcpy(jobs[n_jobs].constants, constants, n_constants * sizeof(*constants));
+    for (i = 0; i < n_jobs; i++)
+        if (jobs[i].kernel == kernel && jobs[i].gpu == gpu_now &&
+            memcmp(jobs[i].constants, jobs[n_jobs].constants, sizeof(jobs[i].constants)) == 0)
+            break;
+    if (i == n_jobs)
+        n_jobs++;
+    *noted = (struct noted){{device, kernel}, &jobs[i]};
+    *made = &noted->base;
+    return 0;
+}
+
+static void forget_kernel(struct device_kernel *kernel)
+{
+    free(kernel);
+}
+
+static void note_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                        const void *args)
+{
+    ((struct noted *)kernel)->job->shared_bytes = grid->shared_bytes;
+}
+
+static void *alloc_nothing(struct device *device, size_t bytes)
+{
+    return malloc(1);
+}
+
+static void free_nothing(struct device *device, void *memory)
+{
+    free(memory);
+}
+
+static void copy_nothing(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                         size_t row_bytes, size_t n_rows)
+{
+}
+
+static void fill_nothing(struct device_stream *stream, void *dst, uint8_t value, size_t bytes)
+{
+}
+
+static int plan_nothing(struct device *device, size_t n, size_t batch, struct device_fft **fft)
+{
+    *fft = calloc(1, sizeof(**fft));
+    if (!*fft)
+        return -1;
+    (*fft)->device = device;
+    return 0;
+}
+
+static void forget_plan(struct device_fft *fft)
+{
+    free(fft);
+}
+
+static void transform_nothing(struct device_stream *stream, struct device_fft *fft, const void *in, void *out)
+{
+}
+
+/* The cpu device, made to do nothing but note. */
+static struct device *open_noting_device(void)
+{
+    static const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
+    static struct device_ops ops;
+    struct device *device;
+
+    if (device_cpu_open(&config, &device))
+        abort();
+    ops = *device->ops;
+    ops.alloc = alloc_nothing;
+    ops.free = free_nothing;
+    ops.copy_2d = copy_nothing;
+    ops.fill = fill_nothing;
+    ops.fft_create = plan_nothing;
+    ops.fft_destroy = forget_plan;
+    ops.fft_run = transform_nothing;
+    ops.kernel_create = note_kernel;
+    ops.kernel_destroy = forget_kernel;
+    ops.launch = note_launch;
+    device->ops = &ops;
+    device->compiles = true;
+    return device;
+}
+
+/* Of channelise all that it makes and launches. */
+static void note_channelise(struct device *device, struct device_stream *stream, const struct channelise_config *c)
+{
+    const uint8_t *const input[N_POLS] = {0};
+    const struct channelise_spectrum spectrum = {0}, *const spectra[N_POLS] = {&spectrum, &spectrum};
+    struct channelise_buffer buffer = {
+        .rotation = calloc((size_t)N_POLS * c->n_batches * c->spectra_per_heap * 2, sizeof(float))};
+    struct channelise *channelise;
+
+    if (!buffer.rotation || channelise_create(device, c, &channelise))
+        abort();
+    channelise_append(channelise, stream, input, &buffer, 0, 1, spectra);
+    channelise_finish(channelise, stream, &buffer, NULL, 0);
+    channelise_destroy(channelise);
+    free(buffer.rotation);
+}
+
+static void note_size(struct device *device, struct device_stream *stream, const struct channelise_config *size)
+{
+    struct channelise_config c = usual;
+
+    c.n_chan = size->n_chan ? size->n_chan : c.n_chan;
+    c.n_taps = size->n_taps ? size->n_taps : c.n_taps;
+    c.sample_bits = size->sample_bits ? size->sample_bits : c.sample_bits;
+    c.out_bits = size->out_bits ? size->out_bits : c.out_bits;
+    c.spectra_per_heap = size->spectra_per_heap ? size->spectra_per_heap : c.spectra_per_heap;
+    c.unzip = size->unzip ? size->unzip : c.unzip;
+    size_now = c;
+    c.method = CHANNELISE_FUSED;
+    note_channelise(device, stream, &c);
+    c.method = CHANNELISE_STAGES;
+    note_channelise(device, stream, &c);
+}
+
+static void note_all(void)
+{
+    struct device *device = open_noting_device();
+    struct device_stream *stream;
+
+    if (device_stream_create(device, "note", &stream))
+        abort();
+    for (gpu_now = 0; gpu_now < N_GPUS; gpu_now++) {
+        device->shared_bytes = gpus[gpu_now].shared_bytes;
+        for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+            note_size(device, stream, &sizes[i]);
+    }
+    device_stream_destroy(stream);
+    device_close(device);
+}
+
+/* ---- Compiling --------------------------------------------------------------------------------------------------- */
+
+/* Of one job; in memory that the processes share. */
+struct result {
+    int err;
+    unsigned registers, shared_bytes, stack_bytes, spill_bytes;
+};
+
+struct shared {
+    atomic_size_t next; /* job to take */
+    struct result results[MAX_JOBS];
+};
+
+/* The number before 'what' in the assembler's report. */
+static unsigned number_before(const char *report, const char *what)
+{
+    const char *end = strstr(report, what);
+    unsigned value = 0, scale = 1;
+
+    if (!end)
+        return 0;
+    for (end--; end >= report && *end >= '0' && *end <= '9'; end--, scale *= 10)
+        value += scale * (unsigned)(*end - '0');
+    return value;
+}
+
+static void compile(const struct job *job, struct result *result)
+{
+    struct nvrtc_target target = {.ptx = false};
+    char *report;
+
+    snprintf(target.option, sizeof(target.option), "--gpu-architecture=%s", gpus[job->gpu].name);
+    result->err = nvrtc_report(job->kernel, job->constants, job->n_constants, &target, &report);
+    if (result->err)
+        return;
+    result->registers = number_before(report, " registers");
+    result->shared_bytes = number_before(report, " bytes smem") + job->shared_bytes;
+    result->stack_bytes = number_before(report, " bytes stack frame");
+    result->spill_bytes = number_before(report, " bytes spill stores");
+    if (result->registers == 0)
+        result->err = -1; /* that is not how the assembler used to report */
+    free(report);
+}
+
+/* NVRTC compiles one program at a time in a process. */
+static void compile_all(struct shared *shared)
+{
+    long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    int n_processes = n_cpus < 1 ? 1 : n_cpus > MAX_PROCESSES ? MAX_PROCESSES : (int)n_cpus;
+
+    fflush(stdout);
+    for (int i = 0; i < n_processes; i++)
+        if (fork() == 0) {
+            for (size_t job; (job = atomic_fetch_add(&shared->next, 1)) < n_jobs;)
+                compile(&jobs[job], &shared->results[job]);
+            _exit(0);
+        }
+    while (wait(NULL) > 0)
+        continue;
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+static const char *allowed_for(const struct job *job, const struct result *result)
+{
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+        if (strcmp(job->kernel->name, allowed[i].kernel) == 0 && result->spill_bytes <= allowed[i].spill_bytes &&
+            result->stack_bytes <= allowed[i].spill_bytes)
+            return allowed[i].reason;
+    return NULL;
+}
+
+/* Says what is wrong with it, if anything is. */
+static bool is_bad(const struct job *job, const struct result *result)
+{
+    bool spills = (result->spill_bytes || result->stack_bytes) && !allowed_for(job, result);
+
+    if (!result->err && !spills && result->shared_bytes <= gpus[job->gpu].shared_bytes)
+        return false;
+    printf("WRONG: %s for %s with", job->kernel->name, gpus[job->gpu].name);
+    for (size_t i = 0; i < job->n_constants; i++)
+        printf(" %s=%ld", job->constants[i].name, job->constants[i].value);
+    if (result->err)
+        printf(" does not compile\n");
+    else if (spills)
+        printf(" spills %u B, with %u B of local memory\n", result->spill_bytes, result->stack_bytes);
+    else
+        printf(" needs %u B of shared memory, of %zu\n", result->shared_bytes, gpus[job->gpu].shared_bytes);
+    return true;
+}
+
+static bool same_size(const struct channelise_config *a, const struct channelise_config *b)
+{
+    return a->n_chan == b->n_chan && a->n_taps == b->n_taps && a->sample_bits == b->sample_bits &&
+           a->out_bits == b->out_bits && a->spectra_per_heap == b->spectra_per_heap && a->unzip == b->unzip;
+}
+
+/* A row: one kernel and size, for all GPUs: registers of a thread, and KiB of shared memory of a block. */
+static void print_row(size_t first, const struct shared *shared)
+{
+    const struct job *of = &jobs[first];
+
+    printf("%-17s %8u %5u %5u %4u %5u %6u", of->kernel->name, of->size.n_chan, of->size.n_taps, of->size.sample_bits,
+           of->size.out_bits, of->size.spectra_per_heap, of->size.unzip);
+    for (size_t gpu = 0; gpu < N_GPUS; gpu++) {
+        char cell[32] = "";
+        for (size_t i = 0; i < n_jobs; i++)
+            if (jobs[i].gpu == gpu && jobs[i].kernel == of->kernel && same_size(&jobs[i].size, &of->size))
+                snprintf(cell, sizeof(cell), "%u %6.1f%s", shared->results[i].registers,
+                         shared->results[i].shared_bytes / 1024.0, shared->results[i].stack_bytes ? "!" : " ");
+        printf(" %11s", cell);
+    }
+    printf("\n");
+}
+
+static void print_table(const struct shared *shared)
+{
+    printf("Registers of a thread, KiB of shared memory of a block; '!' where there is local memory, for spilled "
+           "registers\n\n");
+    printf("%-17s %8s %5s %5s %4s %5s %6s", "kernel", "channels", "taps", "bits", "out", "heap", "unzip");
+    for (size_t gpu = 0; gpu < N_GPUS; gpu++)
+        printf(" %10s ", gpus[gpu].name);
+    printf("\n");
+    for (size_t i = 0; i < n_jobs && jobs[i].gpu == 0; i++)
+        print_row(i, shared);
+    for (size_t i = 0; i < ARRAY_LEN(allowed); i++)
+        printf("\n%s may spill %u bytes: %s.\n", allowed[i].kernel, allowed[i].spill_bytes, allowed[i].reason);
+    printf("\n");
+}
+
+int main(void)
+{
+    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char identity[64];
+    size_t n_bad = 0;
+
+    if (shared == MAP_FAILED)
+        abort();
+    if (nvrtc_identity(identity, sizeof(identity))) {
+        printf("check-compile: without NVRTC, of the CUDA toolkit, no kernel is compiled\n");
+        return 0;
+    }
+    note_all();
+    printf("NVRTC %s: %zu kernels\n", identity, n_jobs);
+    compile_all(shared);
+    print_table(shared);
+    for (size_t i = 0; i < n_jobs; i++)
+        n_bad += is_bad(&jobs[i], &shared->results[i]);
+    printf("%zu of %zu kernels are wrong\n", n_bad, n_jobs);
+    return n_bad ? EXIT_FAILURE : EXIT_SUCCESS;
+}
