@@ -8,9 +8,19 @@
 #include <getopt.h>
 #include <stdlib.h>
 
-enum action { ACTION_RUN, ACTION_CHECK, ACTION_PRINT, ACTION_SCHEMA, ACTION_EXAMPLE, ACTION_VERSION, ACTION_HELP };
+enum action {
+    ACTION_RUN,
+    ACTION_TUNE,
+    ACTION_CHECK,
+    ACTION_PRINT,
+    ACTION_SCHEMA,
+    ACTION_EXAMPLE,
+    ACTION_VERSION,
+    ACTION_HELP
+};
 
 static const struct option options[] = {
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* the first, and left out where the table does not offer it */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},
@@ -26,6 +36,7 @@ static void print_help(const struct config_table *table, FILE *out)
             "Usage: %s [OPTION] CONFIG.yaml\n"
             "%s\n\n"
             "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n"
+            "%s"
             "  --check-config   report every error of the file\n"
             "  --print-config   print the values in effect, defaults included\n"
             "  --print-schema   print the JSON Schema of the file (no file needed)\n"
@@ -33,7 +44,9 @@ static void print_help(const struct config_table *table, FILE *out)
             "  --version        print the version\n"
             "  --help           print this\n\n"
             "Exits with %d if the file or the command line is wrong.\n",
-            table->program, table->help, EXIT_CONFIG);
+            table->program, table->help,
+            table->tunes ? "  --tune           measure what suits the GPU best, and keep it for the next start\n" : "",
+            EXIT_CONFIG);
 }
 
 /* The action asked for, or -1 after saying what is wrong with the command line. */
@@ -42,7 +55,7 @@ static int parse_command_line(const struct config_table *table, int argc, char *
     int action = ACTION_RUN, option;
 
     optind = 0; /* start afresh, as tests call this more than once */
-    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "", options + (table->tunes ? 0 : 1), NULL)) != -1) {
         if (option == '?') {
             fprintf(stderr, "Try '%s --help'.\n", table->program);
             return -1;
@@ -96,7 +109,7 @@ int config_main(const struct config_table *table, int argc, char **argv,
     else if (!err && action == ACTION_PRINT)
         config_print(table, values, stdout);
     else if (!err)
-        return -1;
+        return action == ACTION_TUNE ? CONFIG_TUNE : CONFIG_RUN;
     config_free(table, values, *config);
     *config = NULL;
     return err ? service_exit_code(err) : 0;

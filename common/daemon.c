@@ -62,18 +62,40 @@ static void stop_failed(void *service)
     service_stop(service, 1);
 }
 
-static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
+/* As configured; of a device that fails without 'service', the process ends. */
+static struct device_config device_config_of(const struct daemon *daemon, const void *values, struct service *service)
 {
-    const struct config_device *device_section = (const void *)((const char *)values + daemon->device_offset);
-    const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
-    struct device_config device_config = {
-        .kind = (enum device_kind)device_section->kind,
-        .n_threads = (int)device_section->n_threads,
-        .gpu = device_section->gpu,
-        .kernel_cache = device_section->kernel_cache,
-        .on_failure = stop_failed,
+    const struct config_device *section = (const void *)((const char *)values + daemon->device_offset);
+
+    return (struct device_config){
+        .kind = daemon->cpu_only ? DEVICE_CPU : (enum device_kind)section->kind,
+        .n_threads = (int)section->n_threads,
+        .gpu = section->gpu,
+        .kernel_cache = section->kernel_cache,
+        .on_failure = service ? stop_failed : NULL,
         .failure_arg = service,
     };
+}
+
+/* Without signals of our own: what is measured is kept when it is done, so this can be ended at any time. */
+static int tune(const struct daemon *daemon, const void *values, const struct config *config)
+{
+    struct device_config device_config = device_config_of(daemon, values, NULL);
+    struct device *device = NULL;
+    char why[512] = "";
+
+    log_info("%s %s", daemon->name, cbf_build_id);
+    int err = device_open(&device_config, &device, why, sizeof(why));
+    if (!err)
+        err = daemon->tune(values, device, why, sizeof(why));
+    device_close(device);
+    return err ? daemon_start_failed(config, err, why) : 0;
+}
+
+static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
+{
+    const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
+    struct device_config device_config = device_config_of(daemon, values, service);
     struct gauge healthy = {1};
     struct daemon_context context = {.service = service, .healthy = &healthy};
     struct http *http = NULL;
@@ -82,8 +104,6 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     int exit_code;
 
     log_info("%s %s", daemon->name, cbf_build_id);
-    if (daemon->cpu_only)
-        device_config.kind = DEVICE_CPU;
     int err = device_open(&device_config, &context.device, why, sizeof(why));
     if (!err)
         err = open_http(http_section, &healthy, &http, why, sizeof(why));
@@ -109,7 +129,9 @@ int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values
 
     log_init(daemon->name, LOG_LEVEL_INFO);
     int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
-    if (exit_code < 0) {
+    if (exit_code == CONFIG_TUNE) {
+        exit_code = tune(daemon, values, config);
+    } else if (exit_code == CONFIG_RUN) {
         int err = service_open(&service);
         exit_code = err ? daemon_start_failed(config, err, "") : run(daemon, values, config, service);
     }

@@ -29,6 +29,9 @@ struct daemon {
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
     bool cpu_only;        /* its kernels have no CUDA variants: auto takes the cpu, and 'check' refuses cuda */
+    /* --tune, where the table offers it: measures what suits the device, and keeps it for the next start.  Errors as of
+     * 'create'. */
+    int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);
     /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
      * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it.
      * Nothing of it sends, or changes a file that was there. */

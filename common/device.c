@@ -114,6 +114,16 @@ bool device_compiles(const struct device *device)
     return device->compiles;
 }
 
+const char *device_cache_directory(const struct device *device)
+{
+    return device->cache_directory;
+}
+
+const char *device_model(const struct device *device)
+{
+    return device->model;
+}
+
 size_t device_n_threads(const struct device *device)
 {
     return device->n_threads;

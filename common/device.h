@@ -83,6 +83,11 @@ int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t dev
 bool device_compiles(const struct device *device);
 /* Shared memory that a block of a kernel may have, where they run as CUDA variants; else 0. */
 size_t device_shared_bytes(const struct device *device);
+/* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
+ * NULL: there is none. */
+const char *device_cache_directory(const struct device *device);
+/* What decides how fast kernels run: "NVIDIA H200, compute capability 9.0". */
+const char *device_model(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included. */
 size_t device_n_threads(const struct device *device);
 
@@ -172,8 +177,10 @@ struct device {
     bool failed;                   /* atomic; no _Atomic, as the emulator reads this as C++ */
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
-    bool compiles;       /* runs the CUDA variants of kernels, made with sizes and launched with grids */
-    size_t shared_bytes; /* of a block, at most */
+    bool compiles;               /* runs the CUDA variants of kernels, made with sizes and launched with grids */
+    size_t shared_bytes;         /* of a block, at most */
+    const char *cache_directory; /* NULL: none */
+    char model[128];
 };
 struct device_stream {
     struct device *device;

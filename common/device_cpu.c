@@ -485,7 +485,7 @@ int device_cpu_open(const struct device_config *config, struct device **device)
     if (!new)
         return -ENOMEM;
     assert(config->n_threads >= 0);
-    new->base = (struct device){.ops = &cpu_ops, .name = "cpu"};
+    new->base = (struct device){.ops = &cpu_ops, .name = "cpu", .model = "cpu"};
     new->n_threads = config->n_threads > 0 ? config->n_threads : n_cpus > 0 ? (int)n_cpus : 1;
     new->base.n_threads = (size_t) new->n_threads;
     *device = &new->base;

@@ -1,8 +1,14 @@
-/* file.c - paths that lead to the same place. */
+/* file.c - paths that lead to the same place; files that are written wholly or not at all. */
 #include "common/file.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 bool files_are_same(const char *a, const char *b)
 {
@@ -13,4 +19,40 @@ bool files_are_same(const char *a, const char *b)
     if (strcmp(a, b) == 0)
         return true;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static int write_all(int fd, const void *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = write(fd, (const char *)data + done, bytes - done);
+
+        if (n < 0 && errno != EINTR)
+            return -errno;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return 0;
+}
+
+int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts)
+{
+    char path[PATH_MAX], temporary[PATH_MAX];
+    int err = 0;
+
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX ||
+        snprintf(temporary, sizeof(temporary), "%s/new-XXXXXX", directory) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    int fd = mkostemp(temporary, O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    for (size_t i = 0; i < n_parts && !err; i++)
+        err = write_all(fd, parts[i].data, parts[i].bytes);
+    if (!err && fchmod(fd, 0644) != 0)
+        err = -errno;
+    if (close(fd) != 0 && !err)
+        err = -errno;
+    if (!err && rename(temporary, path) != 0)
+        err = -errno;
+    if (err)
+        unlink(temporary);
+    return err;
 }

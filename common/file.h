@@ -1,10 +1,20 @@
-/* file.h - what the configuration checks ask of files. */
+/* file.h - what several modules ask of files. */
 #ifndef COMMON_FILE_H
 #define COMMON_FILE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /* Whether two paths (NULL: none) name the same file, existing or not. */
 bool files_are_same(const char *a, const char *b);
+
+struct file_part {
+    const void *data;
+    size_t bytes;
+};
+
+/* Makes 'directory'/'name' of the parts, one behind the other, readable by all; it is the old file or the new one at any
+ * time, whoever else replaces it, and whatever crashes.  Returns 0 or negative errno. */
+int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts);
 
 #endif

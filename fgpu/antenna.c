@@ -409,6 +409,7 @@ static int create_walk(struct fgpu_antenna *a, const struct fgpu_antenna_config 
     struct output_walk *w = &a->walks[o];
     struct channelise_config config = fgpu_channelise_config(a->config, c->ant, o, c->dither_seeds[o]);
 
+    channelise_choice_apply(&c->choices[o], &config);
     w->stream = fgpu_send_stream(c->send, c->ant, o);
     w->spacing_samples = (int64_t)channelise_spacing_samples(&config);
     w->window_samples = (int64_t)channelise_window_samples(&config);

@@ -37,6 +37,7 @@ struct fgpu_antenna_config {
     struct inbox *worker;
     int input_free_kind;          /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
     const uint64_t *dither_seeds; /* [output] */
+    const struct channelise_choice *choices; /* [output] */
 };
 
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna);

@@ -98,4 +98,4 @@ static const struct config_section sections[] = {
 };
 
 const struct config_table fgpu_config_table = {"fgpu", "F-engine: digitiser samples in, channelised voltages out.",
-                                               sections, ARRAY_LEN(sections)};
+                                               sections, ARRAY_LEN(sections), .tunes = true};

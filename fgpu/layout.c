@@ -81,7 +81,8 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes)
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
+                      const struct channelise_choice *choices)
 {
     int64_t window_max = 0;
     struct fgpu_layout l = {
@@ -106,6 +107,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
         size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
+        if (choices)
+            channelise_choice_apply(&choices[o], &c);
         window_max = window > window_max ? window : window_max;
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
         size_t n_groups = c.n_batches * (1 + fgpu_send_shares(config, output));
@@ -244,7 +247,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
 
-    fgpu_layout_init(&layout, config, 0);
+    fgpu_layout_init(&layout, config, 0, NULL);
     if (layout.history_samples > config->recv.chunk_samples)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",

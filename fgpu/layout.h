@@ -5,7 +5,7 @@
 #define FGPU_LAYOUT_H
 
 #include "fgpu/config.h"
-#include "kernels/channelise.h"
+#include "kernels/channelise_choice.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,8 +36,10 @@ static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
     return layout->history_bytes + layout->chunk_bytes + CHANNELISE_SPARE_BYTES;
 }
 
-/* Derives the layout; 'shared_bytes' as of the device.  The configuration must have passed the checks that fgpu_config_check makes before it. */
-void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes);
+/* Derives the layout; 'shared_bytes' as of the device; choices[output] or NULL for the defaults.  The configuration must
+ * have passed the checks that fgpu_config_check makes before it. */
+void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
+                      const struct channelise_choice *choices);
 
 /* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
  * negative errno with one sentence in 'why'. */

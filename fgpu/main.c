@@ -1,6 +1,7 @@
 /* main.c - fgpu: what the process is; its life is common/daemon.c. */
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
+#include "fgpu/tune.h"
 
 #include "common/daemon.h"
 
@@ -10,6 +11,7 @@ static const struct daemon daemon_fgpu = {
     .check = fgpu_config_check,
     .device_offset = offsetof(struct fgpu_config, device),
     .http_offset = offsetof(struct fgpu_config, http),
+    .tune = fgpu_tune,
     .create = fgpu_pipeline_create,
     .start = fgpu_pipeline_start,
     .stop = fgpu_pipeline_stop,

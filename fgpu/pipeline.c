@@ -11,6 +11,7 @@
 #include "fgpu/antenna.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
+#include "fgpu/tune.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -39,8 +40,9 @@ struct fgpu_pipeline {
     struct device_stream *upload, *download;
     struct fgpu_send *send;
     struct fgpu_recv *recv;
-    struct fgpu_antenna **antennas; /* [n_ants] */
-    uint64_t *dither_seeds;         /* [n_outputs] */
+    struct fgpu_antenna **antennas;    /* [n_ants] */
+    uint64_t *dither_seeds;            /* [n_outputs] */
+    struct channelise_choice *choices; /* [n_outputs] */
     struct thread worker;
     bool started;
     /* [worker] */
@@ -168,8 +170,9 @@ static int create_antennas(struct fgpu_pipeline *p)
     if (!p->antennas)
         return -ENOMEM;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
-        struct fgpu_antenna_config config = {p->config, p->layout, p->device, p->upload,       p->download,
-                                             p->send,   a,         p->inbox,  ITEM_INPUT_FREE, p->dither_seeds};
+        struct fgpu_antenna_config config = {p->config,       p->layout,       p->device, p->upload,
+                                             p->download,     p->send,         a,         p->inbox,
+                                             ITEM_INPUT_FREE, p->dither_seeds, p->choices};
         int err = fgpu_antenna_create(&config, &p->antennas[a]);
         if (err)
             return err;
@@ -201,8 +204,14 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     p->c = *context;
     p->config = values;
     p->device = context->device;
-    fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device));
     p->layout = &p->layout_storage;
+    p->choices = calloc(p->config->outputs.n, sizeof(*p->choices));
+    if (!p->choices) {
+        free(p);
+        return -ENOMEM;
+    }
+    fgpu_tune_load(p->config, p->device, p->choices);
+    fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices);
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = inbox_create(inbox_slots(p), &p->inbox);
@@ -282,6 +291,7 @@ void fgpu_pipeline_destroy(void *arg)
     fgpu_recv_destroy(pipeline->recv);
     fgpu_send_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
+    free(pipeline->choices);
     free(pipeline->dither_seeds);
     free(pipeline->antennas);
     free(pipeline);

@@ -58,7 +58,7 @@ static size_t spectra_bytes(const struct channelise_config *config)
 /* Where CUDA variants run, unless there is too little shared memory for very many channels and taps. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
-    struct channelise_shape shape = channelise_fused_shape(config, shared_bytes);
+    struct channelise_shape shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
 
     return shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
            channelise_shape_valid(config, &shape, shared_bytes);
@@ -175,6 +175,7 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
+    c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
     c->n_spectra = n_spectra_of(config);
     c->device = device;
     err = is_fused(config, device_shared_bytes(device)) ? channelise_fused_create(device, config, &c->fused)

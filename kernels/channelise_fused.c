@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_BLOCKS  16        /* per multiprocessor */
+#define MAX_SECTION (1 << 20) /* spectra */
+
 struct channelise_fused {
     struct channelise_config config; /* its 'shape' points to the one below */
     struct channelise_shape shape;
@@ -76,15 +79,21 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
  * has one pass; but the back can have no more than two passes of radix 32. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
-    uint32_t n_points = 2 * config->n_chan, rows, columns, back, points;
+    uint32_t n_points = 2 * config->n_chan, rows = n_points <= 8192 ? 8 : n_points / 1024;
+
+    return channelise_shape_of_rows(config, rows, shared_bytes);
+}
+
+struct channelise_shape channelise_shape_of_rows(const struct channelise_config *config, uint32_t rows,
+                                                 size_t shared_bytes)
+{
+    uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_spectra = 8,
                                  .front_together = 2,
                                  .front_stages = 4,
                                  .back_spectra = 4};
 
-    rows = n_points <= 8192 ? 8 : n_points / 1024;
-    back = n_points / rows;
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
     columns = 256 * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
@@ -133,13 +142,14 @@ static bool front_valid(const struct channelise_config *config, const struct cha
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
         !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
         !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
-        s->front_stages > 8 || s->front_blocks < 1)
+        s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
            s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
            s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
-           front_threads(s) >= 32 && front_threads(s) <= 512 && s->front_section % s->front_spectra == 0;
+           front_threads(s) >= 32 && front_threads(s) <= 512 && s->front_section <= MAX_SECTION &&
+           s->front_section % s->front_spectra == 0;
 }
 
 static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
@@ -148,7 +158,8 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
         !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
-        !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || m2 % (s->back_radix_a * s->back_radix_b) != 0)
+        !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
+        m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;

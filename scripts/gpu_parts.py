@@ -244,11 +244,19 @@ def realtime(run):
                                    "--device", gpu_machine.DEVICE, *flags])
 
 
+def tune(run):
+    """the shapes that fgpu --tune finds, beside the defaults ($TUNE_FLAGS for bench_fgpu); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("TUNE_FLAGS", "--tune 70"))
+    yield run.program("bench_fgpu --tune", [run.place.build / "bench" / "bench_fgpu", "--device", gpu_machine.DEVICE,
+                                            *flags])
+
+
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
     "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
+    "tune": (tune, 560),
 }
-ALL = [name for name in PARTS if name != "realtime"]
+ALL = [name for name in PARTS if name not in ("realtime", "tune")]
 
 
 def describe():

@@ -1,6 +1,8 @@
 /* cache.c - entries are files "<key>.bin": a header, then the data. */
 #include "common/cuda/cache.h"
 
+#include "common/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -10,7 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAGIC "cbfcubin"
+#define MAGIC      "cbfcubin"
+#define NAME_BYTES 40
 
 /* As the host has it; a cache is not moved to a machine of another byte order. */
 struct header {
@@ -28,11 +31,9 @@ static struct header header_of(struct hash key, const void *data, size_t bytes)
     return header;
 }
 
-static int path_of(const char *directory, struct hash key, char path[PATH_MAX])
+static void name_of(struct hash key, char name[NAME_BYTES])
 {
-    int n = snprintf(path, PATH_MAX, "%s/%016" PRIx64 "%016" PRIx64 ".bin", directory, key.high, key.low);
-
-    return n < PATH_MAX ? 0 : -ENAMETOOLONG;
+    snprintf(name, NAME_BYTES, "%016" PRIx64 "%016" PRIx64 ".bin", key.high, key.low);
 }
 
 static int read_all(int fd, void *out, size_t bytes)
@@ -42,18 +43,6 @@ static int read_all(int fd, void *out, size_t bytes)
 
         if (n == 0)
             return -ENOENT; /* cut off */
-        if (n < 0 && errno != EINTR)
-            return -errno;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return 0;
-}
-
-static int write_all(int fd, const void *data, size_t bytes)
-{
-    for (size_t done = 0; done < bytes;) {
-        ssize_t n = write(fd, (const char *)data + done, bytes - done);
-
         if (n < 0 && errno != EINTR)
             return -errno;
         done += n > 0 ? (size_t)n : 0;
@@ -91,15 +80,15 @@ static int read_entry(int fd, struct hash key, void **data, size_t *bytes)
 
 int cache_read(const char *directory, struct hash key, void **data, size_t *bytes)
 {
-    char path[PATH_MAX];
-    int err = path_of(directory, key, path);
+    char name[NAME_BYTES], path[PATH_MAX];
 
-    if (err)
-        return err;
+    name_of(key, name);
+    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
+        return -ENAMETOOLONG;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -errno;
-    err = read_entry(fd, key, data, bytes);
+    int err = read_entry(fd, key, data, bytes);
     close(fd);
     return err;
 }
@@ -107,29 +96,11 @@ int cache_read(const char *directory, struct hash key, void **data, size_t *byte
 int cache_write(const char *directory, struct hash key, const void *data, size_t bytes)
 {
     struct header header = header_of(key, data, bytes);
-    char path[PATH_MAX], temporary[PATH_MAX];
-    int err = path_of(directory, key, path);
+    const struct file_part parts[] = {{&header, sizeof(header)}, {data, bytes}};
+    char name[NAME_BYTES];
 
-    if (err)
-        return err;
     if (mkdir(directory, 0755) != 0 && errno != EEXIST)
         return -errno;
-    if (snprintf(temporary, sizeof(temporary), "%s/new-XXXXXX", directory) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    int fd = mkostemp(temporary, O_CLOEXEC);
-    if (fd < 0)
-        return -errno;
-    err = write_all(fd, &header, sizeof(header));
-    if (!err)
-        err = write_all(fd, data, bytes);
-    /* Other users may read what one has compiled. */
-    if (!err && fchmod(fd, 0644) != 0)
-        err = -errno;
-    if (close(fd) != 0 && !err)
-        err = -errno;
-    if (!err && rename(temporary, path) != 0)
-        err = -errno;
-    if (err)
-        unlink(temporary);
-    return err;
+    name_of(key, name);
+    return file_replace(directory, name, parts, 2); /* other users may read what one has compiled */
 }

@@ -88,6 +88,7 @@ static int attribute(const struct cuda_device *device, enum cudaDeviceAttr which
 /* Makes the context, which is what takes time; threads that wait for the GPU sleep. */
 static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
 {
+    struct cudaDeviceProp properties;
     cudaError_t error = cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
 
     if (error != cudaSuccess)
@@ -95,8 +96,13 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     error = cudaSetDevice(device->index);
     if (error != cudaSuccess)
         return cuda_explain(error, "cudaSetDevice", why, why_bytes);
+    error = cudaGetDeviceProperties(&properties, device->index);
+    if (error != cudaSuccess)
+        return cuda_explain(error, "cudaGetDeviceProperties", why, why_bytes);
     device->major = attribute(device, cudaDevAttrComputeCapabilityMajor, 0);
     device->minor = attribute(device, cudaDevAttrComputeCapabilityMinor, 0);
+    snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
+             device->major, device->minor);
     device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
     device->numa_node = attribute(device, cudaDevAttrHostNumaId, -1);
@@ -149,6 +155,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
         goto undo_lock;
     }
     new->kernel_cache = image_cache_directory(config->kernel_cache);
+    new->base.cache_directory = new->kernel_cache;
     log_opened(new, gpu);
     *device = &new->base;
     return 0;

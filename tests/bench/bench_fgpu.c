@@ -2,10 +2,12 @@
  * beside what the device can do at most.
  *
  * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
- *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE] [--once]
+ *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
+ *                   [--once | --tune SECONDS]
  *   --samples         of each polarisation, in one run of the kernels
  *   --buffer-samples  of each polarisation, transformed at once (a whole number of heaps, at least one)
  *   --chunk-samples   of each polarisation, in one upload of the chain
+ *   --tune            for each size looks for so long for a better shape, and compares it with the default; nothing is kept
  *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
  * 16 taps, 10 bits in, 8 bits out, uniform dither, heaps of 256 spectra; random input.  The defaults are for a GPU; on
  * the cpu device they are small.  A Gsample/s is 10^9 sampling instants of the ADC a second, both polarisations done. */
@@ -13,6 +15,7 @@
 #include "common/log.h"
 #include "common/units.h"
 #include "common/version.h"
+#include "kernels/channelise_tune.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/fgpu_runs.h"
 #include "tests/unit/test_random.h"
@@ -39,6 +42,7 @@ struct options {
     unsigned n_taps, sample_bits;
     const char *json;
     bool once;
+    double tune_s; /* 0: no */
 };
 
 struct ceilings {
@@ -272,10 +276,19 @@ static struct fgpu_runs_config configure_chain(struct fgpu_runs_config config)
     return config;
 }
 
+static struct bench_stat bench_kernels(const struct options *options, const struct fgpu_runs_config *config)
+{
+    struct kernel_runs *runs = kernel_runs_create(config);
+    double n_samples = (double)(config->n_buffers_per_run * fgpu_runs_buffer_samples(config));
+    struct bench_stat stat = measure(options, time_kernels, runs, n_samples, KERNELS_NS);
+
+    kernel_runs_destroy(runs);
+    return stat;
+}
+
 static struct result bench_size(const struct options *options, struct device *device, unsigned n_chan)
 {
     struct fgpu_runs_config config = configure(options, device, n_chan), chain_config = configure_chain(config);
-    double buffer_samples = (double)fgpu_runs_buffer_samples(&config);
     struct result result = {
         .n_chan = n_chan,
         .spectra_per_heap = config.channelise.spectra_per_heap,
@@ -284,10 +297,7 @@ static struct result bench_size(const struct options *options, struct device *de
         .chunk_samples = config.chunk_samples,
     };
 
-    struct kernel_runs *kernels = kernel_runs_create(&config);
-    result.kernels =
-        measure(options, time_kernels, kernels, buffer_samples * (double)config.n_buffers_per_run, KERNELS_NS);
-    kernel_runs_destroy(kernels);
+    result.kernels = bench_kernels(options, &config);
     struct chain_runs *chain = chain_runs_create(&chain_config);
     result.chain = measure(options, time_chain, chain, (double)fgpu_runs_buffer_samples(&chain_config), CHAIN_NS);
     result.output_rms = chain_runs_output_rms(chain);
@@ -321,6 +331,38 @@ static void run_once(const struct options *options, struct device *device)
         printf("{\"channels\": %u, \"rounds\": 2, \"samples\": %zu}\n", options->n_chan[i],
                config.n_buffers_per_run * fgpu_runs_buffer_samples(&config));
     }
+}
+
+/* ---- Tuning ------------------------------------------------------------------------------------------------------ */
+
+/* The default beside what channelise_tune() finds, both as the whole of the kernels. */
+static void bench_tuned(const struct options *options, struct device *device, unsigned n_chan)
+{
+    struct fgpu_runs_config config = configure(options, device, n_chan);
+    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
+    const struct channelise_work work = {config.channelise, n_spectra};
+    struct channelise_choice choice = {.shape =
+                                           channelise_fused_shape(&config.channelise, device_shared_bytes(device))};
+    struct channelise_tune_config tune = channelise_tune_config(&work);
+    struct channelise_tuned tuned;
+    char label[48], text[512];
+
+    tune.limit_ns = (int64_t)(options->tune_s * (double)NS_PER_S);
+    struct bench_stat by_default = bench_kernels(options, &config);
+    int64_t start_ns = clock_monotonic_ns();
+    if (channelise_tune(device, &tune, &tuned))
+        fail("it cannot be tuned");
+    double seconds = (double)(clock_monotonic_ns() - start_ns) / (double)NS_PER_S;
+    channelise_choice_apply(&tuned.choice, &config.channelise);
+    snprintf(label, sizeof(label), "%u channels: default", n_chan);
+    bench_print_row(label, by_default, 0, "");
+    bench_print_row("    tuned", bench_kernels(options, &config), by_default.max, "the default");
+    channelise_choice_format(&choice, text, sizeof(text));
+    printf("    default: %s\n", text);
+    channelise_choice_format(&tuned.choice, text, sizeof(text));
+    printf("    tuned:   %s\n    %zu candidates in %.0f s%s\n", text, tuned.n_candidates, seconds,
+           tuned.complete ? "" : ", which did not suffice");
+    fflush(stdout);
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
@@ -410,6 +452,8 @@ static void parse(struct options *options, int argc, char **argv)
             options->n_taps = (unsigned)strtoul(argv[i], NULL, 0);
         else if (strcmp(name, "--sample-bits") == 0)
             options->sample_bits = (unsigned)strtoul(argv[i], NULL, 0);
+        else if (strcmp(name, "--tune") == 0)
+            options->tune_s = strtod(argv[i], NULL);
         else if (strcmp(name, "--json") == 0)
             options->json = argv[i];
         else
@@ -454,6 +498,15 @@ int main(int argc, char **argv)
         return 0;
     }
     bench_print_machine();
+    if (options.tune_s > 0) {
+        if (!device_compiles(device))
+            fail("there is nothing to tune on this device");
+        bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
+        for (size_t i = 0; i < options.n_sizes; i++)
+            bench_tuned(&options, device, options.n_chan[i]);
+        device_close(device);
+        return 0;
+    }
     printf("device: %s; %zu repetitions; %u taps, %u bits in, %d bits out, dither\n", device_name(device),
            options.n_repetitions, options.n_taps, options.sample_bits, OUT_BITS);
     find_ceilings(&options, device, &ceilings);

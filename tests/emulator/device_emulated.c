@@ -252,6 +252,7 @@ int device_emulated_open(struct device **device)
     new->name = "emulated";
     new->compiles = true;
     new->shared_bytes = 227 << 10;
+    snprintf(new->model, sizeof(new->model), "emulated");
     *device = new;
     return 0;
 }

@@ -10,7 +10,7 @@
 
 char *image_cache_directory(const char *configured)
 {
-    return NULL;
+    return configured && configured[0] ? strdup(configured) : NULL;
 }
 
 int image_get(const struct image_request *request, const char *cache, struct image *image)

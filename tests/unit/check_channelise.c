@@ -3,6 +3,7 @@
 #include "kernels/channelise.h"
 
 #include "kernels/channelise_fused.h"
+#include "kernels/channelise_tune.h"
 #include "kernels/philox.h"
 #include "tests/emulator/device_emulated.h"
 #include "tests/unit/device_under_test.h"
@@ -291,22 +292,28 @@ static const struct channelise_config configs[] = {
 };
 /* clang-format on */
 
-/* Twice, with other spectra and another time, as buffers and scratch are used again and again. */
+/* Twice, with other spectra and another time, as buffers and scratch are used again and again; on the device that has
+ * been opened, which it closes. */
+static void run_end_to_end_on(struct fixture *f, const struct channelise_config *config)
+{
+    fixture_init_on(f, config);
+    for (uint64_t first_spectrum = 6; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
+        random_gains(f);
+        random_spectra(f);
+        append_in_pieces(f, f->n_spectra);
+        finish(f, first_spectrum);
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            compare(f, pol, f->n_spectra, first_spectrum);
+    }
+    fixture_fini(f);
+}
+
 static void run_end_to_end(const struct channelise_config *config, enum test_target target)
 {
     struct fixture f;
 
-    if (!fixture_init(&f, config, target))
-        return;
-    for (uint64_t first_spectrum = 6; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
-        random_gains(&f);
-        random_spectra(&f);
-        append_in_pieces(&f, f.n_spectra);
-        finish(&f, first_spectrum);
-        for (size_t pol = 0; pol < N_POLS; pol++)
-            compare(&f, pol, f.n_spectra, first_spectrum);
-    }
-    fixture_fini(&f);
+    if (open_target(&f, target))
+        run_end_to_end_on(&f, config);
 }
 
 START_TEST(end_to_end)
@@ -352,6 +359,66 @@ START_TEST(random_sizes)
         struct channelise_config config =
             random_config(6 + (unsigned)random_below(4), _i ? CHANNELISE_STAGES : CHANNELISE_FUSED);
         run_end_to_end(&config, EMULATED);
+    }
+}
+END_TEST
+
+/* Any numbers that go together, as somebody might write them by hand.  Returns false if none were found soon. */
+static bool random_valid_shape(const struct channelise_config *config, size_t shared_bytes,
+                               struct channelise_shape *shape)
+{
+    for (int i = 0; i < 20000000; i++) {
+        for (size_t k = 0; k < sizeof(*shape) / sizeof(uint32_t); k++)
+            ((uint32_t *)shape)[k] = 1u << random_below(9);
+        shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
+        shape->front_blocks = 1 + (uint32_t)random_below(16);
+        shape->back_blocks = 1 + (uint32_t)random_below(16);
+        if (channelise_shape_valid(config, shape, shared_bytes))
+            return true;
+    }
+    return false;
+}
+
+/* Some combination of what fgpu --tune tries. */
+static struct channelise_shape random_candidate(const struct channelise_config *config, size_t shared_bytes)
+{
+    struct channelise_shape starts[CHANNELISE_TUNE_STARTS], candidates[CHANNELISE_TUNE_MOST];
+    struct channelise_shape shape = starts[random_below(channelise_tune_starts(config, shared_bytes, starts))];
+
+    for (unsigned group = 0; group < CHANNELISE_TUNE_N_GROUPS; group++) {
+        size_t n = channelise_tune_candidates(config, shared_bytes, group, &shape, candidates);
+        if (n > 0)
+            shape = candidates[random_below(n)];
+    }
+    return shape;
+}
+
+static struct channelise_shape random_shape(const struct channelise_config *config, size_t shared_bytes)
+{
+    struct channelise_shape shape;
+
+    if (random_below(2) || !random_valid_shape(config, shared_bytes, &shape))
+        shape = random_candidate(config, shared_bytes);
+    printf("shape:");
+    for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
+        printf(" %" PRIu32, ((const uint32_t *)&shape)[i]);
+    printf("\n");
+    return shape;
+}
+
+/* However the work is cut, the same comes out. */
+START_TEST(random_shapes)
+{
+    for (int i = 0; i < (test_on_cuda() ? 20 : 3); i++) {
+        struct channelise_config config = random_config(7 + (unsigned)random_below(3), CHANNELISE_FUSED);
+        struct channelise_shape shape;
+        struct fixture f;
+
+        if (!open_target(&f, EMULATED))
+            return;
+        shape = random_shape(&config, device_shared_bytes(f.device));
+        config.shape = &shape;
+        run_end_to_end_on(&f, &config);
     }
 }
 END_TEST
@@ -529,6 +596,7 @@ int main(void)
     }
     tcase_add_loop_test(tcase, end_to_end_emulated, 0, ARRAY_LEN(configs));
     tcase_add_loop_test(tcase, random_sizes, 0, 2);
+    tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);

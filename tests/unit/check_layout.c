@@ -42,7 +42,7 @@ START_TEST(f_engine)
     struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
     const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
 
-    fgpu_layout_init(&layout, &config, 0);
+    fgpu_layout_init(&layout, &config, 0, NULL);
     ck_assert_uint_eq(layout.packet_bytes, 5120);
     ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
     ck_assert_uint_eq(layout.chunk_bytes, 5242880);
