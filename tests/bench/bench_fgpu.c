@@ -499,10 +499,11 @@ int main(int argc, char **argv)
     }
     bench_print_machine();
     if (options.tune_s > 0) {
-        if (!device_compiles(device))
-            fail("there is nothing to tune on this device");
-        bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
-        for (size_t i = 0; i < options.n_sizes; i++)
+        if (device_compiles(device))
+            bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
+        else
+            printf("there is nothing to tune on the %s device\n", device_name(device));
+        for (size_t i = 0; i < options.n_sizes && device_compiles(device); i++)
             bench_tuned(&options, device, options.n_chan[i]);
         device_close(device);
         return 0;
