@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The stages of the header above, or the same in two kernels (channelise_fused.h).  Both are CUDA; the cpu has stages. */
+/* The stages of the header above, or the same in two kernels (channelise_fused.h).  The cpu device has stages only. */
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;

@@ -69,7 +69,8 @@ static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *
     }
 }
 
-/* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all threads read before any writes. */
+/* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all threads read before any
+ * writes. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
     const unsigned radix = RADIX_C > 1 ? RADIX_C : RADIX_B, n_rest = M2 / radix;
@@ -167,7 +168,8 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
     unsigned mirror = alone && which == 0 ? (M2 - k2) % M2 : M2 - 1 - k2;
     const float2 *z = lines + (pair_here * 2 + which) * S * LINE_PITCH + s * LINE_PITCH + DONE(k2);
-    const float2 *z_mirror = lines + (pair_here * 2 + (alone ? which : 1 - which)) * S * LINE_PITCH + s * LINE_PITCH + DONE(mirror);
+    const float2 *z_mirror =
+        lines + (pair_here * 2 + (alone ? which : 1 - which)) * S * LINE_PITCH + s * LINE_PITCH + DONE(mirror);
     float slope = -3.14159265358979f * (float)((int)k - N_CHAN / 2) / (float)N_CHAN;
     uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + s;
     float2 x[2][N_TOGETHER];
@@ -244,7 +246,8 @@ static __device__ __forceinline__ void quantise_block(const struct channelise_ba
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS) channelise_back(const struct channelise_back_args args)
+extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
+    channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
     float2 *lines = (float2 *)shared_memory;

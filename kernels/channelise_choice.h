@@ -34,7 +34,8 @@ void channelise_choice_format(const struct channelise_choice *choice, char *text
 /* The file's path, for people.  "" where the device has no directory. */
 void channelise_choice_path(struct device *device, const struct channelise_work *work, char *path, size_t path_bytes);
 
-/* Returns 0, -ENOENT where there is none, or other negative errno where there is one of no use, with a sentence in 'why'. */
+/* Returns 0, -ENOENT where there is none, or other negative errno where there is one of no use, with a sentence in
+ * 'why'. */
 int channelise_choice_load(struct device *device, const struct channelise_work *work, struct channelise_choice *choice,
                            char *why, size_t why_bytes);
 

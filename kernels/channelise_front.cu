@@ -2,21 +2,21 @@
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 
-#define M         (2 * N_CHAN)
-#define M1        FRONT_ROWS
-#define M2        (M / M1)
-#define C         FRONT_COLUMNS
-#define G         FRONT_SPECTRA
-#define PER       FRONT_PER_THREAD
-#define RADIX_A   FRONT_RADIX
-#define RADIX_B   (M1 / RADIX_A)
-#define N_THREADS (M1 * C / PER)
-#define N_SUMS    (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define PITCH     ((long)M * SAMPLE_BITS / 32) /* words from row to row */
-#define ROWS      FRONT_TOGETHER                            /* rows that are filtered together */
+#define M          (2 * N_CHAN)
+#define M1         FRONT_ROWS
+#define M2         (M / M1)
+#define C          FRONT_COLUMNS
+#define G          FRONT_SPECTRA
+#define PER        FRONT_PER_THREAD
+#define RADIX_A    FRONT_RADIX
+#define RADIX_B    (M1 / RADIX_A)
+#define N_THREADS  (M1 * C / PER)
+#define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
+#define ROWS       FRONT_TOGETHER               /* rows that are filtered together */
 #define STAGES     FRONT_STAGES
 #define LEAD_ROWS  ((N_TAPS - 1 + ROWS - 1) / ROWS * ROWS) /* before the first is done */
-#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1)) /* of these, how many come before the window */
+#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))              /* of these, how many come before the window */
 
 /* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES x ROWS rows: of a row and
  * polarisation J pieces, one for each j1, of N_CHUNKS aligned 16 bytes.  Each lane fetches N_FETCHES of these. */
@@ -105,9 +105,9 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, int n
     end_stage();
 }
 
-/* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes that
- * have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the warp's words
- * of a row and polarisation is the first of the two; 31: whether the second is the next, or the same as nothing of the
+/* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes
+ * that have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the
+ * warp's words of a row and polarisation is the first of the two; 31: whether the second is the next, or the same as nothing of the
  * next is needed. */
 static __device__ __forceinline__ uint32_t find_samples(int64_t first)
 {
@@ -124,7 +124,8 @@ static __device__ __forceinline__ uint32_t find_samples(int64_t first)
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
  * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
  * Otherwise they lie 'shift' bits from the top. */
-static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[PER], float (&x)[PER])
+static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[PER],
+                                              float (&x)[PER])
 {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
@@ -140,7 +141,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
     }
 }
 
-/* 'value', which the compiler cannot tell: it would make it part of the instruction, where there is room for one only. */
+/* 'value', which the compiler cannot tell: it would make it part of the instruction, where there is room for one. */
 static __device__ __forceinline__ uint32_t in_register(uint32_t value)
 {
     return value * gridDim.z;
@@ -162,16 +163,18 @@ static __device__ __forceinline__ void unpack_rows(const uint32_t (&where)[2], c
 }
 
 /* Weights of two taps, which are taken from the last to the first. */
-struct __align__(2 * PER * 4) weights {
+struct __align__(2 * PER * 4) weights
+{
     float of[2][PER];
 };
 
 /* The last sums lie in shared memory meanwhile where registers do not suffice: what the compiler would spill would be
  * loaded behind the chunks that are fetched. */
-#define N_PARKED (PER == 2 && ROWS == 4 && N_TAPS > 12 ? 2 : 0)
+#define N_PARKED  (PER == 2 && ROWS == 4 && N_TAPS > 12 ? 2 : 0)
 #define PARKED(i) ((i) < N_SUMS && (i) >= N_SUMS - N_PARKED)
 
-struct __align__(2 * PER * 4) parked {
+struct __align__(2 * PER * 4) parked
+{
     float of[2][PER];
 };
 
@@ -206,9 +209,7 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
             for (int c = 0; c < PER; c++) {
-                float sum = i >= N_TAPS - 1               ? 0.0f
-                            : PARKED(i) ? last.of[pol][c]
-                                                       : sums[i < N_SUMS ? i : 0][pol][c];
+                float sum = i >= N_TAPS - 1 ? 0.0f : PARKED(i) ? last.of[pol][c] : sums[i < N_SUMS ? i : 0][pol][c];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     const int t = t0 + r;

@@ -75,8 +75,8 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     return s->back_pairs * 2 * s->back_spectra * pitch * 8;
 }
 
-/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the front
- * has one pass; but the back can have no more than two passes of radix 32. */
+/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
+ * front has one pass; but the back can have no more than two passes of radix 32. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     uint32_t n_points = 2 * config->n_chan, rows = n_points <= 8192 ? 8 : n_points / 1024;

@@ -15,8 +15,8 @@ int timing_create(struct device *device, const struct channelise_work *work, int
                   struct timing **timing);
 void timing_destroy(struct timing *timing);
 
-/* Time for an output buffer (of a struct timing), the best of all runs; or the first, if that is beyond 'hopeless_ns'; or INFINITY, where the
- * device has not the memory for this choice.  Returns 0 or negative errno. */
+/* Time for an output buffer (of a struct timing), the best of all runs; or the first, if that is beyond 'hopeless_ns';
+ * or INFINITY, where the device has not the memory for this choice.  Returns 0 or negative errno. */
 int timing_measure(void *timing, const struct channelise_choice *choice, enum channelise_part part, double hopeless_ns,
                    double *ns);
 

@@ -31,7 +31,11 @@ static __device__ __forceinline__ constexpr float fft_cosine(int k)
 /* tan(2 pi k / 32), k = 0 .. 4. */
 static __device__ __forceinline__ constexpr float fft_tangent(int k)
 {
-    return k == 0 ? 0.0f : k == 1 ? 0.19891236737965800f : k == 2 ? 0.41421356237309505f : k == 3 ? 0.66817863791929892f : 1.0f;
+    return k == 0   ? 0.0f
+           : k == 1 ? 0.19891236737965800f
+           : k == 2 ? 0.41421356237309505f
+           : k == 3 ? 0.66817863791929892f
+                    : 1.0f;
 }
 
 /* (e, o) = (e + w o, e - w o), w = e^{-2 pi i k / 32}, 0 <= k < 16, a compile-time constant after unrolling. */

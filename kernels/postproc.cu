@@ -206,7 +206,8 @@ static __device__ __forceinline__ void draw_dither(const struct postproc_args &a
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* philox_dither() of one half of what draw_dither() gives: it becomes the end of a float's mantissa, 2^23 + s + 2^15. */
+/* philox_dither() of one half of what draw_dither() gives: it becomes the end of a float's mantissa,
+ * 2^23 + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);
