@@ -21,7 +21,7 @@
 /* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES x ROWS rows: of a row and
  * polarisation J pieces, one for each j1, of N_CHUNKS aligned 16 bytes.  Each lane fetches N_FETCHES of these. */
 #define J          (32 * PER / C)
-#define N_CHUNKS   (((C * SAMPLE_BITS + 7) / 8 + 15 + 15) / 16)
+#define N_CHUNKS   ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
 #define N_PIECES   (ROWS * 2 * J)
 #define N_FETCHES  ((N_PIECES * N_CHUNKS + 31) / 32)
 #define N_WARPS    (N_THREADS / 32)

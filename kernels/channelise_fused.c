@@ -60,7 +60,7 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
 {
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
     size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
-    size_t n_chunks = ((s->front_columns * config->sample_bits + 7) / 8 + 30) / 16;
+    size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
     size_t stage = s->front_together * 2 * lanes_rows * n_chunks * 16;
 
     return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +

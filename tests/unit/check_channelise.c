@@ -561,6 +561,23 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* Pieces of few bits, which begin in the last bits of the 16 bytes that are fetched at a time. */
+START_TEST(short_pieces)
+{
+    struct channelise_config config = configs[0];
+    struct channelise_shape shape;
+
+    config.n_taps = 19;
+    config.sample_bits = 2 + (unsigned)_i;
+    shape = channelise_fused_shape(&config, 227 << 10);
+    shape.front_per_thread = 1;
+    shape.front_columns = 4;
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    config.shape = &shape;
+    run_end_to_end(&config, EMULATED);
+}
+END_TEST
+
 /* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
  * memory: they go by stages. */
 START_TEST(every_size_has_a_shape)
@@ -598,6 +615,7 @@ int main(void)
     tcase_add_loop_test(tcase, random_sizes, 0, 2);
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
+    tcase_add_loop_test(tcase, short_pieces, 0, 2);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
