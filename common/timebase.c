@@ -13,7 +13,7 @@
 #include <stddef.h>
 
 #define SYNC_DECIMALS_MAX 9 /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 6
+#define RATE_DECIMALS_MAX 9 /* so that 10^9 times their power of ten fits 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 

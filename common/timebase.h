@@ -25,7 +25,7 @@ double decimal_to_double(struct decimal decimal);
 
 struct timebase {
     struct decimal sync_time_s;        /* UNIX time of sample 0; at most 9 decimals */
-    struct decimal adc_sample_rate_hz; /* > 0; at most 6 decimals */
+    struct decimal adc_sample_rate_hz; /* > 0; at most 9 decimals */
     bool from_packets;                 /* time base of recordings: the first 48-bit timestamp is taken as it is */
 };
 

@@ -14,7 +14,7 @@ static struct timebase make_timebase(const char *sync_time_s, const char *rate_h
     struct timebase timebase = {.from_packets = false};
 
     ck_assert_int_eq(decimal_parse(sync_time_s, 9, &timebase.sync_time_s), 0);
-    ck_assert_int_eq(decimal_parse(rate_hz, 6, &timebase.adc_sample_rate_hz), 0);
+    ck_assert_int_eq(decimal_parse(rate_hz, 9, &timebase.adc_sample_rate_hz), 0);
     return timebase;
 }
 
@@ -95,6 +95,9 @@ START_TEST(samples_at_unix_time)
         {"-0.5", "1712000000.000001", 1700000000123456789, 2910400001067359722},
         {"-0.5", "1712000000.000001", -500000000, 0},
         {"-0.5", "1712000000.000001", -500000001, -2},
+        {"1700000000.5", "1712000000.123456789", 1700000001500000000, 1712000000},
+        {"1700000000.5", "1712000000.123456789", 1900000000123456789, 342399999380049380},
+        {"1700000000.5", "1712000000.123456789", 1600000000000000001, -171200000868345678},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
