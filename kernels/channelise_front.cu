@@ -106,16 +106,15 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, int n
 }
 
 /* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes
- * that have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the
- * warp's words of a row and polarisation is the first of the two; 31: whether the second is the next, or the same as nothing of the
- * next is needed. */
+ * that have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the warp's
+ * words of a row and polarisation is the first of the two; 31: whether the second is the next, or the same, as nothing of
+ * the next is needed. */
 static __device__ __forceinline__ uint32_t find_samples(int64_t first)
 {
     int64_t piece = first + (int64_t)(threadIdx.x * PER / C) * M2, mine = piece + threadIdx.x * PER % C;
     uint32_t bit = (uint32_t)(mine * SAMPLE_BITS - chunk_of(piece) * 128);
     uint32_t word = threadIdx.x % 32 * PER / C * N_CHUNKS * 4 + bit / 32;
     uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
-
     uint32_t second = (bit + PER * SAMPLE_BITS - 1) / 32 - bit / 32;
 
     return (0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16 | word << 21 | second << 31;
