@@ -222,8 +222,10 @@ void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
     struct pending_then then = {fn, arg};
 
     cuda_enter(cuda_device_of(stream->device));
-    if (push_then(self, &then))
+    if (push_then(self, &then)) {
         cuda_check(self, cudaLaunchHostFunc(self->handle, called_back, self), "cudaLaunchHostFunc");
-    else
+    } else {
+        cudaStreamSynchronize(self->handle); /* as in failure.c: what was queued before may yet be running */
         run(&then);
+    }
 }
