@@ -50,7 +50,7 @@ const struct config_key config_send_keys[] = {
     {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
      "Sending rate over real-time rate; 0 sends without pacing."},
     {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
-     "Send threads, among which streams are dealt."},
+     "Send threads, among which streams are dealt; in fgpu, where there are more threads, their destinations."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each send thread, repeated as needed; none: not pinned."},
     {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,

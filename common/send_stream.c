@@ -1,6 +1,7 @@
 /* send_stream.c - what a stream sends next: packets of the heaps in its jobs, descriptors, stops.  See send_stream.h.
  *
- * The place in the jobs is (job, group, round, heap): in each round every heap of the group sends its next packet. */
+ * The place in the jobs is (job, group, round, heap, offset): in each round every heap of the group sends its next run of
+ * packets. */
 #include "common/send_stream.h"
 
 #include "common/clock.h"
@@ -164,15 +165,22 @@ static void begin_group(struct send_stream *stream)
     struct send_job *job = oldest_job(stream);
     stream->group = find_group(job, stream->group);
     struct send_group *group = &job->groups[stream->group];
-    stream->round = 0;
+    stream->round_offset = 0;
     stream->heap = 0;
+    stream->offset = 0;
     stream->group_heap_cnt = take_heap_cnts(stream, group->n_heaps);
     stream->n_packets_left = 0;
+    size_t n_packets_max = 0;
     for (size_t i = 0; i < group->n_heaps; i++) {
         const struct send_heap *heap = &group->heaps[i];
         assert(heap->payload_bytes > 0 && heap->n_items <= SEND_ITEMS_MAX);
-        stream->n_packets_left += count_packets(stream, heap->payload_bytes);
+        size_t n_packets = count_packets(stream, heap->payload_bytes);
+        stream->n_packets_left += n_packets;
+        n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
     }
+    /* As few runs as possible, and those of about the same length. */
+    size_t n_runs = (n_packets_max - 1) / stream->run_packets + 1;
+    stream->run_bytes = ((n_packets_max - 1) / n_runs + 1) * stream->packet_payload_bytes;
     if (group->ready_ns)
         stream->started_ready_ns = group->ready_ns;
 }
@@ -199,32 +207,40 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
     }
 }
 
+/* Moves on to the next run: that of the next heap which has one in this round, or in the next. */
+static void next_run(struct send_stream *stream, const struct send_group *group)
+{
+    do {
+        if (++stream->heap == group->n_heaps) {
+            stream->heap = 0;
+            stream->round_offset += stream->run_bytes;
+        }
+    } while (group->heaps[stream->heap].payload_bytes <= stream->round_offset);
+    stream->offset = stream->round_offset;
+}
+
 /* Fills 'packet' with the next one of the group in progress, and moves on. */
 static void next_packet(struct send_stream *stream, struct packet_out *packet)
 {
     const struct send_group *group = &oldest_job(stream)->groups[stream->group];
-    size_t n_bytes =
-        fill_packet(stream, &group->heaps[stream->heap], stream->group_heap_cnt + stream->heap * stream->heap_cnt_step,
-                    stream->round * stream->packet_payload_bytes, packet);
+    const struct send_heap *heap = &group->heaps[stream->heap];
+    size_t n_bytes = fill_packet(stream, heap, stream->group_heap_cnt + stream->heap * stream->heap_cnt_step,
+                                 stream->offset, packet);
     pace_depart(&stream->pace, n_bytes);
     if (--stream->n_packets_left == 0) {
         end_group(stream, packet);
         return;
     }
-    do {
-        if (++stream->heap == group->n_heaps) {
-            stream->heap = 0;
-            stream->round++;
-        }
-    } while (group->heaps[stream->heap].payload_bytes <= stream->round * stream->packet_payload_bytes);
+    stream->offset += stream->packet_payload_bytes;
+    if (stream->offset >= heap->payload_bytes || stream->offset == stream->round_offset + stream->run_bytes)
+        next_run(stream, group);
 }
 
 /* ---- What is left at the end ------------------------------------------------------------------------------------- */
 
-/* Bytes on the wire of a heap of which the first 'n_rounds' packets have left. */
-static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_rounds)
+/* Bytes on the wire of a heap of which 'n_gone' bytes of payload have left. */
+static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_gone)
 {
-    size_t n_gone = n_rounds * stream->packet_payload_bytes;
     if (n_gone >= heap->payload_bytes)
         return 0;
     size_t n_bytes = heap->payload_bytes - n_gone;
@@ -250,8 +266,11 @@ static uint64_t stream_bytes_left(const struct send_stream *stream)
     size_t next_group = stream->group;
     if (stream->n_packets_left > 0) {
         const struct send_group *group = &oldest_job(stream)->groups[next_group++];
-        for (size_t i = 0; i < group->n_heaps; i++)
-            n_bytes += heap_bytes_left(stream, &group->heaps[i], stream->round + (i < stream->heap));
+        for (size_t i = 0; i < group->n_heaps; i++) {
+            size_t n_gone = i == stream->heap ? stream->offset : stream->round_offset;
+            n_bytes +=
+                heap_bytes_left(stream, &group->heaps[i], i < stream->heap ? n_gone + stream->run_bytes : n_gone);
+        }
     }
     for (uint64_t j = stream->n_jobs_done; j < stream->n_jobs_taken; j++) {
         n_bytes += groups_bytes(stream, stream->jobs[j % stream->max_jobs], next_group);
@@ -347,10 +366,19 @@ static uint64_t first_heap_cnt(const struct send_stream_config *config)
     return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
 }
 
+/* Packets that the sink sends as one; a capture has each by itself. */
+static size_t count_joined(const struct send_stream_config *config)
+{
+    if (config->sink.pcap_file)
+        return 1;
+    return DATAGRAM_BYTES_MAX / (spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes);
+}
+
 static int init_stream(struct send_stream *stream, const struct send_stream_config *config)
 {
     stream->n_destinations = config->sink.destinations->n;
     stream->packet_payload_bytes = config->packet_payload_bytes;
+    stream->run_packets = config->run_packets > 0 ? config->run_packets : count_joined(config);
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
     stream->heap_cnt = first_heap_cnt(config);

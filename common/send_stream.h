@@ -22,6 +22,7 @@ struct send_stream {
     struct packet_sink *sink;
     size_t n_destinations;
     size_t packet_payload_bytes;
+    size_t run_packets; /* of a heap in a row, at most */
     struct send_stream_stats *stats;
     struct log_limit failed_limit;
 
@@ -44,9 +45,11 @@ struct send_stream {
     uint64_t n_jobs_done;
 
     /* The place in the oldest job. */
-    size_t group; /* the one in progress, or the first that may be next */
-    size_t round;
+    size_t group;        /* the one in progress, or the first that may be next */
+    size_t run_bytes;    /* payload of a run of its heaps */
+    size_t round_offset; /* in each heap, where the round's runs begin */
     size_t heap;
+    size_t offset;            /* in the heap */
     size_t n_packets_left;    /* of the group in progress; 0: between groups */
     uint64_t group_heap_cnt;  /* of the group's first heap */
     int64_t started_ready_ns; /* ready_ns of the last group that began in this batch, or 0 */

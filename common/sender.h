@@ -14,8 +14,9 @@
  * waiting nor leaves in a burst.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.
  *
- * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a packet of each
- * in turn.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
+ * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a run of packets of
+ * each in turn, as many as the sink can join (64 KiB): so what a packet costs hardly depends on how many destinations
+ * there are.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
  * group takes those of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
  * the clock: a process that is killed and restarted does not soon use the counts of its heaps of before again, of which
  * a receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
@@ -79,6 +80,7 @@ struct send_stream_config {
     const char *name;               /* copied */
     struct packet_sink_config sink; /* destinations included */
     size_t packet_payload_bytes;    /* a multiple of 8 */
+    size_t run_packets;             /* of a heap in a row, at most; 0: as many as the sink can join */
     double rate_bytes_per_s;        /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;

@@ -58,6 +58,15 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
 }
 
+size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output)
+{
+    size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);
+
+    if (n_shares == 0 || config->send.pcap_file)
+        return 1; /* one writer of one file */
+    return n_shares < output->destinations.n ? n_shares : output->destinations.n;
+}
+
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
     size_t n_substreams = output->destinations.n;
@@ -98,8 +107,10 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
         window_max = window > window_max ? window : window_max;
-        size_t heaps = c.n_batches * (sizeof(struct send_group) +
-                                      fgpu_config_output(config, o)->destinations.n * sizeof(struct send_heap));
+        const struct fgpu_config_output *output = fgpu_config_output(config, o);
+        size_t n_groups = c.n_batches * (1 + fgpu_send_shares(config, output));
+        size_t heaps =
+            n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
         uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
         uint64_t device =

@@ -56,6 +56,9 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
  * the next chunk's is made. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
+/* Shares in which one antenna's stream leaves: one, or as many as there are send threads for each stream. */
+size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
 /* Bytes per second, headers included, at which one antenna's stream leaves; 0: unpaced. */
 double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config_output *output);
 

@@ -42,20 +42,63 @@ void fgpu_stream_give(struct fgpu_buffer *buffer)
     stream->free[stream->n_free++] = buffer;
 }
 
+/* Tells the shares of a batch what is to become of it. */
+static void share_group(struct fgpu_buffer *buffer, size_t b)
+{
+    const struct send_group *group = &buffer->job.groups[b];
+
+    for (size_t i = 0; i < buffer->stream->n_shares; i++) {
+        struct send_group *share = &buffer->shares[i].groups[b];
+        share->send = group->send;
+        share->ready_ns = group->ready_ns;
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* counted once */
+            share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
+    }
+}
+
 void fgpu_send_push(struct fgpu_buffer *buffer)
 {
-    int64_t batch_samples = fgpu_batch_samples(buffer->stream->output);
+    struct fgpu_stream *stream = buffer->stream;
+    int64_t batch_samples = fgpu_batch_samples(stream->output);
 
     for (size_t b = 0; b < buffer->job.n_groups; b++) {
         struct send_group *group = &buffer->job.groups[b];
         uint64_t timestamp = (uint64_t)(buffer->timestamp_samples + (int64_t)b * batch_samples) & SPEAD_VALUE_MASK;
         for (size_t h = 0; h < group->n_heaps; h++)
             group->heaps[h].items[ITEM_TIMESTAMP].value = timestamp;
-        for (int pol = 0; pol < N_POLS; pol++)
-            group->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
+        share_group(buffer, b);
     }
-    loan_out(&buffer->loan, 1);
-    sender_push(buffer->stream->send, &buffer->job);
+    loan_out(&buffer->loan, (int)stream->n_shares);
+    for (size_t i = 0; i < stream->n_shares; i++)
+        sender_push(stream->sends[i], &buffer->shares[i]);
+}
+
+/* The first destination of share 'i'; of the one behind the last: how many there are. */
+static size_t first_destination(const struct fgpu_stream *stream, size_t i)
+{
+    return i * stream->output->destinations.n / stream->n_shares;
+}
+
+/* Divides the heaps of the buffer's job among its shares. */
+static int create_shares(struct fgpu_buffer *buffer)
+{
+    const struct fgpu_stream *stream = buffer->stream;
+    size_t n_batches = buffer->job.n_groups;
+
+    buffer->shares = calloc(stream->n_shares, sizeof(*buffer->shares));
+    for (size_t i = 0; buffer->shares && i < stream->n_shares; i++) {
+        size_t first = first_destination(stream, i), end = first_destination(stream, i + 1);
+        struct send_group *groups = calloc(n_batches, sizeof(*groups));
+        buffer->shares[i] = (struct send_job){.loan = &buffer->loan, .groups = groups, .n_groups = n_batches};
+        if (!groups)
+            return -ENOMEM;
+        for (size_t b = 0; b < n_batches; b++) {
+            groups[b] = (struct send_group){.heaps = buffer->job.groups[b].heaps + first, .n_heaps = end - first};
+            for (size_t h = 0; h < groups[b].n_heaps; h++)
+                groups[b].heaps[h].destination = (unsigned)h; /* of the share's sink */
+        }
+    }
+    return buffer->shares ? 0 : -ENOMEM;
 }
 
 /* The heaps of a buffer never change but for their timestamps, so they are laid out once. */
@@ -70,13 +113,14 @@ static int create_job(struct fgpu_buffer *buffer, uint64_t feng_id)
         .loan = &buffer->loan, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
     if (!heaps || !buffer->job.groups) {
         free(heaps);
+        free(buffer->job.groups);
+        buffer->job.groups = NULL;
         return -ENOMEM;
     }
     for (size_t b = 0; b < n_batches; b++) {
         buffer->job.groups[b] = (struct send_group){.heaps = &heaps[b * n_substreams], .n_heaps = n_substreams};
         for (size_t s = 0; s < n_substreams; s++)
             heaps[b * n_substreams + s] = (struct send_heap){
-                .destination = (unsigned)s,
                 .payload = buffer->voltages + (b * n_substreams + s) * heap_bytes,
                 .payload_bytes = heap_bytes,
                 .items = {[ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
@@ -86,7 +130,17 @@ static int create_job(struct fgpu_buffer *buffer, uint64_t feng_id)
                 .n_items = N_ITEMS,
             };
     }
-    return 0;
+    return create_shares(buffer);
+}
+
+static void destroy_job(struct fgpu_buffer *buffer)
+{
+    for (size_t i = 0; buffer->shares && i < buffer->stream->n_shares; i++)
+        free(buffer->shares[i].groups);
+    free(buffer->shares);
+    if (buffer->job.groups)
+        free(buffer->job.groups[0].heaps);
+    free(buffer->job.groups);
 }
 
 static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *c, struct fgpu_buffer *buffer)
@@ -124,9 +178,7 @@ static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
     device_free_pinned(send->device, buffer->parts.rotation);
     device_free_pinned(send->device, buffer->voltages);
     device_free_pinned(send->device, buffer->saturated);
-    if (buffer->job.groups)
-        free(buffer->job.groups[0].heaps);
-    free(buffer->job.groups);
+    destroy_job(buffer);
 }
 
 static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
@@ -155,8 +207,11 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     }
 }
 
-static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
+/* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
+static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t share, char *why, size_t why_bytes)
 {
+    size_t first = first_destination(stream, share), end = first_destination(stream, share + 1);
+    const struct endpoint_list destinations = {.items = stream->output->destinations.items + first, .n = end - first};
     const struct config_send *c = &send->config->send;
     const struct fgpu_config_output *output = stream->output;
     int64_t n_chan = output->n_chan / (int64_t)output->destinations.n;
@@ -190,15 +245,16 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, char 
     };
     struct send_stream_config config = {
         .name = output->name,
-        .sink = {.destinations = &output->destinations,
+        .sink = {.destinations = &destinations,
                  .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
-        .rate_bytes_per_s = fgpu_send_rate(send->config, output),
-        .heap_cnt_start = (uint64_t)feng_id,
-        .heap_cnt_step = (uint64_t)c->array_size,
+        .rate_bytes_per_s =
+            fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n,
+        .heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size,
+        .heap_cnt_step = stream->n_shares * (uint64_t)c->array_size,
         .descriptors = descriptors,
         .n_descriptors = ARRAY_LEN(descriptors),
         .descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS,
@@ -206,7 +262,7 @@ static int open_stream(struct fgpu_send *send, struct fgpu_stream *stream, char 
         .max_jobs = stream->n_buffers,
         .stats = &stream->stats,
     };
-    return sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
+    return sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
 }
 
 static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
@@ -217,9 +273,11 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
     stream->ant = index / send->layout->n_outputs;
     stream->output = fgpu_config_output(send->config, index % send->layout->n_outputs);
     stream->n_buffers = fgpu_output_buffers(send->config, stream->output);
+    stream->n_shares = fgpu_send_shares(send->config, stream->output);
     stream->buffers = calloc(stream->n_buffers, sizeof(*stream->buffers));
     stream->free = calloc(stream->n_buffers, sizeof(*stream->free));
-    if (!stream->buffers || !stream->free) {
+    stream->sends = calloc(stream->n_shares, sizeof(struct send_stream *));
+    if (!stream->buffers || !stream->free || !stream->sends) {
         stream->n_buffers = 0;
         return -ENOMEM;
     }
@@ -231,15 +289,22 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
         fgpu_stream_give(&stream->buffers[i]);
     }
     register_metrics(send, stream);
-    return open_stream(send, stream, why, why_bytes);
+    int err = 0;
+    for (size_t i = 0; i < stream->n_shares && !err; i++)
+        err = open_share(send, stream, i, why, why_bytes);
+    return err;
 }
 
 static int create_senders(struct fgpu_send *send)
 {
-    size_t n_streams = send->layout->n_ants * send->layout->n_outputs, max_jobs = 0;
+    size_t n_streams = 0, max_jobs = 0;
 
-    for (size_t o = 0; o < send->layout->n_outputs; o++)
-        max_jobs += send->layout->n_ants * fgpu_output_buffers(send->config, fgpu_config_output(send->config, o));
+    for (size_t o = 0; o < send->layout->n_outputs; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(send->config, o);
+        size_t n_shares = send->layout->n_ants * fgpu_send_shares(send->config, output);
+        n_streams += n_shares;
+        max_jobs += n_shares * fgpu_output_buffers(send->config, output);
+    }
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
@@ -299,6 +364,7 @@ void fgpu_send_destroy(struct fgpu_send *send)
             destroy_buffer(send, &stream->buffers[b]);
         free(stream->buffers);
         free(stream->free);
+        free(stream->sends);
     }
     free(send->streams);
     free(send);

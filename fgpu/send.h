@@ -24,12 +24,14 @@ struct fgpu_buffer {
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
     struct device_event *finished;  /* [const] */
     struct loan download;           /* the device's: back as {downloaded_kind, 0, buffer} */
-    struct loan loan;               /* the sender's: back as {free_kind, 0, buffer} */
+    struct loan loan;               /* the senders': back as {free_kind, 0, buffer} */
     int64_t timestamp_samples;      /* of spectrum 0 */
     struct send_job job;            /* its groups are the batches; group->send says which are valid */
+    struct send_job *shares;        /* [n_shares] what of it each share of the stream sends */
 };
 
-/* One antenna's one output. */
+/* One antenna's one output.  Where there are more send threads than streams, it leaves as several streams of the
+ * sender, its shares: each has a run of the destinations, and a thread, a sink, a pace and heap counts of its own. */
 struct fgpu_stream {
     const struct fgpu_config_output *output; /* [const] */
     size_t ant;                              /* [const] */
@@ -37,7 +39,8 @@ struct fgpu_stream {
     size_t n_buffers;                        /* [const] */
     struct fgpu_buffer **free;               /* [worker] stack of [n_free] */
     size_t n_free;
-    struct send_stream *send;
+    struct send_stream **sends; /* [const] [n_shares] */
+    size_t n_shares;            /* [const] */
     struct send_stream_stats stats;
     struct counter skipped_heaps; /* not sent because input was missing */
     struct counter dropped_heaps; /* not made because no output buffer was free */

@@ -233,5 +233,6 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
         return;
     }
     device_fft_run(stream, channelise->fft, channelise->filtered, channelise->transformed);
+    device_fill(stream, buffer->saturated, 0, config->n_batches * N_POLS * sizeof(*buffer->saturated));
     device_launch(stream, channelise->postproc, NULL, &args);
 }

@@ -161,7 +161,7 @@ const struct kernel pfb_fir_kernel = {
     .cpu = pfb_fir_cpu,
 };
 
-/* ---- The CUDA variant ---------------------------------------------------------------------------------------------- */
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS  128  /* of a block: each has a pair of columns */
 #define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */

@@ -1,8 +1,8 @@
 /* pfb_fir.cu - see pfb_fir.h.
  *
- * A thread has a pair of columns of all spectra of a section, whose number is gridDim.y, and takes it down the rows.  Each
- * sample is loaded and unpacked once, and goes at once into the n_taps sums that it is part of (the transposed form of the
- * filter): so registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
+ * A thread has a pair of columns of all spectra of a section, whose number is gridDim.y, and takes it down the rows.
+ * Each sample is loaded and unpacked once, and goes at once into the n_taps sums that it is part of (the transposed
+ * form of the filter): so registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
 #include "kernels/pfb_fir.h"
@@ -12,8 +12,8 @@
 #define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define AHEAD  4 /* rows that are loaded while as many are worked on */
 
-/* Where the pair's samples are in a row: within the 4 bytes that 'selector' takes, turned round, out of the words that have
- * the first and the last of them. */
+/* Where the pair's samples are in a row: within the 4 bytes that 'selector' takes, turned round, out of the words that
+ * have the first and the last of them. */
 struct place {
     const uint32_t *words; /* of the row to load next */
     uint32_t last;         /* word of the last bit, from the first's: 0 or 1 */

@@ -2,8 +2,9 @@
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
  *   out      float [spectrum][2 * n_chan]     of one polarisation; order within a spectrum below
- *   power    uint64                           added to, where it is wanted: the sum of x[j]^2 over the n_spectra * 2 n_chan
- *                                             samples from 'offset' on, the first tap's; of contiguous runs, each sample once
+ *   power    uint64                           added to, where it is wanted: the sum of x[j]^2 over the n_spectra * 2
+ *                                             n_chan samples from 'offset' on, the first tap's; of contiguous runs,
+ *                                             each sample once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *
@@ -12,9 +13,10 @@
  * n_chan / n.
  *
  * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
- *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the aligned 4 that have the last sample.
- * Exactness: float32 accumulation in order of taps; the twin rounds weights times samples, CUDA does not (FMA).  'power'
- *            is exact.
+ *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the aligned 4 that have the last
+ *           sample.
+ * Exactness: float32 accumulation in order of taps; the twin rounds weights times samples, CUDA does not (FMA).
+ *            'power' is exact.
  * Bound by: memory; sample_bits / 8 B in + 4 B out per sample. */
 #ifndef KERNELS_PFB_FIR_H
 #define KERNELS_PFB_FIR_H

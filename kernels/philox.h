@@ -31,9 +31,9 @@ static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], 
     out[3] = c3;
 }
 
-/* A dither in (-1/2, 1/2) out of one half of 32 random bits, the upper one where 'upper' is not 0: s / 65536, where s is
- * the half as a signed number with its last bit set.  So there are 2^15 equal steps, symmetric about 0, and 127 + dither
- * < 127.5 is exact in float (one unit in the last place of 127 is 2^-17): integers stay themselves. */
+/* A dither in (-1/2, 1/2) out of one half of 32 random bits, the upper one where 'upper' is not 0: s / 65536, where s
+ * is the half as a signed number with its last bit set.  So there are 2^15 equal steps, symmetric about 0, and 127 +
+ * dither < 127.5 is exact in float (one unit in the last place of 127 is 2^-17): integers stay themselves. */
 static inline float philox_dither(uint32_t bits, int upper)
 {
     int32_t s = (int32_t)((upper ? bits & 0xffff0000u : bits << 16) | 0x10000u); /* s, times 65536 */

@@ -143,8 +143,8 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
     multiply(x, &rotator, t->n);
 }
 
-/* Step 3, first half: both polarisations of spectra 'spectrum', which is even, and 'spectrum' + 1 at once, as one call of
- * the generator serves all of their components. */
+/* Step 3, first half: both polarisations of spectra 'spectrum', which is even, and 'spectrum' + 1 at once, as one call
+ * of the generator serves all of their components. */
 KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
                                      struct complex_block (*restrict x)[N_POLS])
 {
@@ -266,7 +266,6 @@ static void postproc_cpu(const void *args, int n_threads)
     assert(a->n_chan >= 8 && (a->n_chan & (a->n_chan - 1)) == 0 && a->n_spectra % a->spectra_per_heap == 0);
     assert(a->spectra_per_heap % 16 == 0 && a->first_spectrum % 2 == 0);
     assert((a->unzip == 1 || a->unzip == 2 || a->unzip == 4) && (a->out_bits == 8 || a->out_bits == 4));
-    memset(a->saturated, 0, n_batches * N_POLS * sizeof(*a->saturated));
 #pragma omp parallel for collapse(2) num_threads(n_threads)
     for (size_t batch = 0; batch < n_batches; batch++)
         for (size_t chan = 0; chan < a->n_chan; chan += BLOCK_CHANS)
@@ -278,3 +277,50 @@ const struct kernel postproc_kernel = {
     .args_bytes = sizeof(struct postproc_args),
     .cpu = postproc_cpu,
 };
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+#define N_THREADS 256 /* of a block */
+
+/* What a block works on.  It takes 34 KiB of shared memory or less, so that several share a multiprocessor, and reads
+ * runs of 128 bytes at least, where there are so many channels. */
+struct tile {
+    uint32_t slots, spectra;
+};
+
+static struct tile tile_of(const struct postproc_args *args)
+{
+    uint32_t n_slots = args->n_chan / args->unzip / 2;
+    struct tile tile = {.slots = args->unzip == 1 ? 32 : 16,
+                        .spectra = args->unzip < 4 && args->spectra_per_heap % 32 == 0 ? 32 : 16};
+
+    if (tile.slots > n_slots)
+        tile.slots = n_slots;
+    return tile;
+}
+
+void postproc_constants(const struct postproc_args *args, struct kernel_constant *constants)
+{
+    struct tile tile = tile_of(args);
+    const struct kernel_constant all[POSTPROC_N_CONSTANTS] = {
+        {"N_CHAN", args->n_chan},       {"UNZIP", args->unzip},
+        {"OUT_BITS", args->out_bits},   {"SPECTRA_PER_HEAP", args->spectra_per_heap},
+        {"DITHER", args->dither},       {"TILE_SLOTS", tile.slots},
+        {"TILE_SPECTRA", tile.spectra}, {"N_THREADS", N_THREADS},
+    };
+
+    assert(args->n_chan >= 64);
+    memcpy(constants, all, sizeof(all));
+}
+
+struct kernel_grid postproc_grid(const struct postproc_args *args)
+{
+    struct tile tile = tile_of(args);
+    uint32_t tile_chans = 2 * args->unzip * tile.slots;
+
+    return (struct kernel_grid){
+        .blocks = {args->n_chan / tile_chans, args->n_spectra / tile.spectra, 1},
+        .threads = N_THREADS,
+        .shared_bytes = N_POLS * tile_chans * (tile.spectra + 1) * 2 * (uint32_t)sizeof(float),
+    };
+}

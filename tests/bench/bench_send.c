@@ -1,9 +1,10 @@
 /* bench_send.c - full output buffers to packets with one send thread: the daemons' sender, unpaced.
  *
- * Usage: bench_send KIND ENDPOINTS SECONDS CPU
+ * Usage: bench_send KIND ENDPOINTS SECONDS CPU [JOB_MIB]
  *   KIND       dig: heaps of 5120 bytes in one packet; feng: heaps of 64 KiB in packets of 8 KiB
  *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, packet by packet in turn
- * Jobs of at least a MiB; as many as there are buffers are queued at any time.  Prints one line of JSON. */
+ * Jobs of at least JOB_MIB (1: they stay in the cache); as many as there are buffers are queued at any time.  Prints one
+ * line of JSON. */
 #include "common/clock.h"
 #include "common/inbox.h"
 #include "common/sender.h"
@@ -16,7 +17,6 @@
 #include <string.h>
 
 #define N_JOBS      4
-#define JOB_BYTES   (1 << 20)
 #define THREAD_NAME "send"
 
 struct buffer {
@@ -70,18 +70,18 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
 
 int main(int argc, char **argv)
 {
-    const struct bench_shape *shape = argc == 5 ? bench_shape(argv[1]) : NULL;
+    const struct bench_shape *shape = argc == 5 || argc == 6 ? bench_shape(argv[1]) : NULL;
     static struct buffer buffers[N_JOBS];
     static struct send_stream_stats stats;
     struct endpoint_list destinations;
-    struct inbox *home;
-    struct sender *sender;
-    struct send_stream *stream;
+    struct inbox *home = NULL;
+    struct sender *sender = NULL;
+    struct send_stream *stream = NULL;
     char why[256];
     int64_t time = 0;
 
     if (!shape) {
-        fprintf(stderr, "usage: bench_send dig|feng ENDPOINTS SECONDS CPU\n");
+        fprintf(stderr, "usage: bench_send dig|feng ENDPOINTS SECONDS CPU [JOB_MIB]\n");
         return 2;
     }
     if (endpoint_list_parse(argv[2], &destinations, why, sizeof(why)))
@@ -99,7 +99,8 @@ int main(int argc, char **argv)
     if (sender_add_stream(sender, &config, &stream, why, sizeof(why)))
         die(why);
     sender_start(sender);
-    size_t n_groups = JOB_BYTES / (shape->heap_bytes * destinations.n) + 1;
+    size_t job_bytes = (argc == 6 ? (size_t)atol(argv[5]) : 1) << 20;
+    size_t n_groups = job_bytes / (shape->heap_bytes * destinations.n) + 1;
     for (size_t i = 0; i < N_JOBS; i++) {
         make_buffer(&buffers[i], shape, n_groups, destinations.n, home);
         push(stream, shape, &buffers[i], &time);

@@ -51,11 +51,14 @@ def parse_launches(text):
 
 
 def traffic(launches, n_rounds, n_samples):
-    """Bytes per sample of each kernel, in order of the first launch: the last round's, which must be like the others."""
-    n, rest = divmod(len(launches), n_rounds)
+    """Bytes per sample of each kernel, in order of the first launch, in the last of the rounds; what was launched before
+    them (tuning, tables) is left out."""
     names = [launch["name"] for launch in launches]
-    if rest or n == 0 or names != names[:n] * n_rounds:
-        raise ValueError(f"{len(names)} launches are not {n_rounds} rounds of the same kernels: {', '.join(names)}")
+    n = len(names) // n_rounds
+    while n and names[-n * n_rounds:] != names[-n:] * n_rounds:
+        n -= 1
+    if not n or set(names[:-n * n_rounds]) & set(names[-n:]):
+        raise ValueError(f"{len(names)} launches do not end in {n_rounds} equal rounds: {', '.join(names)}")
     kernels = {}
     for launch in launches[-n:]:
         sums = kernels.setdefault(launch["name"], {"launches": 0, "read": 0.0, "written": 0.0})

@@ -47,7 +47,7 @@ static uint64_t seed; /* of the order in which blocks and threads run */
 static struct module *modules;
 static pthread_mutex_t modules_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- Launching ----------------------------------------------------------------------------------------------------- */
+/* ---- Launching --------------------------------------------------------------------------------------------------- */
 
 /* Once per process. */
 static void choose_seed(void)
@@ -93,7 +93,7 @@ static void emulated_launch(struct device_stream *stream, struct device_kernel *
     cpu_ops->launch(stream, &self->as_cpu, NULL, &launch);
 }
 
-/* ---- Compiling ----------------------------------------------------------------------------------------------------- */
+/* ---- Compiling --------------------------------------------------------------------------------------------------- */
 
 static char *compile_command(const char *file, const char *name, const struct kernel_constant *constants,
                              size_t n_constants)
@@ -227,7 +227,7 @@ static void emulated_kernel_destroy(struct device_kernel *kernel)
     free(self);
 }
 
-/* ---- The device ---------------------------------------------------------------------------------------------------- */
+/* ---- The device -------------------------------------------------------------------------------------------------- */
 
 int device_emulated_open(struct device **device)
 {

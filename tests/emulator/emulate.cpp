@@ -1,7 +1,7 @@
 /* emulate.cpp - runs one CUDA kernel on the CPU; device_emulated.c compiles it, once per kernel and constants.
  *
- * Flow:      launch -> blocks, one after another in random order -> threads of a block, each a stack of its own, switched
- *            where they wait for each other: at a barrier of the block or of some lanes of a warp.
+ * Flow:      launch -> blocks, one after another in random order -> threads of a block, each a stack of its own,
+ *            switched where they wait for each other: at a barrier of the block or of some lanes of a warp.
  * Finds:     a missing barrier (between barriers the threads run in random order), shared memory read before it is
  *            written (filled with NaN before each block) or beyond what the launch asked for (guarded), a misaligned
  *            access or an index beyond an array (compiled in: the program ends with SIGILL), and threads that wait for
@@ -34,7 +34,7 @@ alignas(1024) float4 shared_memory[(SHARED_BYTES + GUARD_BYTES) / sizeof(float4)
 #define STRING_OF(x) #x
 #define STRING(x)    STRING_OF(x)
 
-/* ---- Switching stacks ---------------------------------------------------------------------------------------------- */
+/* ---- Switching stacks -------------------------------------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 struct context {
@@ -84,7 +84,7 @@ static void context_init(struct context *context, uint8_t *stack, void (*entry)(
 }
 #endif
 
-/* ---- Threads of the block ------------------------------------------------------------------------------------------ */
+/* ---- Threads of the block ---------------------------------------------------------------------------------------- */
 
 enum state { READY, AT_BLOCK_BARRIER, AT_WARP, ENDED };
 
@@ -239,7 +239,7 @@ static bool complete_block()
     return n_waiting > 0;
 }
 
-/* ---- Blocks -------------------------------------------------------------------------------------------------------- */
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
 static void check_guard(uint32_t shared_bytes, size_t guard_bytes)
 {

@@ -114,6 +114,13 @@ def in_order(heaps, offset, step, n_substreams):
     return out
 
 
+def shares_of(config, where):
+    """The runs of an output's destinations that send threads share, where there are more of them than streams."""
+    n = config["send"].get("threads", 1) // (len(config["antennas"]) * len(config["outputs"]))
+    n = min(max(n, 1), len(where))
+    return [where[i * len(where) // n:(i + 1) * len(where) // n] for i in range(n)]
+
+
 def fgpu_streams(config, found, complete=True):
     """Checks everything about the output heaps but the voltages; found: {endpoint: heaps in order of arrival}.
 
@@ -139,23 +146,25 @@ def fgpu_streams(config, found, complete=True):
         n_chan = model.channels // len(where)
         for a, antenna in enumerate(config["antennas"]):
             feng_id = antenna["feng_id"]
-            heaps = in_order([h for e in where for h in by_sender[e, feng_id]], feng_id, array_size, len(where))
-            assert len(heaps) % len(where) == 0
-            kinds = ["descriptor"] + ["data"] * (len(heaps) // len(where) - 2) + ["stop"]
-            if not complete:
-                kinds[-1] = "data" if len(kinds) > 2 and heaps[-1].kind == "data" else "stop"
             batches = {}
-            for i, heap in enumerate(heaps):
-                batch, substream = divmod(i, len(where))
-                assert (heap.endpoint, heap.kind) == (where[substream], kinds[batch]), f"heap {i} of {output['name']}"
-                if heap.kind != "data":
-                    continue
-                items = heap.items
-                assert (items["feng_id"], items["frequency"]) == (feng_id, substream * n_chan)
-                assert items["feng_raw"].shape == (n_chan, model.spectra_per_heap, 2, 2)
-                parts = batches.setdefault(items["timestamp"], [])
-                assert len(parts) == substream, f"batch {items['timestamp']} is torn"
-                parts.append(items["feng_raw"])
+            for share, part in enumerate(shares_of(config, where)):
+                heaps = in_order([h for e in part for h in by_sender[e, feng_id]], feng_id + share * array_size,
+                                 array_size * len(shares_of(config, where)), len(part))
+                assert len(heaps) % len(part) == 0
+                kinds = ["descriptor"] + ["data"] * (len(heaps) // len(part) - 2) + ["stop"]
+                if not complete:
+                    kinds[-1] = "data" if len(kinds) > 2 and heaps[-1].kind == "data" else "stop"
+                for i, heap in enumerate(heaps):
+                    batch, substream = divmod(i, len(part))
+                    assert (heap.endpoint, heap.kind) == (part[substream], kinds[batch]), f"heap {i} of {output['name']}"
+                    if heap.kind != "data":
+                        continue
+                    items, substream = heap.items, where.index(heap.endpoint)
+                    assert (items["feng_id"], items["frequency"]) == (feng_id, substream * n_chan)
+                    assert items["feng_raw"].shape == (n_chan, model.spectra_per_heap, 2, 2)
+                    parts = batches.setdefault(items["timestamp"], [])
+                    assert len(parts) == substream, f"batch {items['timestamp']} is torn"
+                    parts.append(items["feng_raw"])
             out[o, a] = {timestamp: np.concatenate(parts) for timestamp, parts in batches.items()}
     return out
 

@@ -70,12 +70,13 @@ def check(config, streams, samples, start):
 
 
 @pytest.mark.parametrize("timebase", ["packets", "clock"])
-@pytest.mark.parametrize("rate_factor", [0, 1.1])
-def test_live_stream(timebase, rate_factor, daemon, rng):
-    """Two antennas, two outputs, through the network; the drain sends what had come, then stop heaps."""
+@pytest.mark.parametrize("rate_factor, n_threads", [(0, 1), (1.1, 2), (1.1, 13)])
+def test_live_stream(timebase, rate_factor, n_threads, daemon, rng):
+    """Two antennas, two outputs, through the network; the drain sends what had come, then stop heaps.  Of 13 send
+    threads each stream gets three, or as many as it has destinations."""
     config = live_config(outputs=[{"channels": 64, "gain": 0.4, "substreams": 4},
                                   {"channels": 256, "gain": 0.4, "spectra_per_heap": 32, "taps": 4, "substreams": 1}],
-                         feng_ids=(2, 0), send={"rate_factor": rate_factor})
+                         feng_ids=(2, 0), send={"rate_factor": rate_factor, "threads": n_threads})
     start = clocked(config) if timebase == "clock" else 2**40
     samples = scenario.noise(rng, 2, 8192 * 24, 10)
     with harness.Receiver(destinations(config)) as receiver:
@@ -135,9 +136,10 @@ def test_stop_heaps_of_digitisers_end_nothing(daemon, rng):
     check(config, streams, samples, 0)
 
 
-def test_counters(daemon, rng):
+@pytest.mark.parametrize("n_threads", [1, 4])
+def test_counters(n_threads, daemon, rng):
     """Saturation in and out, heaps in and out, what was lost and what was skipped for it."""
-    config = live_config(outputs=[{"taps": 4, "gain": 3.0}], feng_ids=(0, 1))
+    config = live_config(outputs=[{"taps": 4, "gain": 3.0}], feng_ids=(0, 1), send={"threads": n_threads})
     output = scenario.model_of(config["outputs"][0])
     # Loud and counted in the first six chunks; silence behind them, which moves the window on.
     n_packets, n_loud = 16 * 12, 16 * 6

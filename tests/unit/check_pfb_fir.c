@@ -153,7 +153,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
     free(m.out);
 }
 
-/* ---- The twin ------------------------------------------------------------------------------------------------------ */
+/* ---- The twin ---------------------------------------------------------------------------------------------------- */
 
 START_TEST(every_width)
 {
@@ -221,7 +221,7 @@ START_TEST(full_scale_power)
 }
 END_TEST
 
-/* ---- The CUDA variant ---------------------------------------------------------------------------------------------- */
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 /* Of one set of constants a few inputs: a compilation costs more than they do. */
 static void run_cuda_shape(struct pfb_fir_args *a, int n_trials, size_t max_spectra)

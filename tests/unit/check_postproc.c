@@ -1,10 +1,11 @@
-/* check_postproc - heaps against a model that takes the DFT of the time series itself, in double: so the steps that
- * finish the transform are judged by what they are for.  Saturation and dither have tests of their own, with exact
- * values. */
+/* check_postproc - heaps, of the twin and of the CUDA variant, against a model that takes the DFT of the time series
+ * itself, in double: so the steps that finish the transform are judged by what they are for.  Saturation and dither
+ * have tests of their own, with exact values. */
 #include "kernels/postproc.h"
 
 #include "common/units.h"
 #include "kernels/philox.h"
+#include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
@@ -15,14 +16,50 @@
 #define GUARD     32
 #define TOLERANCE 1e-3 /* of a quantisation step, before rounding */
 
+#define SATURATED_BEFORE 1000 /* is added to */
+
+enum { TWIN, CUDA, N_VARIANTS };
+
 /* One call of the kernel with its memory, and for each value what it should be before it is quantised. */
 struct fixture {
+    const struct runner *runner;
     struct postproc_args args;
     float *fft, *rotation, *gain;
     uint8_t *out;
     uint32_t *saturated;
     double complex *expected; /* [pol][spectrum][chan], with gain, rotation and dither */
 };
+
+/* What runs the kernel: the C twin, or a device with the CUDA variant for one set of sizes. */
+struct runner {
+    int n_threads;                /* of the twin */
+    struct device_kernel *kernel; /* NULL: the twin */
+    struct test_device device;
+};
+
+/* Returns false where there is no such variant. */
+static bool runner_init(struct runner *r, int variant, const struct postproc_args *args)
+{
+    struct kernel_constant constants[POSTPROC_N_CONSTANTS];
+
+    *r = (struct runner){.n_threads = 1 + (int)random_below(3)};
+    if (variant == TWIN)
+        return true;
+    if (!test_device_open(&r->device))
+        return false;
+    postproc_constants(args, constants);
+    ck_assert_int_eq(
+        device_kernel_create(r->device.device, &postproc_kernel, constants, POSTPROC_N_CONSTANTS, &r->kernel), 0);
+    return true;
+}
+
+static void runner_fini(struct runner *r)
+{
+    if (!r->kernel)
+        return;
+    device_kernel_destroy(r->kernel);
+    test_device_close(&r->device);
+}
 
 static void *alloc(size_t bytes)
 {
@@ -49,9 +86,9 @@ static size_t n_batches(const struct postproc_args *a)
 }
 
 /* Everything but 'expected' is poisoned; gains are 1 and rotations 0. */
-static void fixture_init(struct fixture *f, const struct postproc_args *args)
+static void fixture_init(struct fixture *f, const struct runner *runner, const struct postproc_args *args)
 {
-    *f = (struct fixture){.args = *args};
+    *f = (struct fixture){.runner = runner, .args = *args};
     f->fft = alloc(n_values(args) * 2 * sizeof(float));
     f->rotation = alloc(N_POLS * args->n_spectra * 2 * sizeof(float));
     f->gain = alloc(args->n_chan * N_POLS * 2 * sizeof(float));
@@ -66,6 +103,8 @@ static void fixture_init(struct fixture *f, const struct postproc_args *args)
     memset(f->rotation, 0, N_POLS * args->n_spectra * 2 * sizeof(float));
     for (size_t i = 0; i < args->n_chan * N_POLS * 2; i++)
         f->gain[i] = i % 2 ? 0 : 1;
+    for (size_t i = 0; i < n_batches(args) * N_POLS; i++)
+        f->saturated[i] = SATURATED_BEFORE;
 }
 
 static void fixture_fini(struct fixture *f)
@@ -76,6 +115,44 @@ static void fixture_fini(struct fixture *f)
     free(f->out);
     free(f->saturated);
     free(f->expected);
+}
+
+static void run_cuda(const struct fixture *f)
+{
+    const struct test_device *d = &f->runner->device;
+    size_t fft_bytes = n_values(&f->args) * 2 * sizeof(float);
+    size_t rotation_bytes = N_POLS * f->args.n_spectra * 2 * sizeof(float);
+    size_t gain_bytes = f->args.n_chan * N_POLS * 2 * sizeof(float);
+    size_t saturated_bytes = (n_batches(&f->args) * N_POLS + 1) * sizeof(uint32_t);
+    struct kernel_grid grid = postproc_grid(&f->args);
+    struct postproc_args args = f->args;
+    void *fft = test_upload(d, f->fft, fft_bytes, fft_bytes);
+    void *rotation = test_upload(d, f->rotation, rotation_bytes, rotation_bytes);
+    void *gain = test_upload(d, f->gain, gain_bytes, gain_bytes);
+    void *out = test_upload(d, f->out, out_bytes(&args) + GUARD, out_bytes(&args) + GUARD);
+    void *saturated = test_upload(d, f->saturated, saturated_bytes, saturated_bytes);
+
+    args.fft = fft;
+    args.rotation = rotation;
+    args.gain = gain;
+    args.out = out;
+    args.saturated = saturated;
+    device_launch(d->stream, f->runner->kernel, &grid, &args);
+    test_download(d, f->out, out, out_bytes(&args) + GUARD);
+    test_download(d, f->saturated, saturated, saturated_bytes);
+    device_free(d->device, saturated);
+    device_free(d->device, out);
+    device_free(d->device, gain);
+    device_free(d->device, rotation);
+    device_free(d->device, fft);
+}
+
+static void run(const struct fixture *f)
+{
+    if (f->runner->kernel)
+        run_cuda(f);
+    else
+        postproc_kernel.cpu(&f->args, f->runner->n_threads);
 }
 
 /* The quantised value of one place, however it is packed. */
@@ -223,12 +300,12 @@ static void compare_value(const struct fixture *f, size_t pol, size_t s, size_t 
     *most += beyond > -TOLERANCE;
 }
 
-static void run_and_compare(struct fixture *f, int n_threads)
+static void run_and_compare(const struct fixture *f)
 {
     const struct postproc_args *a = &f->args;
     uint32_t least[64][N_POLS] = {{0}}, most[64][N_POLS] = {{0}};
 
-    postproc_kernel.cpu(a, n_threads);
+    run(f);
     for (size_t pol = 0; pol < N_POLS; pol++)
         for (size_t s = 0; s < a->n_spectra; s++)
             for (size_t k = 0; k < a->n_chan; k++) {
@@ -236,40 +313,69 @@ static void run_and_compare(struct fixture *f, int n_threads)
                 compare_value(f, pol, s, k, &least[batch][pol], &most[batch][pol]);
             }
     for (size_t i = 0; i < n_batches(a) * N_POLS; i++) {
-        ck_assert_uint_le(least[i / N_POLS][i % N_POLS], f->saturated[i]);
-        ck_assert_uint_ge(most[i / N_POLS][i % N_POLS], f->saturated[i]);
+        ck_assert_uint_le(SATURATED_BEFORE + least[i / N_POLS][i % N_POLS], f->saturated[i]);
+        ck_assert_uint_ge(SATURATED_BEFORE + most[i / N_POLS][i % N_POLS], f->saturated[i]);
     }
     ck_assert_uint_eq(f->saturated[n_batches(a) * N_POLS], 0xa5a5a5a5);
     for (size_t i = 0; i < GUARD; i++)
         ck_assert_uint_eq(f->out[out_bytes(a) + i], 0xa5);
 }
 
+static struct postproc_args random_args(uint32_t least_chans)
+{
+    uint32_t per_heap = 16 * (1 + (uint32_t)random_below(5));
+
+    return (struct postproc_args){
+        .n_spectra = per_heap,
+        .spectra_per_heap = per_heap,
+        .n_chan = least_chans << random_below(6),
+        .unzip = 1u << random_below(3),
+        .out_bits = random_below(2) ? 8 : 4,
+        .dither = (uint32_t)random_below(2),
+    };
+}
+
+/* Random input, and of 'args' what is no size. */
+static void try_random(const struct runner *runner, struct postproc_args args)
+{
+    struct fixture f;
+
+    args.first_spectrum = random_u64() >> random_below(64) & ~UINT64_C(1);
+    args.seed = random_u64();
+    args.stream_id = (uint32_t)random_u64();
+    args.n_spectra = args.spectra_per_heap * (1 + (uint32_t)random_below(3));
+    fixture_init(&f, runner, &args);
+    fill_spectra(&f, 16, args.out_bits == 8 ? 50 : 3);
+    rotate_spectra(&f);
+    apply_gains(&f);
+    if (args.dither)
+        apply_dither(&f);
+    run_and_compare(&f);
+    fixture_fini(&f);
+}
+
 START_TEST(random_shapes)
 {
     for (int trial = 0; trial < 80; trial++) {
-        uint32_t per_heap = 16 * (1 + (uint32_t)random_below(5));
-        struct postproc_args args = {
-            .first_spectrum = random_u64() >> random_below(64) & ~UINT64_C(1),
-            .seed = random_u64(),
-            .stream_id = (uint32_t)random_u64(),
-            .n_spectra = per_heap * (1 + (uint32_t)random_below(3)),
-            .spectra_per_heap = per_heap,
-            .n_chan = 8u << random_below(6),
-            .unzip = 1u << random_below(3),
-            .out_bits = random_below(2) ? 8 : 4,
-            .dither = (uint32_t)random_below(2),
-        };
-        struct fixture f;
-
-        fixture_init(&f, &args);
-        fill_spectra(&f, 16, args.out_bits == 8 ? 50 : 3);
-        rotate_spectra(&f);
-        apply_gains(&f);
-        if (args.dither)
-            apply_dither(&f);
-        run_and_compare(&f, 1 + (int)random_below(3));
-        fixture_fini(&f);
+        struct postproc_args args = random_args(8);
+        struct runner runner;
+        runner_init(&runner, TWIN, &args);
+        try_random(&runner, args);
     }
+}
+END_TEST
+
+START_TEST(cuda_random_shapes)
+{
+    struct postproc_args args = random_args(64);
+    struct runner runner;
+
+    args.unzip = 1u << _i % 3;
+    if (!runner_init(&runner, CUDA, &args))
+        return;
+    for (int trial = 0; trial < 3; trial++)
+        try_random(&runner, args);
+    runner_fini(&runner);
 }
 END_TEST
 
@@ -277,14 +383,18 @@ END_TEST
 START_TEST(many_channels)
 {
     struct postproc_args args = {
-        .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 65536, .unzip = 1u << _i, .out_bits = 8};
+        .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 65536, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
+    struct runner runner;
     struct fixture f;
 
-    fixture_init(&f, &args);
+    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+        return;
+    fixture_init(&f, &runner, &args);
     fill_spectra(&f, 5, 50);
     rotate_spectra(&f);
-    run_and_compare(&f, 2);
+    run_and_compare(&f);
     fixture_fini(&f);
+    runner_fini(&runner);
 }
 END_TEST
 
@@ -293,8 +403,10 @@ END_TEST
 /* An impulse at sample 0 has the spectrum 1 everywhere, exactly; so the gains are the values to be quantised. */
 static void fill_ones(const struct fixture *f)
 {
+    size_t n_fft = f->args.n_chan / f->args.unzip;
+
     for (size_t i = 0; i < n_values(&f->args); i++) {
-        f->fft[2 * i] = 1;
+        f->fft[2 * i] = i / n_fft % f->args.unzip ? 0 : 1;
         f->fft[2 * i + 1] = 0;
     }
 }
@@ -329,35 +441,69 @@ static const struct {
     {4, {NAN, NAN}, {0, 0}, 1},
 };
 
-START_TEST(boundaries)
+static void check_boundary(const struct runner *runner, const struct postproc_args *args, size_t i)
 {
-    struct postproc_args args = {
-        .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 8, .unzip = 1, .out_bits = cases[_i].out_bits};
     struct fixture f;
     int value[2];
 
-    fixture_init(&f, &args);
+    fixture_init(&f, runner, args);
     fill_ones(&f);
-    f.gain[(5 * N_POLS + 1) * 2] = cases[_i].value[0];
-    f.gain[(5 * N_POLS + 1) * 2 + 1] = cases[_i].value[1];
-    postproc_kernel.cpu(&f.args, 1);
-    for (size_t s = 0; s < args.n_spectra; s++) {
+    f.gain[(5 * N_POLS + 1) * 2] = cases[i].value[0];
+    f.gain[(5 * N_POLS + 1) * 2 + 1] = cases[i].value[1];
+    run(&f);
+    for (size_t s = 0; s < args->n_spectra; s++) {
         output_at(&f, 1, s, 5, value);
-        ck_assert_int_eq(value[0], cases[_i].expected[0]);
-        ck_assert_int_eq(value[1], cases[_i].expected[1]);
+        ck_assert_int_eq(value[0], cases[i].expected[0]);
+        ck_assert_int_eq(value[1], cases[i].expected[1]);
         output_at(&f, 0, s, 5, value);
         ck_assert(value[0] == 1 && value[1] == 0);
     }
-    ck_assert_uint_eq(f.saturated[0], 0);
-    ck_assert_uint_eq(f.saturated[1], cases[_i].saturated * args.n_spectra);
+    ck_assert_uint_eq(f.saturated[0], SATURATED_BEFORE);
+    ck_assert_uint_eq(f.saturated[1], SATURATED_BEFORE + cases[i].saturated * args->n_spectra);
     fixture_fini(&f);
+}
+
+START_TEST(boundaries)
+{
+    struct postproc_args args = {
+        .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 64, .unzip = 1u << _i / 4, .out_bits = _i & 2 ? 4 : 8};
+    struct runner runner;
+
+    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        if (cases[i].out_bits == args.out_bits)
+            check_boundary(&runner, &args, i);
+    runner_fini(&runner);
+}
+END_TEST
+
+/* Every value of a batch clipped, and none of the next: more than a thread or a warp has. */
+START_TEST(all_saturated)
+{
+    struct postproc_args args = {
+        .n_spectra = 96, .spectra_per_heap = 48, .n_chan = 256, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
+    struct runner runner;
+    struct fixture f;
+
+    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+        return;
+    fixture_init(&f, &runner, &args);
+    fill_ones(&f);
+    for (size_t i = 0; i < n_values(&args) * 2; i++)
+        f.fft[i] *= i / 2 / args.n_chan % args.n_spectra < 48 ? 1000 : 0;
+    run(&f);
+    for (size_t i = 0; i < 2 * N_POLS; i++)
+        ck_assert_uint_eq(f.saturated[i], SATURATED_BEFORE + (i < N_POLS ? 48 * 256 : 0));
+    fixture_fini(&f);
+    runner_fini(&runner);
 }
 END_TEST
 
 /* ---- Dither ------------------------------------------------------------------------------------------------------ */
 
 static const struct postproc_args dithered = {
-    .first_spectrum = 0xfffffff0, /* so that its high word changes on the way */
+    .first_spectrum = UINT64_C(0x1fffffff0), /* so that the high word of its half changes on the way */
     .seed = UINT64_C(0x123456789abcdef0),
     .stream_id = 3,
     .n_spectra = 64,
@@ -369,18 +515,18 @@ static const struct postproc_args dithered = {
 };
 
 /* What the dithered quantiser makes of a constant 'value' (re) and its negative (im) everywhere. */
-static uint8_t *quantise_constant(const struct postproc_args *args, float value, int n_threads)
+static uint8_t *quantise_constant(const struct runner *runner, const struct postproc_args *args, float value)
 {
     struct fixture f;
     uint8_t *out;
 
-    fixture_init(&f, args);
+    fixture_init(&f, runner, args);
     fill_ones(&f);
     for (size_t i = 0; i < args->n_chan * N_POLS; i++) {
         f.gain[2 * i] = value;
         f.gain[2 * i + 1] = -value;
     }
-    postproc_kernel.cpu(&f.args, n_threads);
+    run(&f);
     out = f.out;
     f.out = NULL;
     fixture_fini(&f);
@@ -390,10 +536,13 @@ static uint8_t *quantise_constant(const struct postproc_args *args, float value,
 /* A dithered quantiser is right on average, and its error is white: expected 5 sigma at most, with fixed seeds. */
 START_TEST(dither_statistics)
 {
+    struct runner runner;
     size_t n = out_bytes(&dithered) / 4;
-    uint8_t *out = quantise_constant(&dithered, 0.3f, 1);
     double sum[4] = {0}, products[4][4] = {{0}};
 
+    if (!runner_init(&runner, _i, &dithered))
+        return;
+    uint8_t *out = quantise_constant(&runner, &dithered, 0.3f);
     for (size_t i = 0; i < n; i++)
         for (int a = 0; a < 4; a++) { /* pol 0 re, im, pol 1 re, im */
             double error = (int8_t)out[4 * i + (size_t)a] - (a % 2 ? -0.3 : 0.3);
@@ -407,37 +556,51 @@ START_TEST(dither_statistics)
             ck_assert_double_lt(fabs(products[a][b] / (double)n - (a == b ? 0.21 : 0)), 5 * 0.25 / sqrt((double)n));
     }
     free(out);
+    runner_fini(&runner);
 }
 END_TEST
 
 START_TEST(dither_leaves_integers_alone)
 {
-    uint8_t *out = quantise_constant(&dithered, (float)_i, 1);
+    struct runner runner;
 
-    for (size_t i = 0; i < out_bytes(&dithered); i++)
-        if ((int8_t)out[i] != (i % 2 ? -_i : _i))
-            ck_abort_msg("%d became %d", i % 2 ? -_i : _i, (int8_t)out[i]);
-    free(out);
+    if (!runner_init(&runner, _i, &dithered))
+        return;
+    for (int value = 124; value < 128; value++) {
+        uint8_t *out = quantise_constant(&runner, &dithered, (float)value);
+        for (size_t i = 0; i < out_bytes(&dithered); i++)
+            if ((int8_t)out[i] != (i % 2 ? -value : value))
+                ck_abort_msg("%d became %d", i % 2 ? -value : value, (int8_t)out[i]);
+        free(out);
+    }
+    runner_fini(&runner);
 }
 END_TEST
 
-/* The dither belongs to the position: neither the threads nor where a run is cut matter. */
+/* The dither belongs to the position: neither the threads nor where a run is cut nor the device matter. */
 START_TEST(dither_is_reproducible)
 {
     struct postproc_args half = dithered;
-    uint8_t *whole = quantise_constant(&dithered, 0.5f, 1), *again = quantise_constant(&dithered, 0.5f, 3);
+    struct runner twin, other;
     size_t half_bytes = out_bytes(&dithered) / 2;
+    uint8_t *whole, *again;
 
+    runner_init(&twin, TWIN, &dithered);
+    if (!runner_init(&other, _i, &dithered))
+        return;
+    whole = quantise_constant(&twin, &dithered, 0.5f);
+    again = quantise_constant(&other, &dithered, 0.5f);
     ck_assert_mem_eq(whole, again, 2 * half_bytes);
     half.n_spectra /= 2;
     for (size_t i = 0; i < 2; i++) {
-        uint8_t *part = quantise_constant(&half, 0.5f, 1);
+        uint8_t *part = quantise_constant(&other, &half, 0.5f);
         ck_assert_mem_eq(whole + i * half_bytes, part, half_bytes);
         free(part);
         half.first_spectrum += half.n_spectra;
     }
     free(again);
     free(whole);
+    runner_fini(&other);
 }
 END_TEST
 
@@ -445,14 +608,18 @@ END_TEST
 START_TEST(dithers_differ)
 {
     struct postproc_args other[4] = {dithered, dithered, dithered, dithered};
-    uint8_t *out = quantise_constant(&dithered, 0.5f, 1);
+    struct runner runner;
+    uint8_t *out;
 
+    if (!runner_init(&runner, _i, &dithered))
+        return;
+    out = quantise_constant(&runner, &dithered, 0.5f);
     other[0].seed++;
     other[1].seed ^= UINT64_C(1) << 40;
     other[2].stream_id++;
-    other[3].first_spectrum += UINT64_C(1) << 32;
+    other[3].first_spectrum += UINT64_C(1) << 33;
     for (size_t i = 0; i < 4; i++) {
-        uint8_t *different = quantise_constant(&other[i], 0.5f, 1);
+        uint8_t *different = quantise_constant(&runner, &other[i], 0.5f);
         size_t n_different = 0;
         for (size_t j = 0; j < out_bytes(&dithered); j++)
             n_different += out[j] != different[j];
@@ -460,6 +627,7 @@ START_TEST(dithers_differ)
         free(different);
     }
     free(out);
+    runner_fini(&runner);
 }
 END_TEST
 
@@ -472,12 +640,14 @@ int main(void)
     random_start();
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, many_channels, 0, 3);
-    tcase_add_loop_test(tcase, boundaries, 0, ARRAY_LEN(cases));
-    tcase_add_test(tcase, dither_statistics);
-    tcase_add_loop_test(tcase, dither_leaves_integers_alone, 124, 128);
-    tcase_add_test(tcase, dither_is_reproducible);
-    tcase_add_test(tcase, dithers_differ);
+    tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
+    tcase_add_loop_test(tcase, many_channels, 0, 3 * N_VARIANTS);
+    tcase_add_loop_test(tcase, boundaries, 0, 6 * N_VARIANTS);
+    tcase_add_loop_test(tcase, all_saturated, 0, 3 * N_VARIANTS);
+    tcase_add_loop_test(tcase, dither_statistics, 0, N_VARIANTS);
+    tcase_add_loop_test(tcase, dither_leaves_integers_alone, 0, N_VARIANTS);
+    tcase_add_loop_test(tcase, dither_is_reproducible, 0, N_VARIANTS);
+    tcase_add_loop_test(tcase, dithers_differ, 0, N_VARIANTS);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
