@@ -1,7 +1,8 @@
 /* stream.c - streams, events, copies and callbacks.
  *
- * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps those that it owes, in order.  CUDA's
- *            call means "the oldest"; after a failure whoever noticed it runs the rest.  Each runs exactly once. */
+ * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps those that it owes, in order.
+ *            CUDA's call means "the oldest"; after a failure whoever noticed it runs the rest.  Each runs exactly
+ *            once. */
 #include "common/cuda/cuda.h"
 
 #include <errno.h>
