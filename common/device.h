@@ -10,9 +10,9 @@
  * Allocation: all create and alloc functions before READY; operations allocate nothing.
  * Errors:    creation returns negative errno.  An operation that fails later, when or after it is enqueued, is the
  *            device's end: one sentence in the log, then 'on_failure' of the configuration, which begins to stop the
- *            process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and operations do
- *            nothing, but callbacks go on to be run, so that whoever waits for one can end.  What the device's memory was
- *            copied to may hold anything: who takes delivery asks device_ok() before it passes it on.
+ *            process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and operations
+ *            do nothing, but callbacks go on to be run, so that whoever waits for one can end.  What the device's
+ *            memory was copied to may hold anything: who takes delivery asks device_ok() before it passes it on.
  *            (Operations of the cpu device cannot fail.)
  * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
  *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (loan_put

@@ -1,9 +1,9 @@
 /* cache.h - blobs kept in files of a directory, by several processes and users of it at once.
  *
- * An entry is written to a file of another name and then renamed, so it is there wholly or not at all; what a crash or a
- * full disk damages all the same is noticed by its checksum and counts as absent.  The key is all that decides what is in
- * an entry, so two who write the same key write the same, and it does not matter who wins.  Nothing is ever deleted: an
- * entry is some tens of kilobytes, and the directory may be emptied at any time. */
+ * An entry is written to a file of another name and then renamed, so it is there wholly or not at all; what a crash or
+ * a full disk damages all the same is noticed by its checksum and counts as absent.  The key is all that decides what
+ * is in an entry, so two who write the same key write the same, and it does not matter who wins.  Nothing is ever
+ * deleted: an entry is some tens of kilobytes, and the directory may be emptied at any time. */
 #ifndef COMMON_CUDA_CACHE_H
 #define COMMON_CUDA_CACHE_H
 

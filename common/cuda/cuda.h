@@ -4,9 +4,9 @@
  *            kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what happens when a call fails.
  * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
  *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
- * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it is
- *            first called, and so nothing but the driver must be installed for the object to load; and there is no file to
- *            look for at start.  cuFFT and NVRTC are loaded when they are needed (library.h). */
+ * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
+ *            is first called, and so nothing but the driver must be installed for the object to load; and there is no
+ *            file to look for at start.  cuFFT and NVRTC are loaded when they are needed (library.h). */
 #ifndef COMMON_CUDA_CUDA_H
 #define COMMON_CUDA_CUDA_H
 
@@ -73,8 +73,8 @@ extern _Thread_local bool cuda_in_callback;
 
 /* ---- gpu.c ---- */
 
-/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and says in 'text' which it is.  Returns
- * 0, or negative errno with a sentence in 'why'. */
+/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and says in 'text' which it is.
+ * Returns 0, or negative errno with a sentence in 'why'. */
 int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes);
 
 /* ---- failure.c ---- */

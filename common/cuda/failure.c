@@ -1,8 +1,8 @@
 /* failure.c - from a CUDA error to a sentence, and to the end of the device.
  *
- * A kernel that fails is first heard of by whichever call comes next.  Where no call comes, because everybody waits for a
- * callback that CUDA will never run, the watch asks a few times a second.  Whoever hears first says the sentence, and runs
- * the callbacks that CUDA owes us; from then on operations do nothing (device.h). */
+ * A kernel that fails is first heard of by whichever call comes next.  Where no call comes, because everybody waits for
+ * a callback that CUDA will never run, the watch asks a few times a second.  Whoever hears first says the sentence, and
+ * runs the callbacks that CUDA owes us; from then on operations do nothing (device.h). */
 #include "common/cuda/cuda.h"
 
 #include <errno.h>
@@ -70,6 +70,10 @@ static void fail(struct cuda_device *device, const char *stream, const char *wha
     snprintf(sentence, sizeof(sentence), "cuda: %s: %s; what each stream was last given: %s", what, why, streams);
     device->host->fail(&device->base, sentence);
     lock_take(&device->lock);
+    /* If only a call was refused the GPU works on, and nobody may have a buffer back that it still reads or writes.  If
+     * it is the GPU that failed, these return at once. */
+    for (struct cuda_stream *s = device->streams; s; s = s->next)
+        cudaStreamSynchronize(s->handle);
     for (struct cuda_stream *s = device->streams; s; s = s->next)
         cuda_stream_run_pending(s);
     lock_give(&device->lock);

@@ -1,9 +1,9 @@
 /* image.h - a kernel's code for one GPU, from the cache or from the compiler.
  *
- * The key of an entry is a hash of everything that decides what the compiler makes: all embedded texts, the kernel's own,
- * its constants, the options, the target, and which build of NVRTC.  Knowing that last one means loading NVRTC at every
- * start: 7 ms where its file is in memory (measured; what is slow is compiling).  In return an upgrade of it takes effect
- * at once, and a cache shared between hosts is never wrong. */
+ * The key of an entry is a hash of everything that decides what the compiler makes: all embedded texts, the kernel's
+ * own, its constants, the options, the target, and which build of NVRTC.  Knowing that last one means loading NVRTC at
+ * every start: 7 ms where its file is in memory (measured; what is slow is compiling).  In return an upgrade of it takes
+ * effect at once, and a cache shared between hosts is never wrong. */
 #ifndef COMMON_CUDA_IMAGE_H
 #define COMMON_CUDA_IMAGE_H
 
@@ -26,8 +26,8 @@ struct image {
  * user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  NULL: there is none.  To free(). */
 char *image_cache_directory(const char *configured);
 
-/* 'cache' may be NULL.  A cache that cannot be written is a warning, once.  Returns 0, or negative errno after a sentence
- * in the log. */
+/* 'cache' may be NULL.  A cache that cannot be written is a warning, once.  Returns 0, or negative errno after a
+ * sentence in the log. */
 int image_get(const struct image_request *request, const char *cache, struct image *image);
 void image_free(struct image *image);
 

@@ -1,16 +1,17 @@
 /* nvrtc.h - NVIDIA's run-time compiler: texts of kernels to code for a GPU.
  *
- * What a text can include: "kernels/X.h" and whatever else of kernels/ was embedded (texts.h); "common/device.h" is there
- * a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a kernel.
- * Nothing comes from the disk.  Options: C++17, every function for the device, FMA contraction as CUDA has it by default,
- * no fast-math; line numbers, for profilers and compute-sanitizer, which change no code. */
+ * What a text can include: "kernels/X.h" and whatever else of kernels/ was embedded (texts.h); "common/device.h" is
+ * there a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a
+ * kernel.
+ * Nothing comes from the disk.  Options: C++17, every function for the device, FMA contraction as CUDA has it by
+ * default, no fast-math; line numbers, for profilers and compute-sanitizer, which change no code. */
 #ifndef COMMON_CUDA_NVRTC_H
 #define COMMON_CUDA_NVRTC_H
 
 #include "common/device.h"
 
-/* Loads it if it is not yet, and finds what tells its builds apart: "13.0, 109338064 bytes".  Returns 0, or -ENODEV after
- * a sentence in the log. */
+/* Loads it if it is not yet, and finds what tells its builds apart: "13.0, 109338064 bytes".  Returns 0, or -ENODEV
+ * after a sentence in the log. */
 int nvrtc_identity(char *text, size_t text_bytes);
 
 /* Code, or what the driver makes code of. */
@@ -22,8 +23,8 @@ struct nvrtc_target {
 /* For a GPU of this compute capability.  Returns 0, or -ENODEV after a sentence in the log. */
 int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target);
 
-/* Compiles 'text' (NULL: kernels/<kernel->name>.cu as embedded) with -D options of the constants.  Returns 0 with memory
- * to free(), or negative errno after the compiler's own words in the log. */
+/* Compiles 'text' (NULL: kernels/<kernel->name>.cu as embedded) with -D options of the constants.  Returns 0 with
+ * memory to free(), or negative errno after the compiler's own words in the log. */
 int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                   const struct nvrtc_target *target, void **code, size_t *bytes);
 

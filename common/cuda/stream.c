@@ -1,7 +1,8 @@
 /* stream.c - streams, events, copies and callbacks.
  *
- * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps those that it owes, in order.  CUDA's
- *            call means "the oldest"; after a failure whoever noticed it runs the rest.  Each runs exactly once. */
+ * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps those that it owes, in order.
+ *            CUDA's call means "the oldest"; after a failure whoever noticed it runs the rest.  Each runs exactly
+ *            once. */
 #include "common/cuda/cuda.h"
 
 #include <errno.h>
@@ -222,8 +223,10 @@ void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
     struct pending_then then = {fn, arg};
 
     cuda_enter(cuda_device_of(stream->device));
-    if (push_then(self, &then))
+    if (push_then(self, &then)) {
         cuda_check(self, cudaLaunchHostFunc(self->handle, called_back, self), "cudaLaunchHostFunc");
-    else
+    } else {
+        cudaStreamSynchronize(self->handle); /* as in failure.c: what was queued before may yet be running */
         run(&then);
+    }
 }

@@ -1,9 +1,9 @@
-/* fake_cuda.h - the cuda device without a GPU: common/cuda/ linked with a CUDA runtime that does everything on the CPU, as
- * a plugin like the real one.
+/* fake_cuda.h - the cuda device without a GPU: common/cuda/ linked with a CUDA runtime that does everything on the CPU,
+ * as a plugin like the real one.
  *
- * What it tests is the host's side: the choice of a GPU and its sentences, memory, callbacks, failures, and the order of
- * things under the thread sanitizer.  A stream is one of the cpu device; a kernel is its C twin, or the CUDA variant on the
- * emulator (device_emulated.h); FFTs are the cpu's.
+ * What it tests is the host's side: the choice of a GPU and its sentences, memory, callbacks, failures, and the order
+ * of things under the thread sanitizer.  A stream is one of the cpu device; a kernel is its C twin, or the CUDA variant
+ * on the emulator (device_emulated.h); FFTs are the cpu's.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
  *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
@@ -11,8 +11,8 @@
  *   register=0    memory of ours cannot be registered
  *   init=CODE     cudaInitDevice returns this error
  *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
- *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every call
- *                 from then on says so */
+ *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every
+ *                 call from then on says so */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
 

@@ -1,5 +1,5 @@
-/* fake_image.c - instead of image.c and fft.c: a kernel's code is a pointer to what the cpu device made of it; transforms are
- * those of the cpu device.  See fake_cuda.h. */
+/* fake_image.c - instead of image.c and fft.c: a kernel's code is a pointer to what the cpu device made of it;
+ * transforms are those of the cpu device.  See fake_cuda.h. */
 #include "common/cuda/image.h"
 #include "common/cuda/cuda.h"
 #include "fake_cuda.h"

@@ -1,5 +1,5 @@
-/* check_device.c - what every device promises: order within a stream, events and nothing else between streams, callbacks,
- * copies, transforms.  CBF_TEST_DEVICE says which device.  check_device_random.c mixes them.
+/* check_device.c - what every device promises: order within a stream, events and nothing else between streams,
+ * callbacks, copies, transforms.  CBF_TEST_DEVICE says which device.  check_device_random.c mixes them.
  *
  * A gate is a kernel that does not end before the test says so.  What must not happen before that is given time to
  * happen; what must happen is waited for.  What kernels leave for the test lies in pinned memory. */

@@ -1,6 +1,6 @@
-/* check_device_cuda.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says, and
- * that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h); with
- * CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
+/* check_device_cuda.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says,
+ * and that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h);
+ * with CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
 #include "common/clock.h"
 #include "common/device_plugin.h"
 #include "common/inbox.h"
@@ -89,7 +89,8 @@ START_TEST(the_gpu_is_chosen_or_missed_in_plain_words)
 }
 END_TEST
 
-/* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had now. */
+/* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had
+ * now. */
 START_TEST(auto_does_without_a_gpu_that_there_is_not)
 {
     const struct choice *c = &choices[_i];
@@ -197,6 +198,7 @@ struct bed {
 static void create_bed_of(struct bed *bed, const char *fake, const struct kernel *kernel, struct device_kernel **made)
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    static const char *const names[N_STREAMS] = {"abc", "bc", "c"};
     char why[300] = "";
 
     setenv("CBF_FAKE_CUDA", fake, 1);
@@ -204,7 +206,7 @@ static void create_bed_of(struct bed *bed, const char *fake, const struct kernel
     ck_assert_int_eq(inbox_create(N_OPERATIONS, &inbox), 0);
     ck_assert_msg(device_open(&config, &bed->device, why, sizeof(why)) == 0, "%s", why);
     for (int k = 0; k < N_STREAMS; k++) {
-        ck_assert_int_eq(device_stream_create(bed->device, &"abc"[k], &bed->streams[k]), 0);
+        ck_assert_int_eq(device_stream_create(bed->device, names[k], &bed->streams[k]), 0);
         bed->memory[k] = device_alloc(bed->device, 100);
         bed->pinned[k] = device_alloc_pinned(bed->device, 100);
     }

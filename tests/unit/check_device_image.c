@@ -1,5 +1,5 @@
-/* check_device_image.c - the cuda device's kernels as far as no GPU is needed: the cache, and what NVRTC makes of texts.
- * The tests of NVRTC are left out, and say so, where it is not installed. */
+/* check_device_image.c - the cuda device's kernels as far as no GPU is needed: the cache, and what NVRTC makes of
+ * texts. The tests of NVRTC are left out, and say so, where it is not installed. */
 #include "common/cuda/cache.h"
 #include "common/cuda/image.h"
 #include "common/cuda/nvrtc.h"

@@ -1,5 +1,5 @@
-/* device_under_test.h - the device that a test is about: CBF_TEST_DEVICE=cpu or cuda.  Without, it is the cpu device, and then
- * again the cuda device on a CUDA runtime that needs no GPU (fake_cuda.h), if that was built.
+/* device_under_test.h - the device that a test is about: CBF_TEST_DEVICE=cpu or cuda.  Without, it is the cpu device,
+ * and then again the cuda device on a CUDA runtime that needs no GPU (fake_cuda.h), if that was built.
  *
  * CUDA does not survive a fork and Check forks each test, so a device is opened inside a test.  What a device copies
  * lies in its memory or in pinned memory; these helpers bring it there and back. */
