@@ -25,13 +25,15 @@ struct source {
     int64_t claim_samples;  /* timestamp of the newest of those */
     uint64_t claim_since;   /* n_packets when the claim was one to two times 'jump_heaps' shorter, or when it began */
     uint64_t claim_renewed; /* n_packets when its length last was a multiple of 'jump_heaps', or when it began */
-    uint64_t near_at;       /* n_packets when something inside or near the window came last */
+    uint64_t near_at;       /* n_packets when something inside or near the window came last; 0: never */
+    int64_t near_ns;        /* and its arrival */
 };
 
 struct assembler {
     struct assembler_config config; /* [const] */
     int64_t chunk_samples;          /* [const] */
     int64_t window_samples;         /* [const] */
+    int64_t window_ns;              /* [const] */
     uint64_t n_packets;             /* placed so far: the time by which claims are compared */
     bool started;                   /* there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
@@ -334,8 +336,18 @@ static bool claim_extend(struct assembler *a, const struct assemble_packet *pack
     return source->n_claim_heaps >= a->config.jump_heaps;
 }
 
+/* Whether a source that makes no claim speaks against this one, of which a heap arrives now. */
+static bool speaks_against(const struct assembler *a, const struct source *source, const struct source *claimant,
+                           int64_t arrival_ns)
+{
+    if (source->near_at == 0)
+        return false;
+    return source->near_at > claimant->claim_since ||
+           (!a->config.may_wait && arrival_ns - source->near_ns < a->window_ns);
+}
+
 /* Whether enough sources make the same claim as this one, and more than were heard near the window in the meantime. */
-static bool claim_believed(const struct assembler *a, const struct source *claimant)
+static bool claim_believed(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
 {
     unsigned n_agree = 0, n_against = 0;
 
@@ -344,7 +356,7 @@ static bool claim_believed(const struct assembler *a, const struct source *claim
         int64_t apart = source->claim_samples - claimant->claim_samples;
 
         if (source->n_claim_heaps == 0)
-            n_against += source->near_at > claimant->claim_since;
+            n_against += speaks_against(a, source, claimant, arrival_ns);
         else if (source->n_claim_heaps >= a->config.jump_heaps)
             n_agree += apart >= -a->window_samples && apart <= a->window_samples;
     }
@@ -370,7 +382,7 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
 
 /* Makes the window hold the packet's chunk, or says why it should not. */
 static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet,
-                                const struct assemble_place *place)
+                                const struct assemble_place *place, int64_t arrival_ns)
 {
     struct source *source = &a->sources[packet->source];
 
@@ -379,12 +391,13 @@ static enum reject window_admit(struct assembler *a, const struct assemble_packe
         window_start(a, place->chunk, place->time);
     enum zone zone = window_zone(a, place->chunk);
     if (zone == ZONE_FAR) {
-        if (!claim_extend(a, packet) || !claim_believed(a, source))
+        if (!claim_extend(a, packet) || !claim_believed(a, source, arrival_ns))
             return REJECT_JUMP;
         window_jump(a, place);
     }
     source->n_claim_heaps = 0;
     source->near_at = a->n_packets;
+    source->near_ns = arrival_ns;
     if (zone == ZONE_LATE)
         return REJECT_TOO_OLD;
     if (zone == ZONE_AHEAD)
@@ -407,7 +420,7 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
     reject = assemble_place(&a->config.layout, packet, &place);
     if (reject)
         return reject;
-    reject = window_admit(a, packet, &place);
+    reject = window_admit(a, packet, &place, arrival_ns);
     if (reject)
         return reject;
     struct chunk *chunk = open_chunk(a, (size_t)(place.chunk - a->oldest));
@@ -499,6 +512,7 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
     a->config.name = a->name;
     a->chunk_samples = assemble_chunk_samples(&config->layout);
     a->window_samples = a->chunk_samples * config->window_chunks;
+    a->window_ns = timebase_duration_ns(&config->timebase, a->window_samples);
     a->sources = calloc(config->layout.n_sources, sizeof(*a->sources));
     if (!a->sources)
         goto undo_assembler;

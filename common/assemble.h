@@ -21,8 +21,11 @@
  * A source claims a jump with 'jump_heaps' consecutive heaps that are far from the window, each later than the one
  * before and within one window of it; anything of that source inside or near the window ends its claim.  The claim
  * is believed when more sources make it than were heard inside or near the window meanwhile (while it grew by its last
- * 'jump_heaps' heaps or up to twice that), and they are 'jump_sources' or nobody was heard there: so a member of fewer
- * sources, or one where only one is alive, recovers too.
+ * 'jump_heaps' heaps or up to twice that, and within the time that a window lasts), and they are 'jump_sources' or
+ * nobody was heard there: so a member of fewer sources, or one where only one is alive, recovers too.  The time is what
+ * counts against a source that was stopped and now sends in a burst what it had kept: it is the only one heard, but
+ * not for long.  Where the assembler may wait, as for a file, packets arrive as fast as they are taken, and only their
+ * order counts.
  * Then all open chunks leave and the window starts at the new place, with no claims.  (One mad clock costs only itself,
  * if it is far off.  One that is fast by less than two windows takes the window along, because the first heap after a
  * silence of all sources looks the same; the others lose what then is too old, for as long as that clock is fast.)

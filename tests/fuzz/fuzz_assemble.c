@@ -15,6 +15,7 @@ enum { POOL_MAX = 6, SLOTS_MAX = 8, HEAPS_MAX = 12, HEAP_BYTES_MAX = 1040, COMMA
 static struct assembler_config config;
 static struct assembler_stats stats;
 static struct assembler *assembler;
+static int64_t arrival_ns;
 static struct inbox *home, *worker;
 static struct chunk *held[POOL_MAX]; /* by the worker */
 static size_t n_held;
@@ -197,7 +198,8 @@ static void admit(const struct assemble_packet *packet, uint8_t salt)
     uint64_t n_jumps = counter_get(&stats.jumps), n_refused = count_refused();
     uint8_t *payload = NULL, *expected = assembler_expect(assembler, packet);
 
-    enum reject reject = assembler_admit(assembler, packet, 0, &payload);
+    arrival_ns += timebase_duration_ns(&config.timebase, (salt & 3) * assemble_chunk_samples(&config.layout));
+    enum reject reject = assembler_admit(assembler, packet, arrival_ns, &payload);
     assert(count_refused() == n_refused + (reject != REJECT_NONE));
     assert(!placed || reject == placed);
     assert((reject == REJECT_NONE) == (payload != NULL));

@@ -21,6 +21,7 @@ static struct chunk_pool *pool;
 static struct assembler_stats stats;
 static struct assembler *assembler;
 static struct assembler_config config;
+static int64_t arrival_ns; /* of the next packets */
 
 enum { LEDGER_MAX = 60000 };
 #define NO_END INT64_MAX
@@ -124,7 +125,7 @@ static enum reject admit_range(unsigned source, int64_t timestamp, uint64_t offs
     };
     uint8_t *payload;
 
-    return assembler_admit(assembler, &packet, 0, &payload);
+    return assembler_admit(assembler, &packet, arrival_ns, &payload);
 }
 
 static enum reject admit_heap(unsigned source, int64_t timestamp)
@@ -600,13 +601,15 @@ END_TEST
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
 
 /* Chunks of 2 heaps a source, a window of 2 chunks, jumps believed after 3 heaps.  "A40x3" is source A's heaps 40, 41
- * and 42.  What became of each: '.' placed, 'o' too old, 'j' a jump not believed, 'J' believed, 'd' duplicate. */
+ * and 42; they arrive at once, but for '~', in which the time of a window passes.
+ * What became of each: '.' placed, 'o' too old, 'j' a jump not believed, 'J' believed, 'd' duplicate. */
 static const struct jump_scenario {
     const char *what;
     unsigned n_sources, jump_sources;
     const char *in;
     const char *out;
     uint64_t n_missing; /* after the flush */
+    bool may_wait;
 } jump_scenarios[] = {
     {"the window's edges ahead", 1, 1, "A100 A103 A107", "...", 8 - 3},
     {"just beyond the edge ahead", 1, 1, "A100 A108", ".j", 0},
@@ -631,11 +634,11 @@ static const struct jump_scenario {
     {"one mad source among two, though one would be enough", 2, 1,
      "A100 B100 A200 B101 A201 B102 A202 B103 A203 B104 A204 B105", "..j.j.j.j.j.", 2 * 6 - 7},
     {"both sources jump", 2, 2, "A100 B100 A200 B200 A201 B201 A202 B202 A203 B203", "..jjjjJ...", 2 * 104 - 6},
-    {"both sources jump, one well before the other", 2, 2, "A100 B100 A200x4 B200x4", "..jjJ.oo..", 2 * 104 - 6},
+    {"both sources jump, one well before the other", 2, 2, "A100 B100 ~A200x4 B200x4", "..jjJ.oo..", 2 * 104 - 6},
     {"both sources jump back", 2, 2, "A200 B201 A101 B101 A102 B102 A103 B103 B104 A102", "..jjjjJ...",
      2 * 2 - 2 + 2 * 3 - 4},
     {"alone, a source is believed", 2, 2, "A100 A101 A200x4", "..jjJ.", 2 * 104 - 4},
-    {"alone after it was outvoted", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 A203x6", "..j.j.j.jjjjjJ",
+    {"alone after it was outvoted", 2, 2, "A100 B100 A200 B101 A201 B102 A202 B103 ~A203x6", "..j.j.j.jjjjjJ",
      2 * 109 - 6},
     {"two of three", 3, 2, "A100 B100 C100 A200 B101 C200 A201 B102 C201 A202 B103 C202 A203", "...j.jj.jj.J.",
      3 * 104 - 8},
@@ -646,6 +649,11 @@ static const struct jump_scenario {
      "A100 B100 A106 B101 A107 B102 A104 B103 A105 B104 A106 B105 A108 B108", "...o.o.o..d...", 2 * 9 - 10},
     {"two sources that jump apart", 3, 2, "A100 B100 C100 A200 B300 C101 A201 B301 C102 A202 B302 C103 A203 B303",
      "...jj.jj.jj.jj", 3 * 4 - 6},
+    {"an old burst of one source between heaps of the other", 2, 2, "A200 B200 A100x20 B201 A120x20 A201",
+     "..jjjjjjjjjjjjjjjjjjjj.jjjjjjjjjjjjjjjjjjjj.", 2 * 2 - 4},
+    {"an old burst as long as a window lasts", 2, 2, "A200 B200 A100x9 ~A109x3", "..jjjjjjjjjJ..", 2 * 3 - 3},
+    {"a burst of two sources that agree", 3, 2, "A200 B200 C200 A100x5 B100x4", "...jjjjjjjJ.", 3 * 2 - 2},
+    {"a file, where packets come in no time", 2, 2, "A200 B200 A100x5", "..jjJ..", 2 * 3 - 3, true},
 };
 
 START_TEST(jumps_are_believed_when_they_should_be)
@@ -664,8 +672,13 @@ START_TEST(jumps_are_believed_when_they_should_be)
     assembler_destroy(assembler);
     config.jump_heaps = 3;
     config.jump_sources = scenario->jump_sources;
+    config.may_wait = scenario->may_wait;
     ck_assert_int_eq(assembler_create(&config, &assembler), 0);
     while (*in) {
+        if (*in == '~') {
+            arrival_ns += timebase_duration_ns(&config.timebase, 2 * assemble_chunk_samples(&layout));
+            in++;
+        }
         unsigned source = (unsigned)(*in++ - 'A');
         char *end;
         long heap = strtol(in, &end, 10);
