@@ -76,6 +76,8 @@ struct place {
     bool active;
 };
 
+static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
+
 extern __shared__ float4 shared_memory[];
 
 /* ---- Instructions ------------------------------------------------------------------------------------------------ */
@@ -488,7 +490,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
                            stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);
             copies_commit();
             if (place.active)
-#pragma unroll
+#pragma unroll steps_at_once
                 for (int step = 0; step < STEPS; step++)
                     multiply_step(mine + stage * STAGE_BYTES + rows + step * STEP_STRIDE,
                                   mine + stage * STAGE_BYTES + columns + step * STEP_STRIDE, tile);
