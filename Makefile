@@ -12,6 +12,7 @@
 #   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
+#   make bench-xbgpu         what the X-engine's kernels reach on it; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
 #   make V=1                 shows the commands
@@ -80,7 +81,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-fgpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
@@ -235,7 +236,7 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
 BENCHES       = count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o tests/bench/matrix_product.o
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
@@ -248,6 +249,9 @@ bench-cpu: $(BUILD)/bench/bench_cpu
 
 bench-fgpu: $(BUILD)/bench/bench_fgpu
 	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
+
+bench-xbgpu: $(BUILD)/bench/bench_xbgpu
+	@$< $(XBGPU_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench
