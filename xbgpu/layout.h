@@ -4,6 +4,7 @@
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
+#include "kernels/voltages.h"
 #include "xbgpu/config.h"
 
 #include <stddef.h>
@@ -15,6 +16,7 @@ struct device;
 #define XBGPU_N_DEVICE_INPUTS 3
 
 struct xbgpu_layout {
+    enum voltage_format format;
     size_t n_ants;
     size_t n_baselines; /* of antennas, autocorrelations included */
     size_t n_chan;      /* of this engine */

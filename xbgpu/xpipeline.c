@@ -85,7 +85,7 @@ static void upload_member(struct xpipeline *p, struct device_input *in, size_t m
             p->present[to] = chunk && chunk->present[b * n_sources + s];
             p->heaps[to] = p->present[to] ? (const int8_t *)chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
             if (!p->present[to])
-                device_fill(p->upload, in->voltages + to * l->heap_bytes, 0, l->heap_bytes);
+                device_fill(p->upload, in->voltages + to * l->heap_bytes, voltage_zero(l->format), l->heap_bytes);
         }
     if (chunk && chunk->last_arrival_ns > p->walk.last_arrival_ns)
         p->walk.last_arrival_ns = chunk->last_arrival_ns;
