@@ -10,6 +10,7 @@
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
 
 static const char *const encodings[] = {"twos_complement", "offset", NULL};
+static const char *const real_parts[] = {"low", "high", NULL};
 static const char *const kinds[] = {"constant", "tone", "noise", "uniform", "recording", NULL};
 
 #define AT(member) offsetof(struct fsim_config_stream, member)
@@ -31,7 +32,7 @@ static const struct config_key stream_keys[] = {
      "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
     {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,
      "Width of each component: 4 or 8 (integers), or 16 (half floats)."},
-    {"encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(encoding), encodings,
+    {"sample_encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(sample_encoding), encodings,
      "Of components of 4 bits: as they are, or each with 8 added (offset binary)."},
     {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
      "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra, sent at once whatever "
@@ -90,6 +91,10 @@ static const struct config_key signal_keys[] = {
      "Spectra per second of the recording, whatever it is played at; it tells how many frames a second has. 0: "
      "adc_sample_rate / samples_between_spectra.",
      .variants = RECORDING},
+    {"real_part", CFG_ENUM, UNIT_NONE, 0, 0, "low", false, AT(real_part), real_parts,
+     "Which 4 bits of a byte are the real part: the low ones, as VDIF has it, or the high ones, as CHIME's backend "
+     "writes.",
+     .variants = RECORDING},
     {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
      "Play the recording again and again: its whole heaps, or, where it is shorter than a heap, its spectra; no: fsim "
      "ends with it.",
@@ -128,7 +133,7 @@ const struct config_table fsim_config_table = {
 enum voltage_format fsim_config_format(const struct fsim_config_stream *stream)
 {
     switch (stream->sample_bits) {
-    case 4: return stream->encoding == FSIM_OFFSET ? VOLTAGES_4_BITS_OFFSET : VOLTAGES_4_BITS;
+    case 4: return stream->sample_encoding == FSIM_OFFSET ? VOLTAGES_4_BITS_OFFSET : VOLTAGES_4_BITS;
     case 8: return VOLTAGES_8_BITS;
     default: return VOLTAGES_16_BITS;
     }
@@ -164,8 +169,8 @@ static void check_stream(const struct fsim_config *values, struct config *config
     if (stream->sample_bits != 4 && stream->sample_bits != 8 && stream->sample_bits != 16)
         config_error(config, &stream->sample_bits, "sample_bits must be 4, 8 or 16, not %" PRId64 ".",
                      stream->sample_bits);
-    else if (stream->encoding == FSIM_OFFSET && stream->sample_bits != 4)
-        config_error(config, &stream->encoding, "offset is an encoding of 4 bits, not of %" PRId64 ".",
+    else if (stream->sample_encoding == FSIM_OFFSET && stream->sample_bits != 4)
+        config_error(config, &stream->sample_encoding, "offset is an encoding of 4 bits, not of %" PRId64 ".",
                      stream->sample_bits);
     else if (fsim_config_heap_bytes(values) > MAX_HEAP_BYTES)
         config_error(config, &stream->spectra_per_heap,

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 enum fsim_encoding { FSIM_TWOS_COMPLEMENT, FSIM_OFFSET };
+enum fsim_real_part { FSIM_REAL_LOW, FSIM_REAL_HIGH };
 enum fsim_signal_kind { FSIM_CONSTANT, FSIM_TONE, FSIM_NOISE, FSIM_UNIFORM, FSIM_RECORDING };
 
 struct fsim_config_stream {
@@ -25,7 +26,7 @@ struct fsim_config_stream {
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
     int64_t sample_bits;
-    int encoding;            /* enum fsim_encoding */
+    int sample_encoding;     /* enum fsim_encoding */
     int64_t first_timestamp; /* -1: from the clock */
     double duration_s;       /* 0: until stopped */
     int64_t drop;            /* one of so many heaps is left out; 0: none */
@@ -33,7 +34,8 @@ struct fsim_config_stream {
 
 /* Lists are of inputs, antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, and repeated as needed. */
 struct fsim_config_signal {
-    int kind; /* enum fsim_signal_kind */
+    int kind; /* enum fsim_real_part { FSIM_REAL_LOW, FSIM_REAL_HIGH };
+enum fsim_signal_kind */
     struct config_int_list real, imag;
     int64_t amplitude;
     struct config_int_list delays; /* quarter turns a channel */
@@ -45,6 +47,7 @@ struct fsim_config_signal {
     char *file;
     struct config_int_list threads;
     struct decimal spectrum_rate_hz; /* 0: adc_sample_rate / samples_between_spectra */
+    int real_part;                   /* enum fsim_real_part */
     bool loop;
 };
 

@@ -218,6 +218,7 @@ int fsim_recording_open(const struct fsim_config *config, struct fsim_recording 
         snprintf(why, why_bytes, "out of memory");
         return -ENOMEM;
     }
+    made->real_is_high = config->signal.real_part == FSIM_REAL_HIGH;
     int err = map_file(made, config->signal.file, why, why_bytes);
     if (!err)
         err = survey_file(made, config, why, why_bytes);
@@ -266,4 +267,9 @@ void fsim_recording_value(const struct fsim_recording *recording, int64_t thread
     const uint8_t *payload = find_payload(recording, thread, spectrum);
 
     vdif_voltage(&recording->first, payload, chan, (uint32_t)(spectrum % vdif_n_spectra(&recording->first)), value);
+    if (recording->real_is_high) {
+        double low = value[0];
+        value[0] = value[1];
+        value[1] = low;
+    }
 }

@@ -18,6 +18,7 @@
 struct fsim_recording {
     const uint8_t *file;
     size_t file_bytes;
+    bool real_is_high;                  /* of a byte's bits, against VDIF */
     struct vdif_header first;           /* all others are alike */
     int64_t n_frames;                   /* of each thread, those that are not there included */
     int slot_of_thread[VDIF_N_THREADS]; /* -1: not wanted */

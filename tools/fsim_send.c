@@ -388,7 +388,7 @@ static void build_descriptors(struct fsim_send *send)
          .dtype = stream->sample_bits == 8    ? "|i1"
                   : stream->sample_bits == 16 ? "<f2"
                                               : NULL,
-         .format_type = stream->encoding == FSIM_OFFSET ? 'u' : 'i', /* offset: the value + 8 */
+         .format_type = stream->sample_encoding == FSIM_OFFSET ? 'u' : 'i', /* offset: the value + 8 */
          .format_bits = (int)stream->sample_bits,
          .n_dims = 4,
          .shape = {stream->n_chan_substream, stream->spectra_per_heap, N_POLS, 2}},

@@ -73,7 +73,7 @@ def values(config, first_batch, n_batches):
 
 def encode(config, v):
     """The values as they lie in a heap: int8 or '<f2' with an axis of re and im, or bytes of two nibbles."""
-    bits, offset = config["stream"].get("sample_bits", 8), config["stream"].get("encoding") == "offset"
+    bits, offset = config["stream"].get("sample_bits", 8), config["stream"].get("sample_encoding") == "offset"
     if bits == 16:
         return v.astype("<f2")
     v = v.astype(np.int8)
