@@ -267,7 +267,7 @@ ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
 
 
 def describe():
-    return "parts:\n" + "\n".join(f"  {name:10}{function.__doc__} ({limit} s at most)"
+    return "parts:\n" + "\n".join(f"  {name:11}{function.__doc__} ({limit} s at most)"
                                   for name, (function, limit) in PARTS.items())
 
 

@@ -223,10 +223,8 @@ static void wait_for_others(struct lane *lane)
     int64_t n_wanted = atomic_load_explicit(&lane->n_batches, memory_order_relaxed) - 1;
 
     for (size_t l = 0; l < send->n_lanes; l++)
-        while (atomic_load_explicit(&send->lanes[l].n_batches, memory_order_relaxed) < n_wanted && !must_stop(send)) {
-            flush(lane);
+        while (atomic_load_explicit(&send->lanes[l].n_batches, memory_order_relaxed) < n_wanted && !must_stop(send))
             clock_sleep_until(clock_monotonic_ns() + OTHERS_POLL_NS);
-        }
 }
 
 static void note_lateness(struct lane *lane, int64_t late_ns)
@@ -320,6 +318,8 @@ static void end_batch(struct lane *lane)
         }
     lane->timestamp += send->batch_samples;
     lane->i_batch = (lane->i_batch + 1) % heaps->n_batches;
+    if (send->n_lanes > 1) /* before the others are told */
+        flush(lane);
     atomic_fetch_add_explicit(&lane->n_batches, 1, memory_order_relaxed);
 }
 
