@@ -51,23 +51,29 @@ void audit_draw(struct audit *audit)
     audit->n_drawn++;
 }
 
-void audit_add(struct audit *audit, const int8_t *const *heaps)
+void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *first, const uint8_t *second, size_t n_spectra)
+{
+    struct audit_sample *s = &audit->samples[i];
+    const int8_t *x = (const int8_t *)first, *y = (const int8_t *)second;
+
+    for (size_t t = 0; t < n_spectra; t++, x += N_POLS * 2, y += N_POLS * 2)
+        for (int p2 = 0; p2 < N_POLS; p2++)
+            for (int p1 = 0; p1 < N_POLS; p1++) {
+                int xr = x[2 * p1], xi = x[2 * p1 + 1], yr = y[2 * p2], yi = y[2 * p2 + 1];
+                s->sums[p1 + 2 * p2][0] += xr * yr + xi * yi;
+                s->sums[p1 + 2 * p2][1] += xi * yr - xr * yi;
+            }
+}
+
+void audit_add(struct audit *audit, const uint8_t *const *heaps)
 {
     size_t chan_bytes = audit->n_spectra * N_POLS * 2;
 
     for (size_t i = 0; i < audit->n_samples; i++) {
-        struct audit_sample *s = &audit->samples[i];
-        if (!heaps[s->ant1] || !heaps[s->ant2])
-            continue;
-        const int8_t *x = heaps[s->ant1] + s->chan * chan_bytes;
-        const int8_t *y = heaps[s->ant2] + s->chan * chan_bytes;
-        for (size_t t = 0; t < audit->n_spectra; t++, x += N_POLS * 2, y += N_POLS * 2)
-            for (int p2 = 0; p2 < N_POLS; p2++)
-                for (int p1 = 0; p1 < N_POLS; p1++) {
-                    int xr = x[2 * p1], xi = x[2 * p1 + 1], yr = y[2 * p2], yi = y[2 * p2 + 1];
-                    s->sums[p1 + 2 * p2][0] += xr * yr + xi * yi;
-                    s->sums[p1 + 2 * p2][1] += xi * yr - xr * yi;
-                }
+        const struct audit_sample *s = &audit->samples[i];
+        if (heaps[s->ant1] && heaps[s->ant2])
+            audit_add_spectra(audit, i, heaps[s->ant1] + s->chan * chan_bytes, heaps[s->ant2] + s->chan * chan_bytes,
+                              audit->n_spectra);
     }
 }
 

@@ -76,7 +76,7 @@ struct rig {
     int8_t voltages[N_BATCHES][N_ANTS][HEAP_BYTES];
     int8_t *device_voltages;
     uint8_t present[N_BATCHES][N_ANTS];
-    const int8_t *heaps[N_BATCHES][N_ANTS];
+    const uint8_t *heaps[N_BATCHES][N_ANTS];
     int64_t next_batch;
     uint64_t n_checked, n_wrong;
 };
@@ -145,14 +145,17 @@ static void feed_chunk(struct rig *r, bool lossy)
     for (size_t b = 0; b < N_BATCHES; b++)
         for (size_t a = 0; a < N_ANTS; a++) {
             r->present[b][a] = !(lossy && random_below(8) == 0);
-            r->heaps[b][a] = r->present[b][a] ? r->voltages[b][a] : NULL;
+            r->heaps[b][a] = r->present[b][a] ? (const uint8_t *)r->voltages[b][a] : NULL;
             if (!r->present[b][a])
                 memset(r->voltages[b][a], 0, HEAP_BYTES);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {r->next_batch,     N_BATCHES,       r->device_voltages,
-                                      &r->present[0][0], &r->heaps[0][0], 0};
-    correlation_begin(&r->correlation);
+    struct correlation_input input = {.first_batch = r->next_batch,
+                                      .n_batches = N_BATCHES,
+                                      .voltages = r->device_voltages,
+                                      .present = &r->present[0][0],
+                                      .heaps = &r->heaps[0][0]};
+    correlation_begin(&r->correlation, &input);
     while (!correlation_walk(&r->correlation, &input, true))
         check_dumps(r);
     check_dumps(r);
