@@ -45,6 +45,9 @@ static const struct config_key recv_keys[] = {
      "Receive threads, among which F-engines are dealt."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each receive thread, repeated as needed; none: not pinned."},
+    {"shifts", CFG_INT_LIST, UNIT_SPECTRA, -65520, 65520, "", false, AT(shifts), NULL,
+     "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 and 1 of "
+     "antenna 0, then of antenna 1, and so on; none: by none."},
 };
 #undef AT
 

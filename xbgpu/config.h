@@ -35,6 +35,7 @@ struct xbgpu_config_recv {
     int64_t n_chunks; /* buffers per receive thread */
     int64_t n_threads;
     struct config_int_list affinity;
+    struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
 };
 
 struct xbgpu_config_output {

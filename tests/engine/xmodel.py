@@ -76,12 +76,33 @@ def dump(voltages, present, missing="flag"):
     return out, w, n_clipped
 
 
-def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send"):
+def shift(voltages, present, shifts):
+    """Voltages and presence of which input i = 2 * ant + pol is, at spectrum t, what it was at t - shifts[i].
+
+    A batch of an antenna is there if every heap that it is made of was; what is not there is zero.
+    """
+    n_batches, n_ants, n_chan, n_spectra = voltages.shape[:4]
+    n = n_batches * n_spectra
+    out, there = np.zeros_like(voltages), np.ones_like(present)
+    for i, by in enumerate(shifts):
+        ant, pol = divmod(i, 2)
+        at = np.arange(n) - by
+        inside = (at >= 0) & (at < n)
+        series = voltages[:, ant, :, :, pol].swapaxes(1, 2).reshape(n, n_chan, 2)
+        moved = np.where(inside[:, None, None], series[np.clip(at, 0, n - 1)], 0)
+        out[:, ant, :, :, pol] = moved.reshape(n_batches, n_spectra, n_chan, 2).swapaxes(1, 2)
+        came = inside & present[np.clip(at, 0, n - 1) // n_spectra, ant]
+        there[:, ant] &= came.reshape(n_batches, n_spectra).all(axis=1)
+    return np.where(there[:, :, None, None, None, None], out, 0), there
+
+
+def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send", came=None):
     """{window: dump} of batches first_batch, first_batch + 1, ... in windows of 'length' batches.
 
-    A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.
+    A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.  'came' is which
+    heaps did, where 'present' is of what was made of them.
     """
-    observed = np.flatnonzero(present.any(axis=1))
+    observed = np.flatnonzero((present if came is None else came).any(axis=1))
     out = {}
     if not len(observed):
         return out

@@ -79,7 +79,7 @@ struct rig {
     int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
     int8_t *device_voltages;
     uint8_t present[N_BATCHES][N_ANTS];
-    const int8_t *heaps[N_BATCHES][N_ANTS];
+    const uint8_t *heaps[N_BATCHES][N_ANTS];
     int64_t next_batch;
     uint64_t n_checked, n_wrong;
 };
@@ -162,14 +162,17 @@ static void feed_chunk(struct rig *r, bool lossy)
         for (size_t a = 0; a < N_ANTS; a++) {
             int8_t *heap = r->voltages + (b * N_ANTS + a) * bytes;
             r->present[b][a] = !(lossy && random_below(8) == 0);
-            r->heaps[b][a] = r->present[b][a] ? heap : NULL;
+            r->heaps[b][a] = r->present[b][a] ? (const uint8_t *)heap : NULL;
             if (!r->present[b][a])
                 memset(heap, voltage_zero(r->layout.format), bytes);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {r->next_batch,     N_BATCHES,       r->device_voltages,
-                                      &r->present[0][0], &r->heaps[0][0], 0};
-    correlation_begin(&r->correlation);
+    struct correlation_input input = {.first_batch = r->next_batch,
+                                      .n_batches = N_BATCHES,
+                                      .voltages = r->device_voltages,
+                                      .present = &r->present[0][0],
+                                      .heaps = &r->heaps[0][0]};
+    correlation_begin(&r->correlation, &input);
     while (!correlation_walk(&r->correlation, &input, true))
         check_dumps(r);
     check_dumps(r);
