@@ -5,6 +5,7 @@
 #include "tools/fsim_send.h"
 
 #include "common/clock.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
 #include "common/sender.h"
@@ -486,6 +487,7 @@ int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *
     made->heaps = heaps;
     made->service = service;
     set_up(made, config);
+    files_raise_limit(); /* a socket for each antenna */
     for (size_t l = 0; l < n_lanes && !err; l++) {
         struct lane *lane = &made->lanes[l];
         lane->send = made;

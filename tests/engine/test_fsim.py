@@ -3,6 +3,7 @@ captures and live, every dump as numpy or a closed form has it."""
 import copy
 import socket
 import subprocess
+import time
 from io import BytesIO
 from pathlib import Path
 
@@ -237,6 +238,7 @@ def test_stopped(daemon, work):
                          stream={"antennas": 3, "duration": 0, "first_timestamp": -1},
                          send={"interface": harness.LOOPBACK, "ttl": 0, "rate_factor": 1.1, "threads": 2})
     config["stream"]["duration"] = 0
+    to_unix = time.time() - time.monotonic()
     with harness.Receiver(config["stream"]["destinations"]) as receiver:
         fsim = start(daemon, config).wait_ready()
         receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 60, "60 heaps")
@@ -251,6 +253,8 @@ def test_stopped(daemon, work):
         for i, h in enumerate(data):
             assert h.items["timestamp"] == first + i // 2 * batch_samples(config)
             assert (h.items["feng_id"], h.items["frequency"]) == (ant, 8 + 4 * (i % 2))
+            end = config["time"]["sync_time"] + (h.items["timestamp"] + batch_samples(config)) / (16 * 128 * 100)
+            assert h.arrival_s + to_unix > end - 0.001, "sent before its last sample was taken"
 
 
 # ---- fsim -> xbgpu ---------------------------------------------------------------------------------------------------
