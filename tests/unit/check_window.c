@@ -36,7 +36,7 @@ static void check_once(bool by_baseline)
     struct window window;
     int64_t batch = (int64_t)(random_u64() >> 8) - (INT64_C(1) << 54);
 
-    ck_assert_int_eq(window_init(&window, (int64_t)length, n_ants, by_baseline), 0);
+    ck_assert_int_eq(window_init(&window, (int64_t)length, n_ants, 0, by_baseline), 0);
     for (int again = 0; again < 2; again++) { /* the second window must remember nothing of the first */
         n_added = again ? n_added : length;
         window_open(&window, batch);
