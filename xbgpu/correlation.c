@@ -48,8 +48,8 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
     int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
                           xbgpu_output_gate_rows(config, output), output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
-        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->n_ants, layout->n_chan,
-                         layout->n_spectra);
+        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
+                         layout->n_chan, layout->n_spectra);
     if (!err)
         err = device_kernel_create(device, &correlate_kernel, NULL, 0, &correlation->correlate);
     if (!err)
@@ -103,10 +103,11 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
         counter_add(&c->stream->skipped_accs, 1);
 
     struct reduce_args args = {
-        .sums = c->sums,
+        .sums = {c->sums},
         .weights = dump->device_weights,
-        .out = dump->device_visibilities,
+        .out = {dump->device_visibilities},
         .n_saturated = dump->device_n_saturated,
+        .format = l->format,
         .min_weight = dump->min_weight,
         .n_baselines = (uint32_t)l->n_baselines,
         .n_chan = (uint32_t)l->n_chan,
@@ -266,7 +267,8 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = {
         .voltages = input->voltages,
-        .sums = c->sums,
+        .sums = {c->sums},
+        .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
@@ -318,7 +320,7 @@ bool correlation_check(struct xdump *dump)
         const struct audit_sample *s = &dump->audit[i];
         bool flagged = dump->weights[correlate_baseline(s->ant1, s->ant2)] < dump->min_weight;
         counter_add(&stream->audits, 1);
-        if (audit_agrees(s, stream->layout->n_baselines, dump->visibilities, flagged))
+        if (audit_agrees(s, stream->layout->format, stream->layout->n_baselines, dump->visibilities, flagged))
             continue;
         counter_add(&stream->audit_failures, 1);
         log_limited(&limit, LOG_LEVEL_ERROR,

@@ -44,7 +44,7 @@ struct correlation {
     struct window window;
     struct audit audit;
     struct device_kernel *correlate, *reduce;
-    int64_t *sums;       /* device: [chan][baseline][product][re, im] */
+    void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
     int64_t next_window; /* the one after the last that ended and of which a heap came */
     size_t next;         /* batch of the current input to take next */
     int gate;            /* -1: all spectra are taken */

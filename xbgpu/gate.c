@@ -109,9 +109,14 @@ static turns divide_by_rate(struct decimal value, struct decimal rate, int power
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
+bool gate_is_dispersed(const struct xbgpu_config_gate *config)
+{
+    return config->kind == XBGPU_GATE_PHASE && config->dispersion_measure > 0;
+}
+
 size_t gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
 {
-    return config->kind == XBGPU_GATE_PHASE && config->dispersion_measure > 0 ? (size_t)all->recv.n_chan_substream : 1;
+    return gate_is_dispersed(config) ? (size_t)all->recv.n_chan_substream : 1;
 }
 
 double gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
@@ -168,7 +173,7 @@ int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const s
         for (size_t i = 0; i < config->bins.n; i++)
             g.taken[config->bins.items[i]] = 1;
     }
-    if (!g.is_switch && config->dispersion_measure > 0)
+    if (gate_is_dispersed(config))
         for (size_t chan = 0; chan < g.n_rows; chan++)
             g.delays_samples[chan] = dispersion_samples(config, all, chan);
     *gate = g;

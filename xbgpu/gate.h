@@ -40,6 +40,9 @@ struct gate {
 int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 void gate_fini(struct gate *gate);
 
+/* Whether what it takes differs from channel to channel. */
+bool gate_is_dispersed(const struct xbgpu_config_gate *config);
+
 /* How many rows of decisions such a gate has: 1, or the engine's channels where they differ. */
 size_t gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 

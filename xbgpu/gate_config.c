@@ -18,8 +18,7 @@ static const char *const kind_choices[] = {"phase", "switch", NULL};
 const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
     {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), kind_choices,
      "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a calibration signal "
-     "that is switched.",
-     .example = "phase"},
+     "that is switched."},
     {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "What outputs call it."},
     {"epoch", CFG_INT, UNIT_SAMPLES, -FAR, FAR, "0", false, AT(epoch_samples), NULL,
      "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."},

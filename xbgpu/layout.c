@@ -98,6 +98,13 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
+{
+    if (recv->sample_bits == 4)
+        return recv->sample_encoding == XBGPU_OFFSET ? VOLTAGES_4_BITS_OFFSET : VOLTAGES_4_BITS;
+    return recv->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_16_BITS;
+}
+
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i)
 {
     int64_t shift = config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
@@ -153,6 +160,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     struct xbgpu_layout l = {
+        .format = format_of(recv),
         .n_ants = (size_t)recv->n_ants,
         .n_baselines = correlate_n_baselines((size_t)recv->n_ants),
         .n_chan = (size_t)recv->n_chan_substream,
@@ -161,11 +169,10 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         .batch_samples = recv->spectra_per_heap * recv->samples_between_spectra,
         .n_outputs = config->outputs.n,
         .n_gates = config->gates.n,
-        .format = VOLTAGES_8_BITS,
     };
 
     init_shifts(&l, config);
-    l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * 2 * (size_t)recv->sample_bits / 8;
+    l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
     l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
@@ -240,7 +247,15 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
-    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 >= CHUNK_HEAP_MAPPED)
+    if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
+        config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
+                     (long long)recv->sample_bits);
+    else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
+        config_error(errors, &recv->sample_encoding,
+                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
+                     (long long)recv->sample_bits);
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
+        CHUNK_HEAP_MAPPED)
         config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
     for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)

@@ -16,6 +16,7 @@ struct device;
 #define XBGPU_N_DEVICE_INPUTS 3
 
 struct xbgpu_layout {
+    enum voltage_format format;
     size_t n_ants;
     size_t n_baselines; /* of antennas, autocorrelations included */
     size_t n_chan;      /* of this engine */
@@ -27,13 +28,12 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    enum voltage_format format;
-    bool shifted; /* some input is */
-    size_t n_lag; /* batches that outputs are behind what came: 1 where an input reads ahead, else 0 */
+    bool shifted;     /* some input is */
+    size_t n_lag;     /* batches that outputs are behind what came: 1 where an input reads ahead, else 0 */
+    size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* of a heap of what a gate takes */
     size_t n_selected_batches; /* that hold a whole chunk */
-    size_t n_history;          /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t vis_bytes;          /* of a dump's visibilities */
     uint64_t host_bytes;       /* UINT64_MAX where they go beyond 64 bits */
     uint64_t device_bytes;     /* likewise */

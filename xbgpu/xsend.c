@@ -5,6 +5,8 @@
 #include "common/log.h"
 #include "common/spead.h"
 #include "common/units.h"
+#include "xbgpu/gate.h"
+#include "kernels/correlate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -59,7 +61,7 @@ static void create_job(struct xsend *send, struct xdump *dump)
     size_t vis_bytes = send->layout->vis_bytes, weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
 
     dump->heap = (struct send_heap){
-        .payload = (const uint8_t *)dump->visibilities,
+        .payload = dump->visibilities,
         .payload_bytes = xbgpu_dump_bytes(send->layout, send->config, output),
         .items = {{SPEAD_FREQUENCY, true, (uint64_t)send->config->recv.chan_offset},
                   [ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
@@ -162,8 +164,10 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
                        struct spead_descriptor *descriptors, char *gate_help, size_t gate_help_bytes)
 {
     const struct xbgpu_layout *l = send->layout;
+    bool real = correlate_sums_real(l->format);
     int64_t n_chan = (int64_t)l->n_chan, n_baselines = (int64_t)l->n_baselines;
-    bool by_channel = xbgpu_output_gate_rows(send->config, output) > 1;
+    int gate_index = xbgpu_output_gate(send->config, output);
+    bool by_channel = gate_index >= 0 && gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
     const struct spead_descriptor all[] = {
         {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
         {SPEAD_TIMESTAMP,
@@ -177,8 +181,8 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
         {SPEAD_XENG_RAW,
          "xeng_raw",
          "Integrated baseline correlation products.",
-         "<i4",
-         'i',
+         real ? "<f4" : "<i4",
+         real ? 'f' : 'i',
          32,
          3,
          {n_chan, n_baselines * N_POL_PRODUCTS, 2}},

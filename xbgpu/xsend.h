@@ -20,10 +20,10 @@ struct xstream;
  * gate [visibilities][gate_weights][gate_spectra]. */
 struct xdump {
     struct xstream *stream;        /* [const] */
-    int32_t *device_visibilities;  /* [const] */
+    void *device_visibilities;     /* [const] int32, or float32 of half floats */
     uint32_t *device_weights;      /* [const] [baseline] */
     uint64_t *device_n_saturated;  /* [const] [1] */
-    int32_t *visibilities;         /* [const] pinned */
+    void *visibilities;            /* [const] pinned */
     uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
     uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
     uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */

@@ -1,6 +1,7 @@
 """The X-engine in numpy, exact: written from the specification and not from the C code.
 
-Voltages are int8 [batch][ant][channel][spectrum][pol][re, im]; presence is bool [batch][ant].
+Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also those of 4 bits, or float16; presence is bool
+[batch][ant].  Sums of float16 are float64, and dumps float32 that come near them.
 """
 import math
 from fractions import Fraction
@@ -9,6 +10,13 @@ import numpy as np
 
 MAGIC = np.array([-2**31, 1], np.int32)
 LIMIT = 2**31 - 1
+
+
+def is_missing(visibilities):
+    """bool [channel][4 * baseline + product]"""
+    if visibilities.dtype.kind == "f":
+        return np.isnan(visibilities).all(-1)
+    return (visibilities == MAGIC).all(-1)
 
 
 def baseline(a1, a2):
@@ -20,7 +28,8 @@ def n_baselines(n_ants):
 
 
 def correlate(voltages, present):
-    """int64 [channel][4 * baseline + product][re, im]: the sum over batches, absent heaps counting as zero."""
+    """[channel][4 * baseline + product][re, im]: the sum over batches, absent heaps counting as zero; int64, or float64
+    of float16."""
     n_batches, n_ants, n_chan, n_spectra = voltages.shape[:4]
     # Sums stay below 2^53, so that float64 matrix products are exact.
     assert n_batches * n_spectra < 2**37
@@ -31,7 +40,7 @@ def correlate(voltages, present):
     # x conj(y): [channel][input of x][input of y], input = 2 * ant + pol.
     real = re @ re_t + im @ im_t
     imag = im @ re_t - re @ im_t
-    out = np.empty((n_chan, 4 * n_baselines(n_ants), 2), np.int64)
+    out = np.empty((n_chan, 4 * n_baselines(n_ants), 2), np.float64 if voltages.dtype.kind == "f" else np.int64)
     for a2 in range(n_ants):
         for a1 in range(a2 + 1):
             for p1 in range(2):
@@ -53,12 +62,16 @@ def weights(present, n_spectra):
 
 
 def dump(voltages, present, missing="flag"):
-    """What is sent for one window, all of whose batches are given: (int32 visibilities, weights, n clipped)."""
+    """What is sent for one window, all of whose batches are given: (visibilities, weights, n clipped)."""
     sums = correlate(voltages, present)
     n_spectra = voltages.shape[3]
     w = weights(present, n_spectra)
     least = 1 if missing == "weights" else n_spectra * len(present)
     flagged = np.repeat(w < least, 4)
+    if sums.dtype.kind == "f":
+        out = sums.astype(np.float32)
+        out[:, flagged] = np.nan
+        return out, w, 0
     clipped = np.clip(sums, -LIMIT, LIMIT)
     n_clipped = np.count_nonzero((clipped != sums).any(-1)[:, ~flagged])
     out = clipped.astype(np.int32)
@@ -100,11 +113,11 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
     for window in range(first_batch // length, (last + 1) // length):
         at = np.arange(window * length, (window + 1) * length) - first_batch
         inside = (at >= 0) & (at < len(voltages))
-        v = np.zeros((length, *voltages.shape[1:]), np.int8)
+        v = np.zeros((length, *voltages.shape[1:]), voltages.dtype)
         p = np.zeros((length, present.shape[1]), bool)
         v[inside], p[inside] = voltages[at[inside]], present[at[inside]]
         made = dump(v, p, missing)
-        if p.any() and not (missing_dump == "skip" and (made[0] == MAGIC).all()):
+        if p.any() and not (missing_dump == "skip" and is_missing(made[0]).all()):
             out[window] = made
     return out
 
