@@ -1,7 +1,11 @@
 """xbgpu's shifts and gates against exact sums, on captures."""
+import subprocess
+
 import numpy as np
 import pytest
+import yaml
 
+import harness
 import scenario
 import xmodel
 from harness import endpoints
@@ -268,3 +272,51 @@ def test_random_gates(case, daemon, work, rng):
     present = rng.random((36, n_ants)) >= 0.05
     bridge(present, config)
     run(daemon, work, config, int(rng.integers(0, 100)), scenario.random_voltages(rng, config, 36), present, rng)
+
+
+# ---- Mistakes --------------------------------------------------------------------------------------------------------
+
+PULSE = {"kind": "phase", "name": "pulse", "frequency": 30, "bins": 4, "take": [0]}
+CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
+
+
+@pytest.mark.parametrize("gate, recv, says", [
+    ({}, {"shifts": [1, 2, 3]}, "shifts must be 6, one for each polarisation of 3 antennas, not 3"),
+    ({}, {"shifts": [0, 17, 0, 0, 0, 0]}, "a shift of 17 spectra, of polarisation 1 of antenna 0, is longer than a heap of 16"),
+    ({}, {"shifts": [0, 0, 0, 0, -17, 0]}, "a shift of -17 spectra, of polarisation 0 of antenna 2, is longer than a heap of 16"),
+    ({}, {"shifts": [0, 1, 0, 0, 0, -1], "chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
+    ({"name": "other"}, {}, "gate other is the gate of no output"),
+    ({"name": "other"}, {}, "output bcp0 has gate pulse, but gates has none of that name"),
+    ({"take": [4]}, {}, "gate pulse takes bin 4, but of 4 bins the last is 3"),
+    ({"take": []}, {}, "gate pulse takes no bins"),
+    ({"frequency": 2e9}, {}, "gate pulse has a frequency of 2e+09 Hz, not below adc_sample_rate"),
+    ({"epoch": 5, "epoch_time": 1700000001}, {}, "gate pulse needs one of epoch and epoch_time, not both"),
+    ({"dispersion_measure": 3}, {}, "gate pulse with a dispersion_measure needs a centre_frequency"),
+    ({"dispersion_measure": 3, "centre_frequency": 1e6}, {}, "has channel 8 at -320000000 Hz, not above 0"),
+    ({"period": 100}, {}, "period"),
+    (CAL | {"on_until": 101}, {}, "gate pulse is on from sample 0 until 101, beyond its period of 100"),
+    (CAL | {"on_from": 50}, {}, "gate pulse is on from sample 50 until the same"),
+    (CAL | {"bins": 4}, {}, "bins"),
+])
+def test_mistakes(gate, recv, says, work):
+    """One sentence each, at the place."""
+    base = {} if gate.get("kind") == "switch" else PULSE
+    config = scenario.xbgpu_config(outputs=[{"gate": "pulse"}], recv={"antennas": 3} | recv, gates=[base | gate])
+    path = work / "mistake.yaml"
+    path.write_text(yaml.safe_dump(config))
+    result = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 78
+    assert any(says in line and line.startswith(f"{path}:") for line in result.stderr.splitlines()), result.stderr
+
+
+def test_memory_is_said(daemon, work):
+    """What streams and gates would take is found before anything is made."""
+    gates = phase_gates(32, 16, frequency=30, dispersion_measure=1, centre_frequency=1284e6)
+    config = scenario.xbgpu_config(
+        outputs=[{"gate": g["name"], "missing": "weights", "buffers": 65536} for g in gates], gates=gates,
+        recv={"antennas": 1024, "channels": 4096, "channels_per_substream": 64, "channel_offset": 64,
+              "samples_between_spectra": 8192})
+    process = daemon("xbgpu", config, "large")
+    process.wait_end(code=78)
+    log = process.log.read_text()
+    assert "recv.batches_per_chunk" in log and "MiB" in log, log
