@@ -185,6 +185,10 @@ static void random_gate(struct xbgpu_config_gate *c, int64_t *bins, double rate_
     /* By up to a quarter of a turn per spectrum in a heap of 48. */
     snprintf(text[1], sizeof(text[1]), "%.9f",
              random_below(2) ? 0 : random_between(-1, 1) * 0.25 / 48 * (rate_hz / 128) * (rate_hz / 128));
+    if (random_below(8) == 0) { /* back, by as good as nothing */
+        snprintf(text[0], sizeof(text[0]), "0");
+        snprintf(text[1], sizeof(text[1]), "-0.00000000000000000%d", (int)random_below(10));
+    }
     snprintf(text[2], sizeof(text[2]), "%.15f", random_between(0, 1));
     *c = make_phase(text[0], text[1], text[2], 1 + (int64_t)random_below(random_below(2) ? 3 : 1024));
     size_t n = 1 + random_below((size_t)c->n_bins);
