@@ -268,7 +268,8 @@ def test_random_gates(case, daemon, work, rng):
                       "buffers": int(rng.integers(2, 5)), "audit_samples": 8} for _ in range(2)],
         antennas=n_ants, spectra_per_heap=n_spectra, samples_between_spectra=step, window=int(rng.integers(1, 4)),
         batches_per_chunk=int(rng.integers(1, 9)), threads=int(rng.integers(1, n_ants + 1)), chunks=14,
-        shifts=[int(s) for s in rng.integers(-n_spectra, n_spectra + 1, 2 * n_ants)] if rng.random() < 0.5 else [])
+        shifts=[int(s) for s in rng.integers(-n_spectra, n_spectra + 1, 2 * n_ants)] if rng.random() < 0.5 else [],
+        sample_bits=(8, 4, 16)[case % 3], sample_encoding="offset" if case % 3 == 1 else "twos_complement")
     present = rng.random((36, n_ants)) >= 0.05
     bridge(present, config)
     run(daemon, work, config, int(rng.integers(0, 100)), scenario.random_voltages(rng, config, 36), present, rng)
