@@ -85,7 +85,7 @@ static __device__ __forceinline__ void barrier_wait(unsigned barrier)
 /* sums += rows of 'a' times columns of 'b', which begin with column 0 of the operation; 32 bytes of each. */
 static float half_to_float(uint32_t bits)
 {
-    return __half2float(__ushort_as_half((unsigned short)bits));
+    return (float)emulate_bits<_Float16, uint16_t>((uint16_t)bits);
 }
 
 static partial dot4(uint32_t a, uint32_t b)
