@@ -1,49 +1,106 @@
 /* correlate.c - plain C twin of correlate: each batch that reaches the X-engine, before reduce.c.
  *
  * Antennas are taken in blocks of BLOCK_ANTS against each other, and spectra in blocks, so that what is multiplied is
- * small enough for the L1 cache however large the array.  In a block the int8 pairs are widened to int16, in two forms:
- * 'plain' (re, im) and 'turned' (im, -re), with which both parts of e1 conj(e2) are plain dot products:
+ * small enough for the L1 cache however large the array.  In a block the pairs of components are widened, integers to
+ * int16 and half floats to float, in two forms: 'plain' (re, im) and 'turned' (im, -re), with which both parts of
+ * e1 conj(e2) are plain dot products:
  *     re = r1 r2 + i1 i2 = plain1 . plain2          im = i1 r2 - r1 i2 = turned1 . plain2
- * which compilers turn into multiply-add of int16 pairs to int32 (pmaddwd on x86). */
+ * which compilers turn into multiply-add of int16 pairs to int32 (pmaddwd on x86).  Products of half floats are taken
+ * in double, where they are exact, and summed in LANES sums each, an order that vectorises. */
 #include "kernels/correlate.h"
 
 #include "common/units.h"
 #include "kernels/clones.h"
+#include "kernels/half.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define BLOCK_ANTS          8
-#define BLOCK_SPECTRA       128
-#define MAX_PARTIAL_SPECTRA 65535 /* of products of full scale in an int32 */
+#define BLOCK_ANTS    8
+#define BLOCK_SPECTRA 128
+#define N_SUMS        (N_POL_PRODUCTS * 2)
+#define LANES         8
 
-/* A block of spectra of one antenna: 2 KiB. */
-struct widened {
-    int16_t plain[N_POLS][2 * BLOCK_SPECTRA];
-    int16_t turned[N_POLS][2 * BLOCK_SPECTRA];
+/* A block of spectra of one antenna: 2 or 4 KiB of it is used. */
+union widened {
+    struct {
+        int16_t plain[N_POLS][2 * BLOCK_SPECTRA];
+        int16_t turned[N_POLS][2 * BLOCK_SPECTRA];
+    } integer;
+    struct {
+        float plain[N_POLS][2 * BLOCK_SPECTRA];
+        float turned[N_POLS][2 * BLOCK_SPECTRA];
+    } real;
 };
 
 struct antenna_block {
     size_t first, n;
-    struct widened ants[BLOCK_ANTS];
+    union widened ants[BLOCK_ANTS];
 };
 
-/* Sums of every pair of two blocks over MAX_PARTIAL_SPECTRA spectra at most: [second][first][product][re, im]. */
+/* The sums of a baseline, [product][re, im]: integers over CORRELATE_INT_SPECTRA spectra at most. */
+union partial {
+    int32_t integer[N_SUMS];
+    double real[N_SUMS];
+};
+
+/* Of every pair of two blocks: [second][first]. */
 struct partial_sums {
-    int32_t sums[BLOCK_ANTS][BLOCK_ANTS][N_POL_PRODUCTS][2];
+    union partial sums[BLOCK_ANTS][BLOCK_ANTS];
 };
 
-KERNEL_CLONES static void widen(const int8_t *voltages, size_t n_spectra, struct widened *out)
+/* ---- Widening ---------------------------------------------------------------------------------------------------- */
+
+/* 'voltages' [spectrum][pol] of one byte: two's complement nibbles, once 'flip' has turned over the top bits of those
+ * that have an offset. */
+KERNEL_CLONES static void widen_4_bits(const uint8_t *voltages, uint8_t flip, size_t n_spectra, union widened *out)
+{
+    for (size_t s = 0; s < n_spectra; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            uint8_t byte = voltages[s * N_POLS + pol] ^ flip;
+            int16_t re = (int16_t)((int8_t)byte >> 4);
+            int16_t im = (int16_t)((int8_t)(uint8_t)(byte << 4) >> 4);
+            out->integer.plain[pol][2 * s] = re;
+            out->integer.plain[pol][2 * s + 1] = im;
+            out->integer.turned[pol][2 * s] = im;
+            out->integer.turned[pol][2 * s + 1] = (int16_t)-re;
+        }
+}
+
+KERNEL_CLONES static void widen_8_bits(const int8_t *voltages, size_t n_spectra, union widened *out)
 {
     for (size_t s = 0; s < n_spectra; s++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             int16_t re = voltages[(s * N_POLS + pol) * 2];
             int16_t im = voltages[(s * N_POLS + pol) * 2 + 1];
-            out->plain[pol][2 * s] = re;
-            out->plain[pol][2 * s + 1] = im;
-            out->turned[pol][2 * s] = im;
-            out->turned[pol][2 * s + 1] = (int16_t)-re; /* 128 fits */
+            out->integer.plain[pol][2 * s] = re;
+            out->integer.plain[pol][2 * s + 1] = im;
+            out->integer.turned[pol][2 * s] = im;
+            out->integer.turned[pol][2 * s + 1] = (int16_t)-re; /* 128 fits */
         }
+}
+
+KERNEL_CLONES static void widen_16_bits(const uint16_t *voltages, size_t n_spectra, union widened *out)
+{
+    for (size_t s = 0; s < n_spectra; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            float re = half_to_float(voltages[(s * N_POLS + pol) * 2]);
+            float im = half_to_float(voltages[(s * N_POLS + pol) * 2 + 1]);
+            out->real.plain[pol][2 * s] = re;
+            out->real.plain[pol][2 * s + 1] = im;
+            out->real.turned[pol][2 * s] = im;
+            out->real.turned[pol][2 * s + 1] = -re;
+        }
+}
+
+static void widen(enum voltage_format format, const void *voltages, size_t n_spectra, union widened *out)
+{
+    switch (format) {
+    case VOLTAGES_4_BITS: widen_4_bits(voltages, 0, n_spectra, out); break;
+    case VOLTAGES_4_BITS_OFFSET: widen_4_bits(voltages, 0x88, n_spectra, out); break;
+    case VOLTAGES_8_BITS: widen_8_bits(voltages, n_spectra, out); break;
+    case VOLTAGES_16_BITS: widen_16_bits(voltages, n_spectra, out); break;
+    }
 }
 
 /* Spectra [s, s + n) of a block's antennas. */
@@ -52,36 +109,73 @@ static void widen_block(const struct correlate_args *a, size_t batch, size_t cha
 {
     for (size_t i = 0; i < block->n; i++) {
         size_t heap = (batch * a->n_ants + block->first + i) * a->n_chan + chan;
-        widen(a->voltages + (heap * a->n_spectra + s) * N_POLS * 2, n, &block->ants[i]);
+        size_t first = (heap * a->n_spectra + s) * N_POLS * voltage_bytes(a->format);
+        widen(a->format, (const uint8_t *)a->voltages + first, n, &block->ants[i]);
     }
 }
 
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
+
 /* Adds the four products of antennas e1, e2; all eight sums in one pass, so that what is loaded is used four times. */
-KERNEL_CLONES static void multiply(const struct widened *e1, const struct widened *e2, size_t n_spectra,
-                                   int32_t (*sums)[2])
+KERNEL_CLONES static void multiply_integer(const union widened *e1, const union widened *e2, size_t n_spectra,
+                                           int32_t *sums)
 {
     int32_t re00 = 0, im00 = 0, re10 = 0, im10 = 0, re01 = 0, im01 = 0, re11 = 0, im11 = 0;
 
     for (size_t i = 0; i < 2 * n_spectra; i++) {
-        int16_t x = e2->plain[0][i], y = e2->plain[1][i];
-        re00 += e1->plain[0][i] * x;
-        im00 += e1->turned[0][i] * x;
-        re10 += e1->plain[1][i] * x;
-        im10 += e1->turned[1][i] * x;
-        re01 += e1->plain[0][i] * y;
-        im01 += e1->turned[0][i] * y;
-        re11 += e1->plain[1][i] * y;
-        im11 += e1->turned[1][i] * y;
+        int16_t x = e2->integer.plain[0][i], y = e2->integer.plain[1][i];
+        re00 += e1->integer.plain[0][i] * x;
+        im00 += e1->integer.turned[0][i] * x;
+        re10 += e1->integer.plain[1][i] * x;
+        im10 += e1->integer.turned[1][i] * x;
+        re01 += e1->integer.plain[0][i] * y;
+        im01 += e1->integer.turned[0][i] * y;
+        re11 += e1->integer.plain[1][i] * y;
+        im11 += e1->integer.turned[1][i] * y;
     }
     /* product = p1 + 2 p2 */
-    sums[0][0] += re00;
-    sums[0][1] += im00;
-    sums[1][0] += re10;
-    sums[1][1] += im10;
-    sums[2][0] += re01;
-    sums[2][1] += im01;
-    sums[3][0] += re11;
-    sums[3][1] += im11;
+    sums[0] += re00;
+    sums[1] += im00;
+    sums[2] += re10;
+    sums[3] += im10;
+    sums[4] += re01;
+    sums[5] += im01;
+    sums[6] += re11;
+    sums[7] += im11;
+}
+
+/* The sum of products of 'n' floats each. */
+KERNEL_CLONES static double dot(const float *x, const float *y, size_t n)
+{
+    double lanes[LANES] = {0}, sum = 0;
+    size_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (size_t lane = 0; lane < LANES; lane++)
+            lanes[lane] += (double)x[i + lane] * (double)y[i + lane];
+    for (; i < n; i++)
+        sum += (double)x[i] * (double)y[i];
+    for (size_t lane = 0; lane < LANES; lane++)
+        sum += lanes[lane];
+    return sum;
+}
+
+static void multiply_real(const union widened *e1, const union widened *e2, size_t n_spectra, double *sums)
+{
+    for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
+        size_t p1 = product % N_POLS, p2 = product / N_POLS;
+        sums[2 * product] += dot(e1->real.plain[p1], e2->real.plain[p2], 2 * n_spectra);
+        sums[2 * product + 1] += dot(e1->real.turned[p1], e2->real.plain[p2], 2 * n_spectra);
+    }
+}
+
+static void multiply(enum voltage_format format, const union widened *e1, const union widened *e2, size_t n_spectra,
+                     union partial *partial)
+{
+    if (correlate_sums_real(format))
+        multiply_real(e1, e2, n_spectra, partial->real);
+    else
+        multiply_integer(e1, e2, n_spectra, partial->integer);
 }
 
 /* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or the triangle of a block. */
@@ -100,8 +194,17 @@ static void correlate_batch(const struct correlate_args *a, size_t batch, size_t
             widen_block(a, batch, chan, s, n, first);
         for (size_t i2 = 0; i2 < second->n; i2++)
             for (size_t i1 = 0; i1 < n_partners(first, second, i2); i1++)
-                multiply(&first->ants[i1], &second->ants[i2], n, partial->sums[i2][i1]);
+                multiply(a->format, &first->ants[i1], &second->ants[i2], n, &partial->sums[i2][i1]);
     }
+}
+
+static void add_partial(const struct correlate_args *a, size_t at, const union partial *partial)
+{
+    for (size_t i = 0; i < N_SUMS; i++)
+        if (correlate_sums_real(a->format))
+            a->sums.real[at + i] += partial->real[i];
+        else
+            a->sums.integer[at + i] += partial->integer[i];
 }
 
 /* Moves the partial sums to those of the accumulation. */
@@ -113,9 +216,7 @@ static void flush_partial(const struct correlate_args *a, size_t chan, const str
     for (size_t i2 = 0; i2 < second->n; i2++)
         for (size_t i1 = 0; i1 < n_partners(first, second, i2); i1++) {
             size_t baseline = correlate_baseline(first->first + i1, second->first + i2);
-            int64_t *sums = a->sums + (chan * n_baselines + baseline) * N_POL_PRODUCTS * 2;
-            for (size_t i = 0; i < N_POL_PRODUCTS * 2; i++)
-                sums[i] += partial->sums[i2][i1][i / 2][i % 2];
+            add_partial(a, (chan * n_baselines + baseline) * N_SUMS, &partial->sums[i2][i1]);
         }
     memset(partial, 0, sizeof(*partial));
 }
@@ -124,11 +225,12 @@ static void flush_partial(const struct correlate_args *a, size_t chan, const str
 static void correlate_blocks(const struct correlate_args *a, size_t chan, struct antenna_block *first,
                              struct antenna_block *second)
 {
-    struct partial_sums partial = {0};
+    struct partial_sums partial;
     size_t n_spectra = 0; /* in the partial sums */
 
+    memset(&partial, 0, sizeof(partial)); /* as numbers of either type, 0 */
     for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++) {
-        if (n_spectra + a->n_spectra > MAX_PARTIAL_SPECTRA) {
+        if (n_spectra + a->n_spectra > CORRELATE_INT_SPECTRA) {
             flush_partial(a, chan, first, second, &partial);
             n_spectra = 0;
         }
@@ -157,7 +259,7 @@ static void correlate_cpu(const void *args, int n_threads)
 {
     const struct correlate_args *a = args;
 
-    assert(a->n_spectra <= MAX_PARTIAL_SPECTRA);
+    assert(a->n_spectra <= CORRELATE_INT_SPECTRA);
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++)
         for (size_t ant2 = 0; ant2 < a->n_ants; ant2 += BLOCK_ANTS)

@@ -1,22 +1,40 @@
 /* correlate - voltages to sums of products, all baselines of a slice of the band.
- *   voltages  int8  [batch][ant][chan][spectrum][pol][re, im]
- *   sums      int64 [chan][baseline][product][re, im]      added to
+ *   voltages  [batch][ant][chan][spectrum][pol][re, im]   in one of the formats of voltages.h
+ *   sums      int64, or double of half floats, [chan][baseline][product][re, im]      added to
  *
  * baseline = a2 (a2 + 1) / 2 + a1 for a1 <= a2; product = p1 + 2 p2;
  * sums += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(a1, p1) * conj(e(a2, p2)).
  *
- * Exactness: all integer; -128 is a legal value.  A product's part is at most 2 * 128^2 = 2^15, so int32 partial sums
- *            hold 65 535 spectra; 64-bit beyond.
+ * Exactness: integers are exact; -128 is a legal value, and so is -8 with 4 bits.  A product's part is at most
+ *            2 * 128^2 = 2^15, so int32 partial sums hold 65 535 spectra; 64-bit beyond.
+ *            Half floats: products are exact; the twin sums in double, CUDA in float32 over CORRELATE_FLOAT_SPECTRA
+ *            spectra at most, and those in double.
  * Requires: n_spectra <= 65535 per batch.
  * Bound by: integer multiplies; 16 per (baseline, chan, spectrum). */
 #ifndef KERNELS_CORRELATE_H
 #define KERNELS_CORRELATE_H
 
 #include "common/device.h"
+#include "kernels/voltages.h"
+
+#define CORRELATE_INT_SPECTRA   65535 /* of products of full scale in an int32 */
+#define CORRELATE_FLOAT_SPECTRA 8192  /* of half floats in a float32; xbgpu/audit.h has what that costs */
+
+/* Where sums are kept, 8 bytes a part: which type they have follows from the format of the voltages. */
+union correlate_sums {
+    int64_t *integer;
+    double *real; /* VOLTAGES_16_BITS */
+};
+
+static inline bool correlate_sums_real(enum voltage_format format)
+{
+    return format == VOLTAGES_16_BITS;
+}
 
 struct correlate_args {
-    const int8_t *voltages;
-    int64_t *sums;
+    const void *voltages;
+    union correlate_sums sums;
+    enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
     uint32_t n_spectra; /* of a heap */

@@ -3,6 +3,7 @@
 
 #include "common/units.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Clips to the symmetric range of int32 and says whether it had to. */
@@ -14,24 +15,25 @@ static inline int32_t clip(int64_t sum, unsigned *clipped)
 }
 
 /* The four products of one baseline in one channel; returns how many were clipped. */
-static unsigned reduce_baseline(const int64_t *sums, int32_t *out)
+static unsigned reduce_integer(int64_t *sums, bool missing, int32_t *out)
 {
     unsigned n_clipped = 0;
 
     for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
         unsigned clipped = 0;
-        out[2 * product] = clip(sums[2 * product], &clipped);
-        out[2 * product + 1] = clip(sums[2 * product + 1], &clipped);
+        out[2 * product] = missing ? REDUCE_MISSING_RE : clip(sums[2 * product], &clipped);
+        out[2 * product + 1] = missing ? REDUCE_MISSING_IM : clip(sums[2 * product + 1], &clipped);
         n_clipped += clipped;
     }
+    memset(sums, 0, N_POL_PRODUCTS * 2 * sizeof(*sums));
     return n_clipped;
 }
 
-static void mark_missing(int32_t *out)
+static void reduce_real(double *sums, bool missing, float *out)
 {
-    for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
-        out[2 * product] = REDUCE_MISSING_RE;
-        out[2 * product + 1] = REDUCE_MISSING_IM;
+    for (size_t i = 0; i < N_POL_PRODUCTS * 2; i++) {
+        out[i] = missing ? NAN : (float)sums[i];
+        sums[i] = 0;
     }
 }
 
@@ -44,11 +46,11 @@ static void reduce_cpu(const void *args, int n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++)
         for (size_t baseline = 0; baseline < a->n_baselines; baseline++) {
             size_t at = (chan * a->n_baselines + baseline) * N_POL_PRODUCTS * 2;
-            if (a->weights[baseline] < a->min_weight)
-                mark_missing(a->out + at);
+            bool missing = a->weights[baseline] < a->min_weight;
+            if (correlate_sums_real(a->format))
+                reduce_real(a->sums.real + at, missing, a->out.real + at);
             else
-                n_saturated += reduce_baseline(a->sums + at, a->out + at);
-            memset(a->sums + at, 0, N_POL_PRODUCTS * 2 * sizeof(*a->sums));
+                n_saturated += reduce_integer(a->sums.integer + at, missing, a->out.integer + at);
         }
     *a->n_saturated = n_saturated;
 }

@@ -1,25 +1,32 @@
 /* reduce - sums to the visibilities of a dump: saturate, flag, count, and start the next accumulation at zero.
- *   sums         int64  [chan][baseline][product][re, im]   read, then zeroed
- *   weights      uint32 [baseline]                          spectra that went into each baseline
- *   out          int32  [chan][baseline][product][re, im]
- *   n_saturated  uint64 [1]                                 complex visibilities with a part clipped; written
+ *   sums         int64 or double  [chan][baseline][product][re, im]   read, then zeroed
+ *   weights      uint32 [baseline]                                    spectra that went into each baseline
+ *   out          int32 or float   [chan][baseline][product][re, im]
+ *   n_saturated  uint64 [1]                             complex visibilities with a part clipped; written
  *
- * A baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products and never counts.
- * Else each part is clipped to +-(2^31 - 1).
+ * Integers (int64 to int32): a baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products
+ * and never counts.  Else each part is clipped to +-(2^31 - 1).
+ * Half floats (double to float): such a baseline is not a number, in both parts.  Nothing is clipped, nothing counts.
  * Bound by: memory; 16 B in, 16 B zeroed, 8 B out per visibility. */
 #ifndef KERNELS_REDUCE_H
 #define KERNELS_REDUCE_H
 
-#include "common/device.h"
+#include "kernels/correlate.h"
 
 #define REDUCE_MISSING_RE INT32_MIN
 #define REDUCE_MISSING_IM 1
 
+union reduce_out {
+    int32_t *integer;
+    float *real; /* where the sums are */
+};
+
 struct reduce_args {
-    int64_t *sums;
+    union correlate_sums sums;
     const uint32_t *weights;
-    int32_t *out;
+    union reduce_out out;
     uint64_t *n_saturated;
+    enum voltage_format format; /* that the sums are of */
     uint32_t min_weight;
     uint32_t n_baselines;
     uint32_t n_chan;

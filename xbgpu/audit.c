@@ -2,17 +2,21 @@
 #include "xbgpu/audit.h"
 
 #include "kernels/correlate.h"
+#include "kernels/half.h"
 #include "kernels/philox.h"
 #include "kernels/reduce.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
-int audit_init(struct audit *audit, size_t n_samples, size_t n_ants, size_t n_chan, size_t n_spectra)
+int audit_init(struct audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants, size_t n_chan,
+               size_t n_spectra)
 {
-    *audit = (struct audit){.n_ants = n_ants, .n_chan = n_chan, .n_spectra = n_spectra, .n_samples = n_samples};
+    *audit = (struct audit){
+        .format = format, .n_ants = n_ants, .n_chan = n_chan, .n_spectra = n_spectra, .n_samples = n_samples};
     audit->samples = calloc(n_samples ? n_samples : 1, sizeof(*audit->samples));
     if (!audit->samples)
         return -ENOMEM;
@@ -46,28 +50,87 @@ void audit_draw(struct audit *audit)
             continue;
         s->ant1 = baseline - correlate_baseline(0, s->ant2);
         s->chan = scale(bits[1], audit->n_chan);
-        memset(s->sums, 0, sizeof(s->sums));
+        memset(&s->sums, 0, sizeof(s->sums));
+        memset(s->magnitudes, 0, sizeof(s->magnitudes));
     }
     audit->n_drawn++;
 }
 
-void audit_add(struct audit *audit, const int8_t *const *heaps)
+/* A nibble of two's complement. */
+static int nibble(unsigned bits)
 {
-    size_t chan_bytes = audit->n_spectra * N_POLS * 2;
+    return (int)(bits & 7) - (int)(bits & 8);
+}
+
+/* The parts of both polarisations of one spectrum: [pol][re, im]. */
+static void read_integers(enum voltage_format format, const uint8_t *at, int parts[N_POLS][2])
+{
+    for (int pol = 0; pol < N_POLS; pol++)
+        if (format == VOLTAGES_8_BITS) {
+            parts[pol][0] = (int8_t)at[2 * pol];
+            parts[pol][1] = (int8_t)at[2 * pol + 1];
+        } else {
+            uint8_t byte = format == VOLTAGES_4_BITS_OFFSET ? at[pol] ^ 0x88 : at[pol];
+            parts[pol][0] = nibble(byte >> 4);
+            parts[pol][1] = nibble(byte);
+        }
+}
+
+static void add_integers(struct audit_sample *s, enum voltage_format format, const uint8_t *at1, const uint8_t *at2)
+{
+    int x[N_POLS][2], y[N_POLS][2];
+
+    read_integers(format, at1, x);
+    read_integers(format, at2, y);
+    for (int product = 0; product < N_POL_PRODUCTS; product++) {
+        const int *e1 = x[product % N_POLS], *e2 = y[product / N_POLS];
+        s->sums.integer[product][0] += e1[0] * e2[0] + e1[1] * e2[1];
+        s->sums.integer[product][1] += e1[1] * e2[0] - e1[0] * e2[1];
+    }
+}
+
+static void read_halves(const uint8_t *at, double parts[N_POLS][2])
+{
+    for (int i = 0; i < N_POLS * 2; i++)
+        parts[i / 2][i % 2] = half_to_float((uint16_t)(at[2 * i] | at[2 * i + 1] << 8));
+}
+
+static void add_halves(struct audit_sample *s, const uint8_t *at1, const uint8_t *at2)
+{
+    double x[N_POLS][2], y[N_POLS][2];
+
+    read_halves(at1, x);
+    read_halves(at2, y);
+    for (int product = 0; product < N_POL_PRODUCTS; product++) {
+        const double *e1 = x[product % N_POLS], *e2 = y[product / N_POLS];
+        s->sums.real[product][0] += e1[0] * e2[0] + e1[1] * e2[1];
+        s->sums.real[product][1] += e1[1] * e2[0] - e1[0] * e2[1];
+        s->magnitudes[product][0] += fabs(e1[0] * e2[0]) + fabs(e1[1] * e2[1]);
+        s->magnitudes[product][1] += fabs(e1[1] * e2[0]) + fabs(e1[0] * e2[1]);
+    }
+}
+
+void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *first, const uint8_t *second, size_t n_spectra)
+{
+    size_t spectrum_bytes = N_POLS * voltage_bytes(audit->format);
+    const uint8_t *x = first, *y = second;
+
+    for (size_t t = 0; t < n_spectra; t++, x += spectrum_bytes, y += spectrum_bytes)
+        if (correlate_sums_real(audit->format))
+            add_halves(&audit->samples[i], x, y);
+        else
+            add_integers(&audit->samples[i], audit->format, x, y);
+}
+
+void audit_add(struct audit *audit, const uint8_t *const *heaps)
+{
+    size_t chan_bytes = audit->n_spectra * N_POLS * voltage_bytes(audit->format);
 
     for (size_t i = 0; i < audit->n_samples; i++) {
-        struct audit_sample *s = &audit->samples[i];
-        if (!heaps[s->ant1] || !heaps[s->ant2])
-            continue;
-        const int8_t *x = heaps[s->ant1] + s->chan * chan_bytes;
-        const int8_t *y = heaps[s->ant2] + s->chan * chan_bytes;
-        for (size_t t = 0; t < audit->n_spectra; t++, x += N_POLS * 2, y += N_POLS * 2)
-            for (int p2 = 0; p2 < N_POLS; p2++)
-                for (int p1 = 0; p1 < N_POLS; p1++) {
-                    int xr = x[2 * p1], xi = x[2 * p1 + 1], yr = y[2 * p2], yi = y[2 * p2 + 1];
-                    s->sums[p1 + 2 * p2][0] += xr * yr + xi * yi;
-                    s->sums[p1 + 2 * p2][1] += xi * yr - xr * yi;
-                }
+        const struct audit_sample *s = &audit->samples[i];
+        if (heaps[s->ant1] && heaps[s->ant2])
+            audit_add_spectra(audit, i, heaps[s->ant1] + s->chan * chan_bytes, heaps[s->ant2] + s->chan * chan_bytes,
+                              audit->n_spectra);
     }
 }
 
@@ -76,16 +139,36 @@ static int32_t saturate(int64_t sum)
     return (int32_t)(sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum);
 }
 
-bool audit_agrees(const struct audit_sample *sample, size_t n_baselines, const int32_t *visibilities, bool flagged)
+static bool integers_agree(const struct audit_sample *sample, const int32_t *v, bool flagged)
 {
-    size_t baseline = correlate_baseline(sample->ant1, sample->ant2);
-    const int32_t *v = visibilities + (sample->chan * n_baselines + baseline) * N_POL_PRODUCTS * 2;
-
     for (int product = 0; product < N_POL_PRODUCTS; product++) {
-        int32_t re = flagged ? REDUCE_MISSING_RE : saturate(sample->sums[product][0]);
-        int32_t im = flagged ? REDUCE_MISSING_IM : saturate(sample->sums[product][1]);
+        int32_t re = flagged ? REDUCE_MISSING_RE : saturate(sample->sums.integer[product][0]);
+        int32_t im = flagged ? REDUCE_MISSING_IM : saturate(sample->sums.integer[product][1]);
         if (v[2 * product] != re || v[2 * product + 1] != im)
             return false;
     }
     return true;
+}
+
+/* Sums of what is infinite or not a number are so in any order. */
+static bool floats_agree(const struct audit_sample *sample, const float *v, bool flagged)
+{
+    for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {
+        double sum = sample->sums.real[i / 2][i % 2], tolerance = AUDIT_TOLERANCE * sample->magnitudes[i / 2][i % 2];
+        bool finite = !flagged && isfinite(sum);
+        if (finite ? !(fabs((double)v[i] - sum) <= tolerance) : flagged ? !isnan(v[i]) : isfinite(v[i]))
+            return false;
+    }
+    return true;
+}
+
+bool audit_agrees(const struct audit_sample *sample, enum voltage_format format, size_t n_baselines,
+                  const void *visibilities, bool flagged)
+{
+    size_t baseline = correlate_baseline(sample->ant1, sample->ant2);
+    size_t at = (sample->chan * n_baselines + baseline) * N_POL_PRODUCTS * 2;
+
+    if (correlate_sums_real(format))
+        return floats_agree(sample, (const float *)visibilities + at, flagged);
+    return integers_agree(sample, (const int32_t *)visibilities + at, flagged);
 }

@@ -1,27 +1,40 @@
 /* audit.h - a few products of each dump, summed again by the host out of pinned memory.
  *
- * The correlator's sums are exact integers, so they can be checked bit for bit while it runs.  For each accumulation a
- * number of (baseline, channel) pairs is drawn; their four products are summed here from the chunks as received, and
+ * The correlator's sums of integers are exact, so they can be checked bit for bit while it runs.  For each accumulation
+ * a number of (baseline, channel) pairs is drawn; their four products are summed here from the chunks as received, and
  * compared with the dump when it has been downloaded.  What lies between (upload, device memory, kernels, download)
  * thus has nowhere to corrupt data silently: an error that touches a fraction f of the products stays unseen for n
  * dumps with probability (1 - f)^(n * samples).
+ *
+ * Half floats: products are exact on both sides; sums are double here and on the device float32 over at most
+ * CORRELATE_FLOAT_SPECTRA spectra at a time, of which tensor cores take 8 at once: 16 products and the sum so far, each
+ * cut off at 2^-23 of the largest of them or better.  So they differ by at most 17 * 2^-23 a step of the magnitudes
+ * summed so far: AUDIT_TOLERANCE of the sum of the products' magnitudes.  An error below that is not seen.
  * Threads: the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
 
 #include "common/units.h"
+#include "kernels/voltages.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#define AUDIT_TOLERANCE 0x1p-10 /* ~ 17 * 2^-23 * (CORRELATE_FLOAT_SPECTRA / 8) / 2 */
+
 struct audit_sample {
     size_t ant1, ant2; /* ant1 <= ant2 */
     size_t chan;
-    int64_t sums[N_POL_PRODUCTS][2]; /* product p1 + 2 p2: re, im */
+    union {
+        int64_t integer[N_POL_PRODUCTS][2]; /* product p1 + 2 p2: re, im */
+        double real[N_POL_PRODUCTS][2];     /* of half floats */
+    } sums;
+    double magnitudes[N_POL_PRODUCTS][2]; /* of half floats: of what is summed */
 };
 
 struct audit {
+    enum voltage_format format;       /* [const] */
     size_t n_ants, n_chan, n_spectra; /* [const] */
     size_t n_samples;                 /* [const] */
     struct audit_sample *samples;
@@ -30,17 +43,22 @@ struct audit {
 };
 
 /* Returns 0 or negative errno.  The draw is random and different for every process. */
-int audit_init(struct audit *audit, size_t n_samples, size_t n_ants, size_t n_chan, size_t n_spectra);
+int audit_init(struct audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants, size_t n_chan,
+               size_t n_spectra);
 void audit_fini(struct audit *audit);
 
 /* A new accumulation: draws, and starts at zero. */
 void audit_draw(struct audit *audit);
 
-/* Adds a batch: heaps[ant] is the antenna's heap [chan][spectrum][pol][re, im] in host memory, or NULL where absent. */
-void audit_add(struct audit *audit, const int8_t *const *heaps);
+/* Adds a batch: heaps[ant] is the antenna's heap [chan][spectrum][pol] in host memory, or NULL where absent. */
+void audit_add(struct audit *audit, const uint8_t *const *heaps);
 
-/* Compares a drawn sample with a dump's visibilities int32 [chan][baseline][product][re, im]; 'flagged': the baseline
- * must say that it is missing.  Returns whether they agree. */
-bool audit_agrees(const struct audit_sample *sample, size_t n_baselines, const int32_t *visibilities, bool flagged);
+/* Adds to sample 'i' alone 'n_spectra' spectra [spectrum][pol] of its first antenna and of its second. */
+void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
+
+/* Compares a drawn sample with a dump's visibilities, int32 or of half floats float [chan][baseline][product][re, im];
+ * 'flagged': the baseline must say that it is missing.  Returns whether they agree. */
+bool audit_agrees(const struct audit_sample *sample, enum voltage_format format, size_t n_baselines,
+                  const void *visibilities, bool flagged);
 
 #endif

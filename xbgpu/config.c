@@ -3,6 +3,7 @@
 
 #include "common/units.h"
 
+static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
 static const char *const missing_dump_choices[] = {"send", "skip", NULL};
@@ -29,7 +30,11 @@ static const struct config_key recv_keys[] = {
      "Spectra in a heap of an F-engine; a multiple of 16."},
     {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
      "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
-    {"sample_bits", CFG_INT, UNIT_BITS, 8, 8, "8", false, AT(sample_bits), NULL, "Width of each received component."},
+    {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,
+     "Width of each received component: integers of 4 or 8 bits, or half floats of 16, of which the visibilities are "
+     "float32."},
+    {"sample_encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(sample_encoding), encoding_choices,
+     "How 4 bits say a negative number: in two's complement, or by an offset of 8."},
     {"batches_per_chunk", CFG_INT, UNIT_BATCHES, 1, 65536, "8", false, AT(batches_per_chunk), NULL,
      "Heaps of each F-engine that are processed at once."},
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
@@ -40,6 +45,9 @@ static const struct config_key recv_keys[] = {
      "Receive threads, among which F-engines are dealt."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each receive thread, repeated as needed; none: not pinned."},
+    {"shifts", CFG_INT_LIST, UNIT_SPECTRA, -65520, 65520, "", false, AT(shifts), NULL,
+     "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 and 1 of "
+     "antenna 0, then of antenna 1, and so on; none: by none."},
 };
 #undef AT
 

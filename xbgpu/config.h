@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
@@ -28,15 +29,18 @@ struct xbgpu_config_recv {
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
     int64_t sample_bits;
+    int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
     int64_t window_chunks;
     int64_t n_chunks; /* buffers per receive thread */
     int64_t n_threads;
     struct config_int_list affinity;
+    struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
 };
 
 struct xbgpu_config_output {
-    int kind; /* enum xbgpu_output_kind */
+    int kind; /* enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
+enum xbgpu_output_kind */
     char *name;
     int64_t integration_batches;      /* 0: from integration_time */
     double integration_time_s;        /* 0: from integration_batches */

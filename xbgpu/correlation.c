@@ -3,6 +3,7 @@
 
 #include "common/device.h"
 #include "common/log.h"
+#include "common/units.h"
 #include "kernels/correlate.h"
 #include "kernels/reduce.h"
 
@@ -33,13 +34,15 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
     int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
                           output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
-        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->n_ants, layout->n_chan,
-                         layout->n_spectra);
+        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
+                         layout->n_chan, layout->n_spectra);
     if (!err)
         err = device_kernel_create(device, &correlate_kernel, NULL, 0, &correlation->correlate);
     if (!err)
         err = device_kernel_create(device, &reduce_kernel, NULL, 0, &correlation->reduce);
     if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
+        err = -ENOMEM;
+    if (!err && !(correlation->audited = malloc(2 * layout->n_spectra * N_POLS * voltage_bytes(layout->format))))
         err = -ENOMEM;
     if (err) {
         correlation_fini(correlation);
@@ -53,6 +56,7 @@ void correlation_fini(struct correlation *correlation)
 {
     window_fini(&correlation->window);
     audit_fini(&correlation->audit);
+    free(correlation->audited);
     device_kernel_destroy(correlation->reduce);
     device_kernel_destroy(correlation->correlate);
     if (correlation->device)
@@ -78,10 +82,11 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
         counter_add(&c->stream->skipped_accs, 1);
 
     struct reduce_args args = {
-        .sums = c->sums,
+        .sums = {c->sums},
         .weights = dump->device_weights,
-        .out = dump->device_visibilities,
+        .out = {dump->device_visibilities},
         .n_saturated = dump->device_n_saturated,
+        .format = l->format,
         .min_weight = dump->min_weight,
         .n_baselines = (uint32_t)l->n_baselines,
         .n_chan = (uint32_t)l->n_chan,
@@ -126,9 +131,45 @@ static bool close_window(struct correlation *c, bool may_wait)
     return true;
 }
 
-void correlation_begin(struct correlation *correlation)
+void correlation_begin(struct correlation *correlation, const struct correlation_input *input)
 {
-    correlation->next = 0;
+    correlation->next = input->begin;
+}
+
+/* Copies what the device has of an audited antenna's batch in one channel, out of the heaps as received. */
+static void gather(const struct correlation *c, const struct correlation_input *input, size_t batch, size_t ant,
+                   size_t chan, uint8_t *out)
+{
+    const struct xbgpu_layout *l = c->layout;
+    size_t bytes = voltage_bytes(l->format), start = (input->n_history + batch) * l->n_spectra;
+
+    for (size_t s = 0; s < l->n_spectra; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++, out += bytes) {
+            size_t from = start + s - (input->delays ? input->delays[ant * N_POLS + pol] : 0);
+            const uint8_t *heap = input->heaps[from / l->n_spectra * l->n_ants + ant];
+            memcpy(out, heap + ((chan * l->n_spectra + from % l->n_spectra) * N_POLS + pol) * bytes, bytes);
+        }
+}
+
+/* Adds a batch to the audit: heap by heap where the device has them as they came, else what it has in their place. */
+static void audit_batch(struct correlation *c, const struct correlation_input *input, size_t batch)
+{
+    const struct xbgpu_layout *l = c->layout;
+    const uint8_t *present = input->present + batch * l->n_ants;
+    uint8_t *x = c->audited, *y = c->audited + l->n_spectra * N_POLS * voltage_bytes(l->format);
+
+    if (!input->delays) {
+        audit_add(&c->audit, input->heaps + (input->n_history + batch) * l->n_ants);
+        return;
+    }
+    for (size_t i = 0; i < c->audit.n_samples; i++) {
+        const struct audit_sample *s = &c->audit.samples[i];
+        if (!present[s->ant1] || !present[s->ant2])
+            continue;
+        gather(c, input, batch, s->ant1, s->chan, x);
+        gather(c, input, batch, s->ant2, s->chan, y);
+        audit_add_spectra(&c->audit, i, x, y, l->n_spectra);
+    }
 }
 
 /* Correlates batches [next, next + n), all in the open window. */
@@ -137,7 +178,8 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = {
         .voltages = input->voltages,
-        .sums = c->sums,
+        .sums = {c->sums},
+        .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
@@ -148,7 +190,7 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     device_launch(c->compute, c->correlate, NULL, &args);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
-        audit_add(&c->audit, input->heaps + b * l->n_ants);
+        audit_batch(c, input, b);
     }
     c->last_arrival_ns = input->last_arrival_ns;
     c->next += n;
@@ -184,7 +226,7 @@ bool correlation_check(struct xdump *dump)
         const struct audit_sample *s = &dump->audit[i];
         bool flagged = dump->weights[correlate_baseline(s->ant1, s->ant2)] < dump->min_weight;
         counter_add(&stream->audits, 1);
-        if (audit_agrees(s, stream->layout->n_baselines, dump->visibilities, flagged))
+        if (audit_agrees(s, stream->layout->format, stream->layout->n_baselines, dump->visibilities, flagged))
             continue;
         counter_add(&stream->audit_failures, 1);
         log_limited(&limit, LOG_LEVEL_ERROR,

@@ -73,10 +73,39 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
+{
+    if (recv->sample_bits == 4)
+        return recv->sample_encoding == XBGPU_OFFSET ? VOLTAGES_4_BITS_OFFSET : VOLTAGES_4_BITS;
+    return recv->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_16_BITS;
+}
+
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i)
+{
+    int64_t shift = config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
+
+    return (uint32_t)(shift + (int64_t)(layout->n_lag * layout->n_spectra));
+}
+
+static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *config)
+{
+    const struct config_int_list *shifts = &config->recv.shifts;
+
+    for (size_t i = 0; i < shifts->n; i++) {
+        l->shifted = l->shifted || shifts->items[i] != 0;
+        l->n_lag = shifts->items[i] < 0 ? 1 : l->n_lag;
+    }
+    for (size_t i = 0; i < shifts->n; i++) {
+        size_t n = (xbgpu_delay(l, config, i) + l->n_spectra - 1) / l->n_spectra;
+        l->n_history = n > l->n_history ? n : l->n_history;
+    }
+}
+
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     struct xbgpu_layout l = {
+        .format = format_of(recv),
         .n_ants = (size_t)recv->n_ants,
         .n_baselines = correlate_n_baselines((size_t)recv->n_ants),
         .n_chan = (size_t)recv->n_chan_substream,
@@ -86,7 +115,8 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         .n_outputs = config->outputs.n,
     };
 
-    l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * 2 * (size_t)recv->sample_bits / 8;
+    init_shifts(&l, config);
+    l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
     l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
@@ -96,7 +126,9 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         l.host_bytes =
             bytes_plus(l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
     }
-    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants, l.heap_bytes);
+    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * (l.n_history + l.n_batches) * l.n_ants, l.heap_bytes);
+    if (l.shifted)
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_batches * l.n_ants, l.heap_bytes));
     for (size_t o = 0; o < l.n_outputs; o++) {
         uint64_t n_buffers = xbgpu_output_buffers(config, xbgpu_config_output(config, o));
         uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
@@ -118,13 +150,37 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
+/* Returns whether they can be used. */
+static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *errors)
+{
+    const struct config_int_list *shifts = &recv->shifts;
+
+    if (shifts->n > 0 && shifts->n != (size_t)recv->n_ants * N_POLS) {
+        config_error(errors, shifts, "shifts must be %lld, one for each polarisation of %lld antennas, not %zu",
+                     (long long)recv->n_ants * N_POLS, (long long)recv->n_ants, shifts->n);
+        return false;
+    }
+    for (size_t i = 0; i < shifts->n; i++)
+        if (shifts->items[i] > recv->spectra_per_heap || shifts->items[i] < -recv->spectra_per_heap) {
+            config_error(errors, shifts,
+                         "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a "
+                         "heap of %lld",
+                         (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
+            return false;
+        }
+    return true;
+}
+
 static void check_recv(const struct xbgpu_config *config, struct config *errors)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     size_t n_members = (size_t)(recv->n_threads < recv->n_ants ? recv->n_threads : recv->n_ants);
     struct matcher_config matcher = {.n_members = (unsigned)n_members, .window_chunks = (unsigned)recv->window_chunks};
-    int64_t n_min = recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+    struct xbgpu_layout shifts = {.n_spectra = (size_t)recv->spectra_per_heap};
 
+    if (check_shifts(recv, errors))
+        init_shifts(&shifts, config);
+    int64_t n_min = recv->window_chunks + (int64_t)(matcher_depth(&matcher) + shifts.n_history) + 2;
     if (recv->n_chan % recv->n_chan_substream != 0)
         config_error(errors, &recv->n_chan_substream, "%lld channels cannot be divided into substreams of %lld",
                      (long long)recv->n_chan, (long long)recv->n_chan_substream);
@@ -133,7 +189,15 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
-    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * 2 >= CHUNK_HEAP_MAPPED)
+    if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
+        config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
+                     (long long)recv->sample_bits);
+    else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
+        config_error(errors, &recv->sample_encoding,
+                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
+                     (long long)recv->sample_bits);
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
+        CHUNK_HEAP_MAPPED)
         config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
                      (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
     for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
@@ -161,8 +225,9 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->window_chunks, (long long)recv->batches_per_chunk,
                      (long long)recv->spectra_per_heap, (long long)recv->samples_between_spectra);
     if (recv->n_chunks < n_min)
-        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
-                     (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
+        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld%s, not %lld",
+                     (long long)n_min, (long long)recv->window_chunks, shifts.n_history ? " and shifts" : "",
+                     (long long)recv->n_chunks);
 }
 
 static void check_output(const struct xbgpu_config *config, size_t o, struct config *errors)

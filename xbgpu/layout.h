@@ -4,6 +4,7 @@
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
+#include "kernels/voltages.h"
 #include "xbgpu/config.h"
 
 #include <stddef.h>
@@ -15,6 +16,7 @@ struct device;
 #define XBGPU_N_DEVICE_INPUTS 3
 
 struct xbgpu_layout {
+    enum voltage_format format;
     size_t n_ants;
     size_t n_baselines; /* of antennas, autocorrelations included */
     size_t n_chan;      /* of this engine */
@@ -26,6 +28,9 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
+    bool shifted;          /* some input is */
+    size_t n_lag;          /* batches that outputs are behind what came: 1 where an input reads ahead, else 0 */
+    size_t n_history;      /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t vis_bytes;      /* of a dump's visibilities */
     uint64_t host_bytes;   /* UINT64_MAX where they go beyond 64 bits */
     uint64_t device_bytes; /* likewise */
@@ -38,6 +43,9 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
  * negative errno with one sentence in 'why'. */
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
+
+/* Spectra by which input 'i' (2 * ant + pol) is later than the foremost that may be: its shift and the lag. */
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);

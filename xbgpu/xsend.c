@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "common/spead.h"
 #include "common/units.h"
+#include "kernels/correlate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -61,7 +62,7 @@ static void create_job(struct xsend *send, struct xdump *dump)
     bool weights = output->missing == XBGPU_MISSING_WEIGHTS;
 
     dump->heap = (struct send_heap){
-        .payload = (const uint8_t *)dump->visibilities,
+        .payload = dump->visibilities,
         .payload_bytes = xbgpu_dump_bytes(send->layout, output),
         .items = {[ITEM_FREQUENCY] = {SPEAD_FREQUENCY, true, (uint64_t)send->config->recv.chan_offset},
                   [ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
@@ -139,7 +140,7 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
 {
     const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
-    bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS;
+    bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS, real = correlate_sums_real(l->format);
     const struct spead_descriptor descriptors[] = {
         {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
         {SPEAD_TIMESTAMP,
@@ -153,8 +154,8 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
         {SPEAD_XENG_RAW,
          "xeng_raw",
          "Integrated baseline correlation products.",
-         "<i4",
-         'i',
+         real ? "<f4" : "<i4",
+         real ? 'f' : 'i',
          32,
          3,
          {(int64_t)l->n_chan, (int64_t)(l->n_baselines * N_POL_PRODUCTS), 2}},

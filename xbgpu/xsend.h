@@ -19,10 +19,10 @@ struct xstream;
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights]. */
 struct xdump {
     struct xstream *stream;        /* [const] */
-    int32_t *device_visibilities;  /* [const] */
+    void *device_visibilities;     /* [const] int32, or float32 of half floats */
     uint32_t *device_weights;      /* [const] [baseline] */
     uint64_t *device_n_saturated;  /* [const] [1] */
-    int32_t *visibilities;         /* [const] pinned */
+    void *visibilities;            /* [const] pinned */
     uint32_t *weights;             /* [const] pinned, behind the visibilities; written by the host */
     uint64_t *n_saturated;         /* [const] pinned */
     struct device_event *finished; /* [const] */

@@ -339,15 +339,17 @@ static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_
     for (size_t i = 0; i < n_baselines; i++)
         weights[i] = N_BATCHES * N_SPECTRA;
     x->correlate = (struct correlate_args){.voltages = voltages,
-                                           .sums = sums,
+                                           .sums = {sums},
+                                           .format = VOLTAGES_8_BITS,
                                            .n_ants = n_ants,
                                            .n_chan = n_chan,
                                            .n_spectra = N_SPECTRA,
                                            .n_batches = N_BATCHES};
-    x->reduce = (struct reduce_args){.sums = sums,
+    x->reduce = (struct reduce_args){.sums = {sums},
                                      .weights = weights,
-                                     .out = alloc(bed, n_parts * sizeof(int32_t)),
+                                     .out = {alloc(bed, n_parts * sizeof(int32_t))},
                                      .n_saturated = alloc(bed, sizeof(uint64_t)),
+                                     .format = VOLTAGES_8_BITS,
                                      .min_weight = 1,
                                      .n_baselines = (uint32_t)n_baselines,
                                      .n_chan = n_chan};
@@ -356,8 +358,8 @@ static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_
 static void x_engine_fini(struct x_engine *x, const struct bed *bed)
 {
     device_free(bed->device, x->reduce.n_saturated);
-    device_free(bed->device, x->reduce.out);
-    device_free(bed->device, x->correlate.sums);
+    device_free(bed->device, x->reduce.out.integer);
+    device_free(bed->device, x->correlate.sums.integer);
     device_free(bed->device, (void *)x->reduce.weights);
     device_free(bed->device, (void *)x->correlate.voltages);
 }

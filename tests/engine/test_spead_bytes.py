@@ -25,11 +25,11 @@ def feng_descriptors(n_chan, n_spectra, bits):
     return group.get_heap(descriptors="all", data="none")
 
 
-def xeng_group(n_chan, n_products):
+def xeng_group(n_chan, n_products, dtype=np.int32):
     group = spead2.send.ItemGroup(flavour=FLAVOUR)
     group.add_item(FREQUENCY, "frequency", XENG_FREQUENCY_TEXT, (), format=IMMEDIATE)
     group.add_item(TIMESTAMP, "timestamp", TIMESTAMP_TEXT, (), format=IMMEDIATE)
-    group.add_item(XENG_RAW, "xeng_raw", XENG_RAW_TEXT, (n_chan, n_products, 2), np.int32)
+    group.add_item(XENG_RAW, "xeng_raw", XENG_RAW_TEXT, (n_chan, n_products, 2), dtype)
     return group
 
 
@@ -91,16 +91,17 @@ def test_fgpu(bits, payload, substreams, daemon, work, rng):
     compare(harness.read_pcap(work / "run.out.pcap"), expected)
 
 
-@pytest.mark.parametrize("missing", ["flag", "weights"])
+@pytest.mark.parametrize("missing, bits", [("flag", 8), ("flag", 4), ("flag", 16), ("weights", 8)])
 @pytest.mark.parametrize("payload", [1000, 1024, 8192])
-def test_xbgpu(payload, missing, daemon, work, rng):
+def test_xbgpu(payload, missing, bits, daemon, work, rng):
     """Descriptor, dumps, stop heap: the whole capture.  With weights, an item of ours is added behind the others."""
-    config = scenario.xbgpu_config(outputs=[{"integration_batches": 3, "missing": missing}], recv={"antennas": 5},
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 3, "missing": missing}],
+                                   recv={"antennas": 5, "sample_bits": bits},
                                    send={"packet_payload": payload})
     voltages = scenario.random_voltages(rng, config, 20)
     found = scenario.run_pcap(daemon, "xbgpu", config, work, scenario.feng_heaps(config, 2, voltages))
     (endpoint,) = endpoints(config["outputs"][0]["destination"])
-    group = xeng_group(4, 60)
+    group = xeng_group(4, 60, "<f4" if bits == 16 else "<i4")
     sent = harness.read_pcap(work / "run.out.pcap")
     count = 2
     if missing == "weights":

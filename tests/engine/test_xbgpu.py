@@ -42,7 +42,7 @@ def bridge(present, config):
 
 
 def n_magic(vis):
-    return np.count_nonzero((vis == xmodel.MAGIC).all(-1))
+    return np.count_nonzero(xmodel.is_missing(vis))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -68,6 +68,25 @@ def test_exact(n_ants, threads, daemon, work, rng):
     dumps = run(daemon, work, config, first_batch, voltages, present, rng, f"{n_ants}-{threads}",
                 max_packet=72 + int(rng.choice([256, 1024, 8192])))
     assert len(dumps[1]) >= 19 and sum(n_magic(vis) == 0 for vis, _, _ in dumps[1].values()) >= 5
+
+
+@pytest.mark.parametrize("bits, encoding", [(4, "twos_complement"), (4, "offset"), (16, "twos_complement")])
+@pytest.mark.parametrize("n_ants", [1, 3, 10])
+def test_sample_formats(n_ants, bits, encoding, daemon, work, rng):
+    """Every format with heaps missing, which count as zero whatever that looks like on the wire; both policies."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 3, "missing": "weights", "audit_samples": 16}, {"integration_batches": 4},
+                 {"integration_batches": 1, "missing_dump": "skip"}],
+        recv={"antennas": n_ants, "sample_bits": bits, "sample_encoding": encoding, "threads": min(n_ants, 2),
+              "channels_per_substream": int(rng.choice([1, 4])), "spectra_per_heap": int(rng.choice([16, 48]))},
+        send={"packet_payload": int(rng.choice([512, 8192]))})
+    voltages = scenario.random_voltages(rng, config, 40)
+    voltages[6] = -(2**(bits - 1)) if bits == 4 else -65504  # the lowest that there is
+    present = rng.random((40, n_ants)) >= 0.1
+    bridge(present, config)
+    dumps = run(daemon, work, config, 5, voltages, present, rng, max_packet=72 + int(rng.choice([64, 1024])))
+    assert 0 < sum(n_magic(vis) for vis, _, _ in dumps[1].values()) < sum(vis[..., 0].size for vis, _, _ in dumps[1].values())
+    assert all(vis.dtype == ("<f4" if bits == 16 else "<i4") for vis, _, _ in dumps[0].values())
 
 
 @pytest.mark.parametrize("case", range(20))

@@ -7,6 +7,7 @@
 #include "common/cuda/nvrtc.h"
 #include "common/units.h"
 #include "kernels/channelise.h"
+#include "kernels/select_spectra.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -36,8 +37,7 @@ static const struct {
     unsigned spill_bytes; /* at most */
     const char *reason;
 } allowed[] = {
-    {"channelise_front", 96,
-     "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -232,6 +232,30 @@ static void note_size(struct device *device, struct device_stream *stream, const
     note_channelise(device, stream, &c);
 }
 
+static void note_select_spectra(struct device *device, struct device_stream *stream)
+{
+    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS, VOLTAGES_16_BITS};
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        struct select_spectra_args args = {.format = formats[i],
+                                           .n_ants = 80,
+                                           .n_chan = 128,
+                                           .n_spectra = 256,
+                                           .n_out_spectra = 64,
+                                           .n_out_batches = 1};
+        struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+        struct device_kernel *kernel;
+        size_now = (struct channelise_config){
+            .n_chan = args.n_chan, .sample_bits = 4 * voltage_bytes(formats[i]), .spectra_per_heap = args.n_spectra};
+        select_spectra_constants(&args, constants);
+        if (device_kernel_create(device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &kernel))
+            abort();
+        struct kernel_grid grid = select_spectra_grid(&args);
+        device_launch(stream, kernel, &grid, &args);
+        device_kernel_destroy(kernel);
+    }
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -243,6 +267,7 @@ static void note_all(void)
         device->shared_bytes = gpus[gpu_now].shared_bytes;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
             note_size(device, stream, &sizes[i]);
+        note_select_spectra(device, stream);
     }
     device_stream_destroy(stream);
     device_close(device);

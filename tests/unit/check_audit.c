@@ -20,17 +20,20 @@
 #define N_BATCHES   5 /* of a chunk: 3 batches per dump, so dumps straddle chunks */
 #define N_LENGTH    3
 #define N_BASELINES (N_ANTS * (N_ANTS + 1) / 2)
-#define HEAP_BYTES  (N_CHAN * N_SPECTRA * N_POLS * 2)
+#define MAX_BYTES   (N_CHAN * N_SPECTRA * N_POLS * 4) /* of a heap */
 
 enum { ITEM_DOWNLOADED, ITEM_SENT };
 
 static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
                            "device: {kind: cpu, threads: 1}\n"
                            "recv: {sources: 127.0.0.1, antennas: 3, channels: 4, channels_per_substream: 4,\n"
-                           "       spectra_per_heap: 16, samples_between_spectra: 8, batches_per_chunk: 5}\n"
+                           "       spectra_per_heap: 16, samples_between_spectra: 8, batches_per_chunk: 5, %s}\n"
                            "outputs: [{name: vis, integration_batches: 3, destination: 127.0.0.1, audit_samples: 2,\n"
                            "           missing: flag}]\n"
                            "send: {pcap_file: /dev/null}\n";
+
+static const char *const formats[] = {"sample_bits: 4", "sample_bits: 4, sample_encoding: offset", "sample_bits: 8",
+                                      "sample_bits: 16"};
 
 /* The bit that flips before each reduction; < 0: none. */
 static long flipped_bit = -1;
@@ -57,7 +60,7 @@ static void launch_flipping(struct device_stream *stream, struct device_kernel *
 {
     if (kernel->kernel == &reduce_kernel && flipped_bit >= 0) {
         const struct reduce_args *reduce = args;
-        struct flip_args flip = {(uint8_t *)reduce->sums + flipped_bit / 8, (uint8_t)(1u << (flipped_bit % 8))};
+        struct flip_args flip = {(uint8_t *)reduce->sums.integer + flipped_bit / 8, (uint8_t)(1u << (flipped_bit % 8))};
         struct device_kernel flipper = {stream->device, &flip_kernel};
         cpu_ops->launch(stream, &flipper, NULL, &flip);
     }
@@ -73,21 +76,22 @@ struct rig {
     struct inbox *inbox;
     struct xsend *send;
     struct correlation correlation;
-    int8_t voltages[N_BATCHES][N_ANTS][HEAP_BYTES];
+    int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
     int8_t *device_voltages;
     uint8_t present[N_BATCHES][N_ANTS];
-    const int8_t *heaps[N_BATCHES][N_ANTS];
+    const uint8_t *heaps[N_BATCHES][N_ANTS];
     int64_t next_batch;
     uint64_t n_checked, n_wrong;
 };
 
-static void rig_open(struct rig *r)
+static void rig_open(struct rig *r, const char *format)
 {
-    char path[] = "/tmp/check_audit.XXXXXX", why[256];
+    char path[] = "/tmp/check_audit.XXXXXX", text[1024], why[256];
     int fd = mkstemp(path);
 
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    snprintf(text, sizeof(text), yaml, format);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
     int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
     config_print_errors(r->errors, stderr);
@@ -138,21 +142,37 @@ static void check_dumps(struct rig *r)
     }
 }
 
+/* Any bits are a voltage, but for half floats that are infinite or not a number; these are of any size within 2^8. */
+static void random_voltages(struct rig *r)
+{
+    uint16_t *halves = (uint16_t *)(void *)r->voltages;
+
+    random_bytes(r->voltages, sizeof(r->voltages));
+    for (size_t i = 0; r->layout.format == VOLTAGES_16_BITS && i < sizeof(r->voltages) / 2; i++)
+        halves[i] = (halves[i] & 0x9FFF) | 0x2000;
+}
+
 /* Correlates one more chunk of random voltages, with a lost heap now and then if 'lossy'. */
 static void feed_chunk(struct rig *r, bool lossy)
 {
-    random_bytes(r->voltages, sizeof(r->voltages));
+    size_t bytes = r->layout.heap_bytes;
+
+    random_voltages(r);
     for (size_t b = 0; b < N_BATCHES; b++)
         for (size_t a = 0; a < N_ANTS; a++) {
+            int8_t *heap = r->voltages + (b * N_ANTS + a) * bytes;
             r->present[b][a] = !(lossy && random_below(8) == 0);
-            r->heaps[b][a] = r->present[b][a] ? r->voltages[b][a] : NULL;
+            r->heaps[b][a] = r->present[b][a] ? (const uint8_t *)heap : NULL;
             if (!r->present[b][a])
-                memset(r->voltages[b][a], 0, HEAP_BYTES);
+                memset(heap, voltage_zero(r->layout.format), bytes);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {r->next_batch,     N_BATCHES,       r->device_voltages,
-                                      &r->present[0][0], &r->heaps[0][0], 0};
-    correlation_begin(&r->correlation);
+    struct correlation_input input = {.first_batch = r->next_batch,
+                                      .n_batches = N_BATCHES,
+                                      .voltages = r->device_voltages,
+                                      .present = &r->present[0][0],
+                                      .heaps = &r->heaps[0][0]};
+    correlation_begin(&r->correlation, &input);
     while (!correlation_walk(&r->correlation, &input, true))
         check_dumps(r);
     check_dumps(r);
@@ -163,7 +183,7 @@ START_TEST(never_cries_wolf)
 {
     static struct rig rig;
 
-    rig_open(&rig);
+    rig_open(&rig, formats[_i]);
     for (int chunk = 0; chunk < 300; chunk++)
         feed_chunk(&rig, true);
     ck_assert_uint_ge(rig.n_checked, 300 * N_BATCHES / N_LENGTH - 1);
@@ -178,13 +198,14 @@ START_TEST(finds_a_flipped_bit)
 {
     static struct rig rig;
 
-    /* One of the low 31 bits of some sum: a flip above them may vanish in the clipping. */
     for (int i = 0; i < _i; i++)
         random_u64(); /* each round is forked off the same state */
     size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
-    flipped_bit = (long)(sum * 64 + random_below(20));
+    rig_open(&rig, formats[_i % ARRAY_LEN(formats)]);
+    /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a double one of those of
+     * the exponent that change it by a factor of 4 to 256. */
+    flipped_bit = (long)(sum * 64 + (rig.layout.format == VOLTAGES_16_BITS ? 53 + random_below(3) : random_below(20)));
     printf("bit %ld flips\n", flipped_bit);
-    rig_open(&rig);
     while (rig.n_wrong == 0 && rig.n_checked < 300)
         feed_chunk(&rig, false);
     printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
@@ -203,8 +224,8 @@ int main(void)
     random_start();
     log_init("check_audit", LOG_LEVEL_ERROR);
     tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, never_cries_wolf);
-    tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 5);
+    tcase_add_loop_test(tcase, never_cries_wolf, 0, ARRAY_LEN(formats));
+    tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 8);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

@@ -95,6 +95,52 @@ START_TEST(x_engine)
 }
 END_TEST
 
+/* What an X-engine's samples take, and which it refuses. */
+START_TEST(sample_formats)
+{
+    static const struct {
+        const char *keys;
+        enum voltage_format format;
+        size_t heap_bytes; /* of 4 channels, 32 spectra and 2 polarisations; 0: refused */
+    } cases[] = {
+        {"sample_bits: 4", VOLTAGES_4_BITS, 256},
+        {"sample_bits: 4, sample_encoding: offset", VOLTAGES_4_BITS_OFFSET, 256},
+        {"sample_encoding: twos_complement", VOLTAGES_8_BITS, 512},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 1024},
+        {"sample_encoding: offset", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 16, sample_encoding: offset", VOLTAGES_16_BITS, 0},
+        {"sample_bits: 5", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 12", VOLTAGES_8_BITS, 0},
+    };
+    char yaml[512], path[] = "/tmp/check_layout.XXXXXX";
+    struct xbgpu_config config = {0};
+    struct xbgpu_layout layout;
+    struct config *errors;
+    int fd = mkstemp(path);
+
+    snprintf(yaml, sizeof(yaml),
+             "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+             "recv: {sources: 239.2.0.3, antennas: 3, channels: 64, channels_per_substream: 4, spectra_per_heap: 32,\n"
+             "       samples_between_spectra: 128, %s}\n"
+             "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.4}]\n",
+             cases[_i].keys);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    ck_assert_int_eq(config_load(&xbgpu_config_table, path, &config, &errors), 0);
+    unlink(path);
+    xbgpu_config_check(&config, errors);
+    config_print_errors(errors, stdout);
+    ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);
+    if (cases[_i].heap_bytes) {
+        xbgpu_layout_init(&layout, &config);
+        ck_assert_int_eq(layout.format, cases[_i].format);
+        ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
+    }
+    config_free(&xbgpu_config_table, &config, errors);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("layout");
@@ -103,6 +149,7 @@ int main(void)
 
     tcase_add_test(tcase, f_engine);
     tcase_add_test(tcase, x_engine);
+    tcase_add_loop_test(tcase, sample_formats, 0, 8);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
