@@ -1,26 +1,25 @@
 /* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time.
  *
- * A block has the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one channel, and
- * takes the spectra of a stage at a time: STAGE_SPECTRA of them, 128 bytes of each input.  The last warps fetch the
+ * A block has the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one channel,
+ * and takes the spectra of a stage at a time: STAGE_SPECTRA of them, 128 bytes of each input.  The last warps fetch the
  * voltages of the columns and lay them out in shared memory as the matrix unit wants its second operand: for each input
  * two columns, 'plain' (re, im) and 'turned' (-im, re), so that a row's dot products with them are the real and the
- * imaginary part of e1 conj(e2).  Two groups of four warps have 32 row antennas each.  They load those voltages straight
- * into registers, which is where the matrix unit takes its first operand from: of 2 spectra of an antenna two registers
- * come by swapping bytes, one for each polarisation, which are rows i and i + 8 of what a warp multiplies.  So nothing
- * but the columns goes through shared memory.
+ * imaginary part of e1 conj(e2).  Two groups of four warps have 32 row antennas each.  They load those voltages
+ * straight into registers, which is where the matrix unit takes its first operand from: of 2 spectra of an antenna two
+ * registers come by swapping bytes, one for each polarisation, which are rows i and i + 8 of what a warp multiplies.
+ * So nothing but the columns goes through shared memory.
  *
  * Integers: 'turned' has ~im = -im - 1 in place of -im, for which -128 has no room; what that lacks, the sum of re of
  *           the row, is summed beside and added at the end.  4 bits are widened to 16 times their value: sums are 256
  *           times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
- * Floats:   partial sums in float32 of a whole launch.
+ * Floats:   partial sums in float32.
  *
- * Sums are added to in memory: alone where the launch has one slice of time (gridDim.z), else by atomics; integers are
- * exact in any order.
- *
- * Blocks: x: block of the triangle, y: channel, z: slice of time.
- * Constants: SAMPLE_BITS, OFFSET_BINARY, N_ANTS, N_SPECTRA. */
+ * Blocks: x: channel, and in it blocks of the triangle; y: part of the launch's time, of which partial sums hold all.
+ * Sums are added to memory as in correlate.cu.
+ * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
-#include "kernels/voltages.h"
+
+#define correlate_wgmma_args correlate_args
 
 #define ROW_ANTS      64
 #define COL_ANTS      64
@@ -29,13 +28,13 @@
 #define GROUP_THREADS 128
 #define N_THREADS     ((N_GROUPS + 1) * GROUP_THREADS)
 
-#define HALVES         (SAMPLE_BITS == 16)
-#define NIBBLES        (SAMPLE_BITS == 4)
+#define HALVES         (BITS == 16)
+#define NIBBLES        (BITS == 4)
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, in memory */
 #define STAGE_SPECTRA  (HALVES ? 32 : 64)
 #define STEP_SPECTRA   (STAGE_SPECTRA / 4) /* of one operation: 32 bytes of an input */
 #define CHUNK_SPECTRA  (STAGE_SPECTRA / 8) /* 16 bytes of an input */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* of a stage, in one heap */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* within one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
 
@@ -47,11 +46,9 @@
 #if HALVES
 typedef float partial;
 typedef double total;
-typedef double2 total2;
 #else
 typedef int partial;
-typedef long long total;
-typedef longlong2 total2;
+typedef unsigned long long total;
 #endif
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
@@ -83,23 +80,6 @@ static __device__ __forceinline__ void barrier_wait(unsigned barrier)
 
 #ifdef EMULATE_CUDA
 /* sums += rows of 'a' times columns of 'b', which begin with column 0 of the operation; 32 bytes of each. */
-static float half_to_float(uint32_t bits)
-{
-    return (float)emulate_bits<_Float16, uint16_t>((uint16_t)bits);
-}
-
-static partial dot4(uint32_t a, uint32_t b)
-{
-#if HALVES
-    return half_to_float(a & 0xffff) * half_to_float(b & 0xffff) + half_to_float(a >> 16) * half_to_float(b >> 16);
-#else
-    partial sum = 0;
-    for (int i = 0; i < 4; i++)
-        sum += (int8_t)(a >> 8 * i) * (int8_t)(b >> 8 * i);
-    return sum;
-#endif
-}
-
 static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *stage, unsigned column, unsigned step,
                              unsigned n_columns)
 {
@@ -116,7 +96,11 @@ static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *st
                 unsigned chunk = (2 * step + word / 4) ^ n % 8;
                 uint32_t b = *(const uint32_t *)(stage + n * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
                 for (unsigned r = 0; r < 2; r++)
-                    sums[4 * tile + 2 * r + c] += dot4(rows[r][word], b);
+#if HALVES
+                    sums[4 * tile + 2 * r + c] = emulate_dot2(rows[r][word], b, sums[4 * tile + 2 * r + c]);
+#else
+                    sums[4 * tile + 2 * r + c] = emulate_dp4a(rows[r][word], b, sums[4 * tile + 2 * r + c]);
+#endif
             }
         }
 }
@@ -147,12 +131,12 @@ static __device__ __forceinline__ void publish_shared(void)
 /* Registers go from the producing warps, which need few, to those that hold sums. */
 static __device__ __forceinline__ void give_registers(void)
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 72;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
 }
 
 static __device__ __forceinline__ void take_registers(void)
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
 }
 
 /* Where the columns lie (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes whose 16-byte chunks are swizzled by
@@ -177,10 +161,18 @@ static __device__ __forceinline__ uint64_t describe(const uint8_t *stage, unsign
 #define SUMS_4(s, i)  SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
 #define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
 #define SUMS_32(s, i) SUMS_16(s, i), SUMS_16(s, i + 16)
-#define NAMES_32_0    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NAMES_32_1    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_32_2    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define NAMES_32_3    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define NAMES_32_0                                                                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_32_1                                                                                                     \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_32_2                                                                                                     \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                 \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_32_3                                                                                                     \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                     \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
@@ -203,7 +195,8 @@ static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], cons
                      : SUMS_32(sums, 0), SUMS_32(sums, 32)
                      : OPERANDS(a, b));
     else if constexpr (N == 192)
-        asm volatile(OPERATION(192) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2 "}, {%96, %97, %98, %99}, %100" SCALES
+        asm volatile(OPERATION(192) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2
+                                    "}, {%96, %97, %98, %99}, %100" SCALES
                      : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64)
                      : OPERANDS(a, b));
     else
@@ -223,8 +216,8 @@ struct source {
     uint32_t first_unit, n_units;
 };
 
-/* The first spectrum of a unit of the slice, or of its last one where there is none; likewise for antennas, because what
- * an antenna that is not there adds is not kept. */
+/* The first spectrum of a unit of the slice, or of its last one where there is none; likewise for antennas, because
+ * what an antenna that is not there adds is not kept. */
 static __device__ __forceinline__ const uint8_t *find_unit(const struct source *source, uint32_t ant, uint32_t unit)
 {
     uint32_t at = source->first_unit + (unit < source->n_units ? unit : source->n_units - 1);
@@ -260,7 +253,7 @@ static __device__ __forceinline__ void separate(struct voltages v, uint32_t *pol
     *pol0 = v.bits.x;
     *pol1 = v.bits.y;
 #elif NIBBLES
-#if OFFSET_BINARY
+#if OFFSET
     v.bits ^= 0x88888888;
 #endif
     uint32_t re = v.bits & 0xf0f0f0f0, im = v.bits << 4 & 0xf0f0f0f0;
@@ -281,7 +274,7 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 #endif
 }
 
-/* ---- Columns: memory to shared memory ----------------------------------------------------------------------------- */
+/* ---- Columns: memory to shared memory --------------------------------------------------------------------------- */
 
 /* A chunk of an antenna: 16 bytes of each of its inputs. */
 struct task {
@@ -306,7 +299,8 @@ static __device__ __forceinline__ void fetch_stage(const struct source *source, 
     }
 }
 
-static __device__ __forceinline__ void put_chunk(uint8_t *stage, uint32_t column, uint32_t chunk, const uint32_t (&w)[4])
+static __device__ __forceinline__ void put_chunk(uint8_t *stage, uint32_t column, uint32_t chunk,
+                                                 const uint32_t (&w)[4])
 {
     *(uint4 *)(stage + column * COLUMN_BYTES + (chunk ^ column % 8) * 16) = make_uint4(w[0], w[1], w[2], w[3]);
 }
@@ -351,7 +345,7 @@ static __device__ void produce(const struct source *source, uint32_t first_ant, 
     }
 }
 
-/* ---- Rows times columns ------------------------------------------------------------------------------------------- */
+/* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
 /* A thread's voltages of a stage: of its antenna, for each operation the first and the second 16 bytes. */
 struct rows {
@@ -364,8 +358,8 @@ static __device__ __forceinline__ void fetch_rows(const struct source *source, u
 #pragma unroll
     for (int step = 0; step < 4; step++) {
         uint32_t spectrum = step * STEP_SPECTRA, unit = stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
-        const uint8_t *from = find_unit(source, ant, unit) +
-                              (spectrum % UNIT_SPECTRA + threadIdx.x % 4 * PIECE_SPECTRA) * SPECTRUM_BYTES;
+        const uint8_t *from =
+            find_unit(source, ant, unit) + (spectrum % UNIT_SPECTRA + threadIdx.x % 4 * PIECE_SPECTRA) * SPECTRUM_BYTES;
 #pragma unroll
         for (int half = 0; half < 2; half++)
             rows->v[step][half] = load_voltages(from + half * CHUNK_SPECTRA * SPECTRUM_BYTES);
@@ -382,42 +376,52 @@ static __device__ __forceinline__ void add_row_sums(const uint32_t (&a)[4], int 
 #endif
 }
 
-/* Adds a thread's products of two antennas to memory: of both polarisations of the first with one of the second. */
-static __device__ __forceinline__ void add_products(total *sums, const partial *products, const int (&row_sums)[2])
+/* In lane t, value i becomes what was value t of lane i, of four lanes. */
+static __device__ __forceinline__ void transpose(partial (&values)[4])
 {
-    total parts[4]; /* [pol of the first antenna][re, im] */
-
 #pragma unroll
-    for (int pol = 0; pol < 2; pol++) {
-#if HALVES
-        parts[2 * pol] = products[2 * pol];
-        parts[2 * pol + 1] = products[2 * pol + 1];
-#else
-        parts[2 * pol] = products[2 * pol] >> (NIBBLES ? 8 : 0);
-        parts[2 * pol + 1] = (products[2 * pol + 1] + row_sums[pol]) >> (NIBBLES ? 8 : 0);
-#endif
-    }
-    if (gridDim.z > 1) {
+    for (int bit = 1; bit <= 2; bit *= 2) {
+        bool odd = threadIdx.x & bit;
 #pragma unroll
         for (int i = 0; i < 4; i++)
-#if HALVES
-            atomicAdd(sums + i, parts[i]);
-#else
-            atomicAdd((unsigned long long *)sums + i, (unsigned long long)parts[i]);
-#endif
-        return;
-    }
-#pragma unroll
-    for (int pol = 0; pol < 2; pol++) {
-        total2 *to = (total2 *)sums + pol;
-        total2 sum = *to;
-        sum.x += parts[2 * pol];
-        sum.y += parts[2 * pol + 1];
-        *to = sum;
+            if (!(i & bit)) {
+                partial given = __shfl_xor_sync(~0u, odd ? values[i] : values[i + bit], bit);
+                values[i] = odd ? given : values[i];
+                values[i + bit] = odd ? values[i + bit] : given;
+            }
     }
 }
 
-/* Baselines [first_column_ant, n_columns / 4) of this thread's row antenna: those in the triangle, and in the array. */
+/* Adds the products of a row antenna with two column antennas, 'ant2' and the next, to memory.  A lane has those of one
+ * polarisation of one of them with both of the row: 4 of the 8 numbers of a baseline, 32 bytes, which four lanes then
+ * add at a time. */
+static __device__ __forceinline__ void add_products(total *sums, const partial *products, const int (&row_sums)[2],
+                                                    uint32_t row_ant, uint32_t ant2)
+{
+    partial parts[4]; /* [pol of the row antenna][re, im] */
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#if HALVES
+        parts[i] = products[i];
+#else
+        parts[i] = (int)((unsigned)products[i] + (i % 2 ? (unsigned)row_sums[i / 2] : 0)) >> (NIBBLES ? 8 : 0);
+#endif
+    transpose(parts);
+#pragma unroll
+    for (uint32_t lane = 0; lane < 4; lane++) {
+        uint32_t ant = ant2 + lane / 2;
+        total *to = sums + correlate_baseline(row_ant, ant) * 8 + lane % 2 * 4 + threadIdx.x % 4;
+        if (row_ant <= ant && ant < N_ANTS)
+#if HALVES
+            atomicAdd(to, (double)parts[lane]);
+#else
+            atomicAdd(to, (total)(long long)parts[lane]);
+#endif
+    }
+}
+
+/* Adds a thread's sums to memory: of its row antenna with the n_columns / 4 antennas from 'column_ant' on. */
 static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, uint32_t column_ant, uint32_t n_columns,
                                                 partial (&partials)[N_PARTIAL], int (&row_sums)[2])
 {
@@ -427,12 +431,8 @@ static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, u
         row_sums[pol] += __shfl_xor_sync(~0u, row_sums[pol], 2);
     }
 #pragma unroll
-    for (uint32_t tile = 0; tile < n_columns / 8; tile++) {
-        uint32_t ant2 = column_ant + 2 * tile + threadIdx.x % 4 / 2, pol2 = threadIdx.x % 2;
-        if (row_ant <= ant2 && ant2 < N_ANTS)
-            add_products(sums + (((uint64_t)ant2 * (ant2 + 1) / 2 + row_ant) * 4 + 2 * pol2) * 2, partials + 4 * tile,
-                         row_sums);
-    }
+    for (uint32_t tile = 0; tile < n_columns / 8; tile++)
+        add_products(sums, partials + 4 * tile, row_sums, row_ant, column_ant + 2 * tile);
 }
 
 /* A group's work: its rows times N columns of every stage, the first of which is antenna 'skip' of the block's. */
@@ -470,7 +470,7 @@ static __device__ void consume(const struct source *source, uint32_t group, uint
     add_sums(sums, row_ant, column_ant + skip, N, partials, row_sums);
 }
 
-/* ---- The kernel --------------------------------------------------------------------------------------------------- */
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 /* Which columns a group of a block on the diagonal need not multiply: those of antennas before its first. */
 static __device__ __forceinline__ uint32_t count_columns(uint32_t column_ant, uint32_t skip)
@@ -480,25 +480,26 @@ static __device__ __forceinline__ uint32_t count_columns(uint32_t column_ant, ui
     return (n_ants - skip + 15) / 16 * TILE_COLUMNS;
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_args args)
+extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
 {
     extern __shared__ float4 shared_memory[];
-    uint8_t *shared = (uint8_t *)shared_memory; /* operations need 1024-byte alignment, which is what blocks begin with */
+    uint8_t *shared =
+        (uint8_t *)shared_memory; /* operations need 1024-byte alignment, which is what blocks begin with */
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
-    uint32_t n_units = args.n_batches * HEAP_UNITS, n_slice = (n_units + gridDim.z - 1) / gridDim.z;
-    uint32_t column_block = 0, row_block = blockIdx.x;
+    uint64_t n_units = (uint64_t)args.n_batches * HEAP_UNITS;
+    uint32_t chan = blockIdx.x / N_BLOCKS, column_block = 0, row_block = blockIdx.x % N_BLOCKS;
 
     while (row_block > column_block)
         row_block -= ++column_block;
     uint32_t row_ant = row_block * ROW_ANTS, column_ant = column_block * COL_ANTS;
     struct source source;
-    source.heap_bytes = (uint64_t)args.n_chan * N_SPECTRA * SPECTRUM_BYTES;
+    source.heap_bytes = (uint64_t)N_CHAN * N_SPECTRA * SPECTRUM_BYTES;
     source.voltages = (const uint8_t *)args.voltages + args.first_batch * N_ANTS * source.heap_bytes +
-                      (uint64_t)blockIdx.y * N_SPECTRA * SPECTRUM_BYTES;
-    source.first_unit = blockIdx.z * n_slice;
-    if (source.first_unit >= n_units)
+                      (uint64_t)chan * N_SPECTRA * SPECTRUM_BYTES;
+    source.first_unit = (uint32_t)(n_units * blockIdx.y / gridDim.y);
+    source.n_units = (uint32_t)(n_units * (blockIdx.y + 1) / gridDim.y) - source.first_unit;
+    if (source.n_units == 0)
         return;
-    source.n_units = n_units - source.first_unit < n_slice ? n_units - source.first_unit : n_slice;
 
     if (role == N_GROUPS) {
         give_registers();
@@ -511,7 +512,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
     if (row_ant >= N_ANTS)
         return;
     uint32_t skip = row_block == column_block ? role * GROUP_ANTS : 0;
-    total *sums = (total *)args.sums + (uint64_t)blockIdx.y * N_ANTS * (N_ANTS + 1) / 2 * 8;
+    total *sums = (total *)args.sums.integer + chan * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
     row_ant += threadIdx.x % GROUP_THREADS / 32 * 8 + threadIdx.x % 32 / 4;
     switch (count_columns(column_ant, skip)) {
     case 64: consume<64>(&source, role, row_ant, column_ant, skip, shared, sums); break;
