@@ -303,6 +303,12 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     correlate_constants(&correlate, &shape, constants);
     note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
                   correlate_grid(&correlate, &shape, 0));
+    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0) {
+        shape = (struct correlate_shape){.wgmma = true};
+        correlate_constants(&correlate, &shape, constants);
+        note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
+                      correlate_grid(&correlate, &shape, 0));
+    }
     reduce_constants(&reduce, constants);
     note_launched(device, stream, &reduce_kernel, constants, REDUCE_N_CONSTANTS, reduce_grid(&reduce));
     ants_now = 0;
