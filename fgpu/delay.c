@@ -150,7 +150,7 @@ int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first
         }
         k = end;
     }
-    return INT64_MAX;
+    return last * align_samples;
 }
 
 double delay_wideband_phase(const struct delay_values *values)

@@ -103,13 +103,15 @@ static int read_line(const struct reader *r, char *line, struct delay_queue pols
     if (err)
         return err;
     struct delay_queue *queue = &pols[pol];
-    if (queue->n && queue->models[queue->n - 1].start_samples >= model.start_samples)
-        return refuse(r, "models of a polarisation must be in order of start", "");
-    if (delay_queue_add(queue, &model)) {
-        snprintf(r->why, r->why_bytes, "%s:%u: a polarisation can have %d models at once, not more", r->path, r->line,
+    /* One is kept for what holds until the first begins. */
+    if (queue->n == DELAY_MAX_MODELS - 1) {
+        snprintf(r->why, r->why_bytes, "%s:%u: a polarisation can have %d models, not more", r->path, r->line,
                  DELAY_MAX_MODELS - 1);
         return -EINVAL;
     }
+    if (queue->n && queue->models[queue->n - 1].start_samples >= model.start_samples)
+        return refuse(r, "models of a polarisation must be in order of start", "");
+    queue->models[queue->n++] = model;
     return 0;
 }
 
