@@ -70,9 +70,11 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
-    size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
+    size_t pitch = c > 1 ? a * (b * (c + 1) + s->back_direct) : b > 1 ? a * (b + 1) : m2;
+    size_t words = s->back_direct ? s->back_spectra * (s->back_pairs * m2 + 4) : 0;
 
-    return s->back_pairs * 2 * s->back_spectra * pitch * 8;
+    pitch += s->back_direct && b <= 8 && a > 8 ? 8 : 0;
+    return s->back_pairs * 2 * s->back_spectra * pitch * 8 + words * 4;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
@@ -157,12 +159,14 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
 
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
-        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
+        !power_of_two(s->back_spectra, 2, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
         !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
         m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;
+    if (s->back_direct)
+        return s->back_direct == 1 && power_of_two(last, 4, 16) && n_lines / 2 * (m2 / last) % s->back_threads == 0;
     return last <= 32 && (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
 }
 
@@ -204,6 +208,7 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"FRONT_ROWS", shape->front_rows},
         {"BACK_RADIX_A", shape->back_radix_a},
         {"BACK_RADIX_B", shape->back_radix_b},
+        {"BACK_DIRECT", shape->back_direct},
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
         {"BACK_THREADS", shape->back_threads},

@@ -11,7 +11,9 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
  *        memory.
- * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
+ * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.  With BACK_DIRECT a thread of the last pass takes
+ *        points of both rows that are each other's mirrors, and goes on to the end with them: only quantised values go
+ *        through shared memory for the corner turn.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
@@ -70,8 +72,9 @@ struct channelise_shape {
     uint32_t front_blocks;     /* per multiprocessor */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
-    uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
-    uint32_t back_pairs;                 /* of rows of a block */
+    uint32_t back_direct;  /* 1: what the last pass gives is quantised in registers, in two passes or more */
+    uint32_t back_spectra; /* of a block: 2, 4, 8 or 16 */
+    uint32_t back_pairs;   /* of rows of a block */
     uint32_t back_threads, back_blocks;
 };
 
@@ -92,7 +95,7 @@ bool channelise_shape_valid(const struct channelise_config *config, const struct
                             size_t shared_bytes);
 
 #define CHANNELISE_FRONT_N_CONSTANTS 11
-#define CHANNELISE_BACK_N_CONSTANTS  11
+#define CHANNELISE_BACK_N_CONSTANTS  12
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,

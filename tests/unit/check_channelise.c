@@ -373,6 +373,7 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
+        shape->back_direct = (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
     }
@@ -561,6 +562,41 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* The last pass quantises what it has: in two passes and in three, with few and many spectra, and both rows of a pair or a
+ * row that is its own mirror in the same threads. */
+START_TEST(quantised_in_registers)
+{
+    static const struct {
+        unsigned n_chan;
+        uint32_t rows, radix_a, radix_b, spectra, pairs, threads, out_bits;
+    } cases[] = {
+        {128, 8, 8, 4, 8, 1, 32, 8},   {128, 8, 4, 8, 2, 4, 32, 4},    {256, 16, 8, 4, 16, 2, 64, 8},
+        {512, 8, 16, 8, 2, 1, 32, 8},  {512, 8, 4, 4, 4, 2, 64, 8},    {512, 16, 4, 16, 4, 8, 128, 4},
+        {256, 8, 4, 4, 16, 4, 128, 8}, {1024, 8, 32, 8, 4, 1, 128, 8},
+    };
+    struct channelise_config config = configs[_i % 2];
+    struct channelise_shape shape;
+
+    config.n_chan = cases[_i].n_chan;
+    config.n_batches = 1;
+    config.out_bits = cases[_i].out_bits;
+    config.dither = _i != 2;
+    shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
+    shape.back_direct = 1;
+    shape.back_radix_a = cases[_i].radix_a;
+    shape.back_radix_b = cases[_i].radix_b;
+    shape.back_spectra = cases[_i].spectra;
+    shape.back_pairs = cases[_i].pairs;
+    shape.back_threads = cases[_i].threads;
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    config.shape = &shape;
+    if (config.n_chan < 512)
+        run_end_to_end(&config, EMULATED);
+    else
+        compare_with_cpu(&config);
+}
+END_TEST
+
 /* Pieces of few bits, which begin in the last bits of the 16 bytes that are fetched at a time. */
 START_TEST(short_pieces)
 {
@@ -616,6 +652,7 @@ int main(void)
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, short_pieces, 0, 2);
+    tcase_add_loop_test(tcase, quantised_in_registers, 0, 8);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
