@@ -41,16 +41,17 @@ CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cu
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
-FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
-XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
+KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
+FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.o fgpu/walk.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
+XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
-TOOL_OBJS    := $(DSIM) $(VISREC)
-PROGRAMS     := fgpu xbgpu dsim visrec
+TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC)
+PROGRAMS     := fgpu xbgpu dsim fsim visrec
 UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -91,6 +92,7 @@ objects  = $(addprefix $(OBJ)/,$(1))
 PARTS_fgpu   = $(FGPU)
 PARTS_xbgpu  = $(XBGPU)
 PARTS_dsim   = $(DSIM)
+PARTS_fsim   = $(FSIM) tools/vdif.o
 PARTS_visrec = $(VISREC)
 main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(1).o)
 
@@ -178,7 +180,7 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests
 
-check-engine: all $(FAKE_CUDA_DEVICE)
+check-engine: all $(FAKE_CUDA_DEVICE) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
 
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
@@ -229,9 +231,10 @@ setup:
 	@scripts/setup check
 
 # The example configurations come from the key tables; a test holds them to it.
-examples: $(BUILD)/fgpu $(BUILD)/xbgpu
+examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+	$(BUILD)/fsim --print-example > config/fsim.yaml
 
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.

@@ -16,6 +16,12 @@
 #define N_MULTIPROCESSORS 132 /* of a large GPU */
 #define MAX_PARTS         64
 
+/* Of correlate_wgmma.cu. */
+#define WGMMA_ANTS    64 /* of a block, rows and columns */
+#define WGMMA_THREADS 384
+#define WGMMA_SHARED  (4 * 32768) /* stages */
+#define WGMMA_SLICE   256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
+
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
     return (a + b - 1) / b;
@@ -24,6 +30,11 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
 }
 
 /* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
@@ -58,11 +69,26 @@ static void plan_squares(uint32_t n_ants, const struct correlate_shape *s, struc
     plan->n_slots = rows + (n_ants > rows ? columns : 0);
 }
 
+static struct correlate_plan plan_wgmma(uint32_t n_ants)
+{
+    uint32_t n = divide_up(n_ants, WGMMA_ANTS), n_blocks = n * (n + 1) / 2;
+
+    return (struct correlate_plan){
+        .n_blocks = n_blocks,
+        .n_slots = WGMMA_ANTS,
+        .threads = WGMMA_THREADS,
+        .shared_bytes = WGMMA_SHARED,
+        .computed = (double)n_ants * (n_ants + 1) / 2 / ((double)n_blocks * WGMMA_ANTS * WGMMA_ANTS),
+    };
+}
+
 struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape)
 {
     struct correlate_plan plan = {0};
     uint32_t sums = 16 * shape->row_eights * shape->column_eights + 2 * shape->row_eights;
 
+    if (shape->wgmma)
+        return plan_wgmma(args->n_ants);
     if (shape->n_runs)
         plan_runs(args->n_ants, shape, &plan);
     else
@@ -80,6 +106,8 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
 {
     const struct correlate_shape *s = shape;
 
+    if (s->wgmma)
+        return shared_bytes >= WGMMA_SHARED;
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
@@ -163,6 +191,10 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 {
     char blocks[32];
 
+    if (shape->wgmma) {
+        snprintf(text, text_bytes, "wgmma");
+        return;
+    }
     if (shape->n_runs)
         snprintf(blocks, sizeof(blocks), "%u runs", shape->n_runs);
     else
@@ -172,6 +204,18 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 }
 
 /* ---- Making and launching ---------------------------------------------------------------------------------------- */
+
+bool correlate_has_wgmma(const struct device *device)
+{
+    const char *model = device_model(device);
+
+    return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
+}
+
+const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
+{
+    return shape->wgmma ? &correlate_wgmma_kernel : &correlate_kernel;
+}
 
 static long sample_bits(enum voltage_format format)
 {
@@ -224,17 +268,27 @@ static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t reside
     return best;
 }
 
+/* Parts of so many spectra that partial sums hold them, and the 64 by which parts may differ. */
+static uint32_t wgmma_parts(enum voltage_format format, uint64_t n_spectra)
+{
+    uint64_t max = (correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA) - 64;
+
+    return (uint32_t)((n_spectra + max - 1) / max);
+}
+
 struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
                                   uint32_t n_parts)
 {
     struct correlate_plan plan = correlate_plan(args, shape);
-    uint32_t slice_bytes = STEP_BYTES * shape->steps * shape->time_warps;
-    uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
+    uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
+    uint64_t n_spectra = (uint64_t)args->n_batches * args->n_spectra, n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
+    uint64_t bytes = n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
-    uint64_t n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
 
+    if (!n_parts)
+        n_parts = best_parts(n_blocks, n_slices, shape->wgmma ? 1 : shape->resident);
+    if (shape->wgmma)
+        n_parts = larger(n_parts, wgmma_parts(args->format, n_spectra));
     return (struct kernel_grid){
-        .blocks = {(uint32_t)n_blocks, n_parts ? n_parts : best_parts(n_blocks, n_slices, shape->resident), 1},
-        .threads = plan.threads,
-        .shared_bytes = plan.shared_bytes};
+        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }

@@ -18,6 +18,7 @@
 #include "kernels/correlate.h"
 
 struct correlate_shape {
+    bool wgmma; /* the variant of correlate_wgmma.cu, for compute capability 9.0; what follows is then ignored */
     uint32_t row_eights, column_eights; /* of a warp's tile */
     uint32_t n_runs;
     uint32_t block_rows, block_columns; /* squares: tiles of a block */
@@ -50,7 +51,13 @@ size_t correlate_candidates(const struct correlate_args *args, size_t shared_byt
 /* "tiles 4 x 2, squares 2 x 4, ...", for people. */
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
-/* What the CUDA variant is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
+/* Whether 'device' can run the wgmma variant. */
+bool correlate_has_wgmma(const struct device *device);
+
+/* The CUDA variant that is meant. */
+const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape);
+
+/* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
  * a launch is split; 0: as many as fill a large GPU. */
 #define CORRELATE_N_CONSTANTS 17
 void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,

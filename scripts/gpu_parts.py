@@ -251,6 +251,13 @@ def realtime(run):
                                    "--device", gpu_machine.DEVICE, *flags])
 
 
+def realtime_x(run):
+    """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("REALTIME_X_FLAGS", ""))
+    yield run.program("realtime-x", [run.place.python, "scripts/realtime-x", "--build", run.place.build,
+                                     "--device", gpu_machine.DEVICE, *flags])
+
+
 def tune(run):
     """the shapes that fgpu --tune finds, beside the defaults ($TUNE_FLAGS for bench_fgpu); not a part of 'all'"""
     flags = shlex.split(os.environ.get("TUNE_FLAGS", "--tune 70"))
@@ -261,13 +268,13 @@ def tune(run):
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "realtime": (realtime, 560),
-    "tune": (tune, 560),
+    "realtime-x": (realtime_x, 560), "tune": (tune, 560),
 }
-ALL = [name for name in PARTS if name not in ("realtime", "tune")]
+ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
 
 
 def describe():
-    return "parts:\n" + "\n".join(f"  {name:10}{function.__doc__} ({limit} s at most)"
+    return "parts:\n" + "\n".join(f"  {name:11}{function.__doc__} ({limit} s at most)"
                                   for name, (function, limit) in PARTS.items())
 
 

@@ -10,6 +10,7 @@
 #include "kernels/channelise.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/reduce.h"
+#include "kernels/select_spectra.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -39,8 +40,7 @@ static const struct {
     unsigned spill_bytes; /* at most */
     const char *reason;
 } allowed[] = {
-    {"channelise_front", 96,
-     "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -268,6 +268,27 @@ static void note_launched(struct device *device, struct device_stream *stream, c
     device_kernel_destroy(made);
 }
 
+static void note_select_spectra(struct device *device, struct device_stream *stream)
+{
+    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS, VOLTAGES_16_BITS};
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        struct select_spectra_args args = {.format = formats[i],
+                                           .n_ants = 80,
+                                           .n_chan = 128,
+                                           .n_spectra = 256,
+                                           .n_out_spectra = 64,
+                                           .n_out_batches = 1};
+        struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+        ants_now = args.n_ants;
+        format_now = formats[i];
+        select_spectra_constants(&args, constants);
+        note_launched(device, stream, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS,
+                      select_spectra_grid(&args));
+        ants_now = 0;
+    }
+}
+
 static void note_array(struct device *device, struct device_stream *stream, uint32_t n_ants, enum voltage_format format)
 {
     const struct correlate_args correlate = {
@@ -282,6 +303,12 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     correlate_constants(&correlate, &shape, constants);
     note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
                   correlate_grid(&correlate, &shape, 0));
+    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0) {
+        shape = (struct correlate_shape){.wgmma = true};
+        correlate_constants(&correlate, &shape, constants);
+        note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
+                      correlate_grid(&correlate, &shape, 0));
+    }
     reduce_constants(&reduce, constants);
     note_launched(device, stream, &reduce_kernel, constants, REDUCE_N_CONSTANTS, reduce_grid(&reduce));
     ants_now = 0;
@@ -298,6 +325,7 @@ static void note_all(void)
         device->shared_bytes = gpus[gpu_now].shared_bytes;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
             note_size(device, stream, &sizes[i]);
+        note_select_spectra(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
     }

@@ -157,7 +157,8 @@ static void launch(const struct test_device *d, struct correlate_args args, size
     void *device_sums = test_upload(d, sums, n_sums * sizeof(*sums), n_sums * sizeof(*sums));
 
     correlate_constants(&args, shape, constants);
-    ck_assert_int_eq(device_kernel_create(d->device, &correlate_kernel, constants, CORRELATE_N_CONSTANTS, &kernel), 0);
+    ck_assert_int_eq(
+        device_kernel_create(d->device, correlate_shape_kernel(shape), constants, CORRELATE_N_CONSTANTS, &kernel), 0);
     args.voltages = voltages;
     args.sums.integer = device_sums;
     device_launch(d->stream, kernel, &grid, &args);
@@ -395,6 +396,30 @@ START_TEST(cuda_random_shapes)
 }
 END_TEST
 
+/* Sizes about the edges of its blocks, all formats, heaps of any multiple of 16, parts of time. */
+START_TEST(cuda_wgmma)
+{
+    static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
+    static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
+    const struct correlate_shape shape = {.wgmma = true};
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
+        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
+                                      .n_ants = n_ants[_i],
+                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
+                                      .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
+                                      .first_batch = 1,
+                                      .n_batches = 1 + (uint32_t)random_below(3)};
+        if (on_a_gpu(&d) || args.n_ants < 20 || (f == 0 && args.n_ants < 200))
+            compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
+    }
+    test_device_close(&d);
+}
+END_TEST
+
 /* Every candidate shape of some arrays, on a GPU; formats by turns. */
 START_TEST(cuda_candidates)
 {
@@ -497,6 +522,7 @@ int main(void)
     tcase_set_timeout(tcase, 600);
     tcase_add_loop_test(tcase, cuda_array_sizes, 0, 13);
     tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
+    tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
     tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
     tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
     tcase_add_test(tcase, cuda_long_floats);
