@@ -335,6 +335,25 @@ START_TEST(baseline_order)
 }
 END_TEST
 
+/* Any array has a shape, of mma.sync, on any GPU; every tile of it that is wanted is there. */
+START_TEST(default_shapes)
+{
+    static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10};
+
+    for (uint32_t n_ants = 1; n_ants <= 4096; n_ants += n_ants < 300 ? 1 : 97)
+        for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
+            struct correlate_args args = {
+                .format = VOLTAGES_8_BITS, .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8};
+            struct correlate_shape shape = correlate_default_shape(&args, shared_bytes[i]);
+            struct correlate_plan plan = correlate_plan(&args, &shape);
+            ck_assert(!shape.wgmma && correlate_shape_valid(&args, &shape, shared_bytes[i]));
+            ck_assert(plan.computed > 0 && plan.computed <= 1);
+            ck_assert_uint_le(plan.shared_bytes * shape.resident, shared_bytes[i]);
+            ck_assert(n_ants < 300 || plan.computed > 0.6);
+        }
+}
+END_TEST
+
 /* Every array size with its default shape; on the emulator each with one format, and few spectra. */
 START_TEST(cuda_array_sizes)
 {
@@ -517,6 +536,7 @@ int main(void)
     tcase_add_loop_test(tcase, ends_of_the_range, 0, 3);
     tcase_add_loop_test(tcase, zeros_are_zero, 0, ARRAY_LEN(formats));
     tcase_add_test(tcase, baseline_order);
+    tcase_add_test(tcase, default_shapes);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("cuda");
     tcase_set_timeout(tcase, 600);
