@@ -5,7 +5,7 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
-#   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (2 minutes on two cores)
+#   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (6 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
