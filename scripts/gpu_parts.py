@@ -237,6 +237,13 @@ def bench(run):
         yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
 
 
+def xbench(run):
+    """bench_xbgpu ($XBENCH_FLAGS): the X-engine's kernels"""
+    program = run.place.build / "bench" / "bench_xbgpu"
+    flags = shlex.split(os.environ.get("XBENCH_FLAGS", ""))
+    yield run.program("bench_xbgpu", [program, "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
     flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
@@ -259,8 +266,8 @@ def tune(run):
 
 
 PARTS = {  # and how many seconds each may take
-    "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
-    "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
+    "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
+    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "realtime": (realtime, 560),
     "realtime-x": (realtime_x, 560), "tune": (tune, 560),
 }
 ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]

@@ -15,6 +15,13 @@
 
 struct device_stream;
 
+/* What a gate takes of the batches being correlated: as gate_list() (gate.h) writes it, in host memory and on the device. */
+struct correlation_gate {
+    size_t n_rows, row_pitch, ends_pitch;
+    uint32_t *spectra, *ends;
+    uint32_t *device_spectra, *device_ends;
+};
+
 /* What is known of the batches being correlated. */
 struct correlation_input {
     int64_t first_batch;         /* number of batch 0: its timestamp / samples of a batch */
@@ -25,6 +32,7 @@ struct correlation_input {
     const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent */
     size_t n_history;            /* batches before batch 0 */
     const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
+    const struct correlation_gate *gates; /* [n_gates] */
     int64_t last_arrival_ns;
 };
 
@@ -39,14 +47,18 @@ struct correlation {
     void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
     int64_t next_window; /* the one after the last that ended and of which a heap came */
     size_t next;         /* batch of the current input to take next */
+    int gate;            /* -1: all spectra are taken */
+    struct device_kernel *select;
+    void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
     size_t n_finished; /* dumps handed to the device */
     uint8_t *audited;  /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
+/* 'selected' is what outputs with a gate use by turns: NULL where there are none. */
 int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                     struct device_stream *download, struct xstream *stream);
+                     struct device_stream *download, void *selected, struct xstream *stream);
 void correlation_fini(struct correlation *correlation);
 
 /* A new input, to be walked. */

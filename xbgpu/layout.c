@@ -9,12 +9,16 @@
 #include "common/spead.h"
 #include "common/units.h"
 #include "kernels/correlate.h"
+#include "xbgpu/gate.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
-#define MAX_SAMPLES 0x1p46     /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
+/* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
+ * measured: 32, 64, 128, 256. */
+#define SELECTED_SPECTRA 64
+#define MAX_SAMPLES      0x1p46 /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -46,22 +50,43 @@ size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
     return m * layout->n_ants / layout->n_members;
 }
 
-static size_t n_dump_items(const struct xbgpu_config_output *output)
+int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
-    return output->missing == XBGPU_MISSING_WEIGHTS ? 4 : 3;
+    return output->gate ? xbgpu_find_gate(&config->gates, output->gate) : -1;
 }
 
-size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config_output *output)
+size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
-    size_t weights = output->missing == XBGPU_MISSING_WEIGHTS ? layout->n_baselines * sizeof(uint32_t) : 0;
+    int gate = xbgpu_output_gate(config, output);
 
-    return layout->vis_bytes + weights;
+    return gate < 0 ? 0 : gate_n_rows(xbgpu_config_gate(&config->gates, (size_t)gate), config);
+}
+
+static size_t n_dump_items(const struct xbgpu_config_output *output)
+{
+    return 3 + (output->missing == XBGPU_MISSING_WEIGHTS ? 1 : 0) + (output->gate ? 2 : 0);
+}
+
+size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                           const struct xbgpu_config_output *output)
+{
+    size_t n_rows = output->gate ? xbgpu_output_gate_rows(config, output) : 1;
+
+    return output->missing == XBGPU_MISSING_WEIGHTS ? n_rows * layout->n_baselines * sizeof(uint32_t) : 0;
+}
+
+size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                        const struct xbgpu_config_output *output)
+{
+    size_t gate_spectra = output->gate ? layout->n_chan * sizeof(uint32_t) : 0;
+
+    return layout->vis_bytes + xbgpu_weights_bytes(layout, config, output) + gate_spectra;
 }
 
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output)
 {
-    size_t dump_bytes = xbgpu_dump_bytes(layout, output);
+    size_t dump_bytes = xbgpu_dump_bytes(layout, config, output);
     size_t payload = (size_t)config->send.packet_payload_bytes;
     size_t n_packets = (dump_bytes + payload - 1) / payload;
     double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output)));
@@ -101,6 +126,36 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     }
 }
 
+/* What gates take beside their outputs' dumps. */
+static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
+{
+    size_t n_spectra = l->n_batches * l->n_spectra;
+
+    if (l->n_gates == 0)
+        return;
+    l->n_selected_spectra = n_spectra < SELECTED_SPECTRA ? n_spectra : SELECTED_SPECTRA;
+    l->n_selected_batches = (n_spectra + l->n_selected_spectra - 1) / l->n_selected_spectra;
+    size_t spectrum_bytes = l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
+    uint64_t selected = bytes_times(l->n_selected_batches * l->n_selected_spectra, spectrum_bytes), lists = 0;
+    for (size_t g = 0; g < l->n_gates; g++) {
+        size_t n_rows = gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
+        lists = bytes_plus(lists, bytes_times(n_rows * sizeof(uint32_t), n_spectra + l->n_batches + 1));
+    }
+    lists = bytes_times(lists, XBGPU_N_DEVICE_INPUTS);
+    l->host_bytes = bytes_plus(l->host_bytes, lists);
+    l->device_bytes = bytes_plus(l->device_bytes, bytes_plus(lists, selected));
+}
+
+/* What an output with a gate counts, and sends of it, more than others. */
+static uint64_t gate_output_bytes(const struct xbgpu_layout *l, const struct xbgpu_config *config,
+                                  const struct xbgpu_config_output *output)
+{
+    uint64_t counts = xbgpu_weights_bytes(l, config, output);
+    uint64_t sent = xbgpu_dump_bytes(l, config, output) - l->vis_bytes;
+
+    return output->gate ? bytes_plus(counts, bytes_times(sent, xbgpu_output_buffers(config, output))) : 0;
+}
+
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
@@ -113,6 +168,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         .n_batches = (size_t)recv->batches_per_chunk,
         .batch_samples = recv->spectra_per_heap * recv->samples_between_spectra,
         .n_outputs = config->outputs.n,
+        .n_gates = config->gates.n,
     };
 
     init_shifts(&l, config);
@@ -130,11 +186,13 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     if (l.shifted)
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_batches * l.n_ants, l.heap_bytes));
     for (size_t o = 0; o < l.n_outputs; o++) {
-        uint64_t n_buffers = xbgpu_output_buffers(config, xbgpu_config_output(config, o));
+        const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
+        uint64_t n_buffers = xbgpu_output_buffers(config, output);
         uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
-        l.host_bytes = bytes_plus(l.host_bytes, dumps);
+        l.host_bytes = bytes_plus(l.host_bytes, bytes_plus(dumps, gate_output_bytes(&l, config, output)));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, 2 * l.vis_bytes) /* 64-bit sums */);
     }
+    add_gates(&l, config);
     l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
     *layout = l;
 }
@@ -275,6 +333,7 @@ void xbgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    xbgpu_gates_check(config, errors);
     config_check_device(&config->device, errors);
     if (config->device.kind == DEVICE_CUDA)
         config_error(errors, &config->device.kind, "kind cannot be cuda yet: xbgpu's kernels run on the cpu only");

@@ -5,6 +5,7 @@
 #include "common/device.h"
 #include "common/matcher.h"
 #include "kernels/select_spectra.h"
+#include "xbgpu/gate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,7 +17,8 @@ struct device_input {
     uint8_t *voltages;       /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
     uint8_t *present;        /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present; /* [const] the same on the device */
-    struct device_event *uploaded; /* [const] */
+    struct correlation_gate *gates; /* [const] [n_gates] what they take of it */
+    struct device_event *uploaded;  /* [const] */
 };
 
 struct xinputs {
@@ -31,6 +33,7 @@ struct xinputs {
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* pinned: [ant][pol] spectra */
     uint32_t *device_delays;
+    struct gate *gates; /* [n_gates] */
     /* Of the last input, for the next one's history. */
     bool have_last;
     struct device_input *last; /* not home yet; NULL without history */
@@ -206,6 +209,23 @@ static void shift(struct xinputs *x)
     device_launch(x->c.compute, x->select, &grid, &args);
 }
 
+/* Decides what each gate takes of the current input, whose batch 0 has this timestamp, and queues its upload. */
+static void apply_gates(struct xinputs *x, int64_t timestamp_samples)
+{
+    const struct xbgpu_layout *l = x->layout;
+
+    for (size_t g = 0; g < l->n_gates; g++) {
+        struct correlation_gate *gate = &x->current->gates[g];
+        size_t most = gate_list(&x->gates[g], timestamp_samples, x->c.config->recv.samples_between_spectra,
+                                l->n_spectra, x->n_batches, gate->row_pitch, gate->spectra, gate->ends);
+        gate->ends_pitch = x->n_batches + 1;
+        device_copy(x->c.upload, gate->device_ends, gate->ends, gate->n_rows * gate->ends_pitch * sizeof(*gate->ends));
+        if (most > 0)
+            device_copy_2d(x->c.upload, gate->device_spectra, gate->row_pitch * sizeof(uint32_t), gate->spectra,
+                           gate->row_pitch * sizeof(uint32_t), most * sizeof(uint32_t), gate->n_rows);
+    }
+}
+
 /* What the current input reads is queued: makes it ready to be walked. */
 static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, struct correlation_input *walk)
 {
@@ -218,6 +238,7 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
                 in->present[b * l->n_ants + ant] = reads_present(x, b, ant, 0) && reads_present(x, b, ant, 1);
         device_copy(x->c.upload, in->device_present, in->present, x->n_batches * l->n_ants);
     }
+    apply_gates(x, (first_batch - (int64_t)l->n_lag) * l->batch_samples);
     device_event_record(in->uploaded, x->c.upload);
     device_stream_wait_event(x->c.compute, in->uploaded);
     if (l->shifted)
@@ -231,6 +252,7 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
         .heaps = x->heaps,
         .n_history = l->n_history,
         .delays = l->shifted ? x->delays : NULL,
+        .gates = in->gates,
         .last_arrival_ns = x->last_arrival_ns,
     };
     x->have_last = true;
@@ -286,6 +308,47 @@ bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
+static int create_gate_lists(struct xinputs *x, struct correlation_gate *gate, size_t n_rows)
+{
+    const struct xbgpu_layout *l = x->layout;
+    size_t row_pitch = l->n_batches * l->n_spectra;
+    size_t list_bytes = n_rows * row_pitch * sizeof(uint32_t),
+           end_bytes = n_rows * (l->n_batches + 1) * sizeof(uint32_t);
+
+    *gate = (struct correlation_gate){
+        .n_rows = n_rows,
+        .row_pitch = row_pitch,
+        .spectra = device_alloc_pinned(x->c.device, list_bytes),
+        .ends = device_alloc_pinned(x->c.device, end_bytes),
+        .device_spectra = device_alloc(x->c.device, list_bytes),
+        .device_ends = device_alloc(x->c.device, end_bytes),
+    };
+    return gate->spectra && gate->ends && gate->device_spectra && gate->device_ends ? 0 : -ENOMEM;
+}
+
+static void free_gate_lists(struct device *device, struct correlation_gate *gate)
+{
+    device_free_pinned(device, gate->spectra);
+    device_free_pinned(device, gate->ends);
+    device_free(device, gate->device_spectra);
+    device_free(device, gate->device_ends);
+}
+
+static int create_gates(struct xinputs *x)
+{
+    const struct xbgpu_config *config = x->c.config;
+
+    x->gates = calloc(x->layout->n_gates + 1, sizeof(*x->gates));
+    if (!x->gates)
+        return -ENOMEM;
+    for (size_t g = 0; g < x->layout->n_gates; g++) {
+        int err = gate_init(&x->gates[g], xbgpu_config_gate(&config->gates, g), config);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
 static int create_input(struct xinputs *x, struct device_input *in)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -293,8 +356,12 @@ static int create_input(struct xinputs *x, struct device_input *in)
 
     loan_init(&in->loan, x->c.worker, (struct inbox_item){x->c.free_kind, 0, in});
     in->voltages = device_alloc(x->c.device, (l->n_history + l->n_batches) * x->row_bytes);
-    if (!in->voltages)
+    in->gates = calloc(l->n_gates + 1, sizeof(*in->gates));
+    if (!in->voltages || !in->gates)
         return -ENOMEM;
+    for (size_t g = 0; g < l->n_gates; g++)
+        if (create_gate_lists(x, &in->gates[g], x->gates[g].n_rows))
+            return -ENOMEM;
     if (l->shifted) {
         in->present = device_alloc_pinned(x->c.device, n_present);
         in->device_present = device_alloc(x->c.device, n_present);
@@ -341,6 +408,8 @@ int xinputs_create(const struct xinput_config *config, struct xinputs **inputs)
     x->came = calloc(n_rows * l->n_ants, 1);
     x->heaps = calloc(n_rows * l->n_ants, sizeof(*x->heaps));
     int err = x->set && x->held && x->came && x->heaps ? 0 : -ENOMEM;
+    if (!err)
+        err = create_gates(x);
     for (size_t i = 0; !err && i < XBGPU_N_DEVICE_INPUTS; i++) {
         err = create_input(x, &x->inputs[i]);
         xinputs_give(x, &x->inputs[i]);
@@ -361,11 +430,18 @@ void xinputs_destroy(struct xinputs *inputs)
         return;
     struct device *device = inputs->c.device;
     for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
+        struct device_input *in = &inputs->inputs[i];
+        for (size_t g = 0; in->gates && g < inputs->layout->n_gates; g++)
+            free_gate_lists(device, &in->gates[g]);
+        free(in->gates);
         device_event_destroy(inputs->inputs[i].uploaded);
         device_free(device, inputs->inputs[i].voltages);
         device_free(device, inputs->inputs[i].device_present);
         device_free_pinned(device, inputs->inputs[i].present);
     }
+    for (size_t g = 0; inputs->gates && g < inputs->layout->n_gates; g++)
+        gate_fini(&inputs->gates[g]);
+    free(inputs->gates);
     device_kernel_destroy(inputs->select);
     device_free(device, inputs->shifted);
     device_free(device, inputs->device_delays);

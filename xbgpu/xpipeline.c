@@ -8,6 +8,7 @@
 #include "common/service.h"
 #include "common/matcher.h"
 #include "common/thread.h"
+#include "common/units.h"
 #include "xbgpu/correlation.h"
 #include "xbgpu/recv.h"
 #include "xbgpu/xinput.h"
@@ -41,6 +42,7 @@ struct xpipeline {
     struct xsend *send;
     struct xbgpu_recv *recv;
     struct xinputs *inputs;
+    void *selected;              /* device: what the outputs with gates use by turns */
     struct correlation *outputs; /* [n_outputs] */
     struct thread worker;
     bool started;
@@ -192,11 +194,14 @@ static int create_device_side(struct xpipeline *p)
 static int create_outputs(struct xpipeline *p)
 {
     p->outputs = calloc(p->layout->n_outputs, sizeof(*p->outputs));
-    if (!p->outputs)
+    size_t selected_bytes = p->layout->n_selected_batches * p->layout->n_selected_spectra * p->layout->n_ants *
+                            p->layout->n_chan * N_POLS * voltage_bytes(p->layout->format);
+    if (!p->outputs || (selected_bytes && !(p->selected = device_alloc(p->device, selected_bytes))))
         return -ENOMEM;
     for (size_t o = 0; o < p->layout->n_outputs; o++) {
         struct xstream *stream = xsend_stream(p->send, o);
-        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download, stream);
+        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
+                                   p->selected, stream);
         if (err)
             return err;
         if (!stream->output->send_enabled)
@@ -313,6 +318,7 @@ void xpipeline_destroy(void *arg)
     for (size_t o = 0; pipeline->outputs && o < pipeline->layout->n_outputs; o++)
         correlation_fini(&pipeline->outputs[o]);
     free(pipeline->outputs);
+    device_free(pipeline->device, pipeline->selected);
     xinputs_destroy(pipeline->inputs);
     xbgpu_recv_destroy(pipeline->recv);
     xsend_destroy(pipeline->send);

@@ -109,7 +109,7 @@ static void rig_open(struct rig *r, const char *format)
     ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
     struct xsend_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
     ck_assert_msg(xsend_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
-    ck_assert_int_eq(correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
+    ck_assert_int_eq(correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download, NULL,
                                       xsend_stream(r->send, 0)),
                      0);
     r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
