@@ -31,6 +31,7 @@ struct gate {
     unsigned __int128 phase, slope, curve; /* of dt^0, dt^1 and dt^2, in 2^-128 of a turn */
     uint32_t n_bins;
     uint8_t taken[GATE_MAX_BINS];        /* [n_bins] 0 or 1 */
+    uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] the first bin after it that differs, or n_bins */
     uint64_t period_samples, on_samples; /* of a switch, whose epoch is where what is taken begins */
     size_t n_rows;                       /* 1: all channels are alike; else the number of channels */
     int64_t *delays_samples;             /* [n_rows] */
