@@ -1,10 +1,11 @@
 /* fsim_send.c - the last step of fsim: the threads that send the heaps of a period, in real time or as fast as it goes.
  *
- * A lane is a thread with a sink and its share of the antennas.  All lanes have the same origin of time; what they tell
+ * A lane is a thread with its share of the antennas.  All lanes have the same origin of time; what they tell
  * each other is only how many batches they have sent. */
 #include "tools/fsim_send.h"
 
 #include "common/clock.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
 #include "common/sender.h"
@@ -29,24 +30,21 @@
 #define N_ITEMS               4
 #define DESCRIPTORS_MAX_BYTES 2048
 
-/* An F-engine of a lane. */
+/* An F-engine, which has a socket of its own: on a network it is a flow of its own. */
 struct antenna {
-    uint64_t feng_id;
+    uint64_t feng_id;         /* [const] */
     uint64_t heap_cnt;        /* of the next heap */
     int64_t next_descriptors; /* timestamp at which they are due again */
+    struct packet_sink *sink;
+    struct packet_out *batch; /* of batch_packets, being filled; NULL: none */
+    size_t n_batch;
 };
 
 /* [const], or of the lane's thread, but 'n_batches'. */
 struct lane {
-    struct fsim_send *send; /* [const] */
-    struct antenna *ants;   /* [n_ants] */
-    size_t n_ants;          /* [const] */
-    /* [const] of [antenna][substream]: the sink joins what has the same one. */
-    struct endpoint_list destinations;
-
-    struct packet_sink *sink;
-    struct packet_out *batch; /* of PACKET_SINK_BATCH_MAX, being filled; NULL: none */
-    size_t n_batch;
+    struct fsim_send *send;    /* [const] */
+    struct antenna *ants;      /* [n_ants] */
+    size_t n_ants;             /* [const] */
     int64_t now_ns;            /* when it was last asked */
     int64_t timestamp;         /* of the next heaps */
     size_t i_batch;            /* of the period, the same */
@@ -66,6 +64,7 @@ struct fsim_send {
     int64_t batch_samples;                   /* [const] */
     size_t payload_bytes;                    /* [const] of a packet */
     size_t run_bytes;                        /* [const] of a heap's packets in a row */
+    size_t batch_packets;                    /* [const] handed to a sink at once, at most: a run to each substream */
     double batch_share;       /* [const] of the time from batch to batch in which one leaves; 0: unpaced */
     int64_t n_batches_wanted; /* [const] INT64_MAX: until stopped */
     int64_t first_timestamp;  /* set before the lanes begin, as the next */
@@ -90,55 +89,51 @@ struct fsim_send {
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
-static void flush(struct lane *lane)
+static void flush(struct lane *lane, struct antenna *ant)
 {
     struct fsim_send *send = lane->send;
-    size_t n = lane->n_batch;
+    size_t n = ant->n_batch;
 
     if (n == 0)
         return;
-    size_t n_left = packet_sink_send(lane->sink, lane->batch, n);
-    lane->batch = NULL;
-    lane->n_batch = 0;
+    size_t n_left = packet_sink_send(ant->sink, ant->batch, n);
+    ant->batch = NULL;
+    ant->n_batch = 0;
     lane->now_ns = clock_monotonic_ns();
     counter_add(&send->n_packets_sent, n_left);
     if (n_left == n)
         return;
     int last_errno = 0;
-    packet_sink_n_failed(lane->sink, &last_errno);
+    packet_sink_n_failed(ant->sink, &last_errno);
     counter_add(&send->n_packets_failed, n - n_left);
     log_limited(&send->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
 }
 
 /* A packet of the batch, to be filled before the next call. */
-static struct packet_out *add_packet(struct lane *lane)
+static struct packet_out *add_packet(struct lane *lane, struct antenna *ant)
 {
-    if (lane->n_batch == PACKET_SINK_BATCH_MAX)
-        flush(lane);
-    if (!lane->batch)
-        lane->batch = packet_sink_alloc(lane->sink, PACKET_SINK_BATCH_MAX);
-    return &lane->batch[lane->n_batch++];
+    if (ant->n_batch == lane->send->batch_packets)
+        flush(lane, ant);
+    if (!ant->batch)
+        ant->batch = packet_sink_alloc(ant->sink, lane->send->batch_packets);
+    return &ant->batch[ant->n_batch++];
 }
 
-/* Adds the packets of a heap that carry its bytes from 'offset' to 'end'. */
-static void add_packets(struct lane *lane, unsigned destination, uint64_t heap_cnt, const uint8_t *heap,
-                        size_t heap_bytes, size_t offset, size_t end, const struct spead_item *items)
+/* Adds the packets of a heap to 'substream' that carry its bytes from 'offset' to 'end'. */
+static void add_packets(struct lane *lane, struct antenna *ant, size_t substream, uint64_t heap_cnt,
+                        const uint8_t *heap, size_t heap_bytes, size_t offset, size_t end,
+                        const struct spead_item *items)
 {
     size_t payload_bytes = lane->send->payload_bytes;
 
     for (; offset < end; offset += payload_bytes) {
-        struct packet_out *packet = add_packet(lane);
+        struct packet_out *packet = add_packet(lane, ant);
         packet->payload_bytes = heap_bytes - offset < payload_bytes ? heap_bytes - offset : payload_bytes;
         packet->header_bytes =
             spead_build_header(packet->header, heap_cnt, heap_bytes, offset, packet->payload_bytes, items, N_ITEMS);
         packet->payload = heap + offset;
-        packet->destination = destination;
+        packet->destination = (unsigned)substream;
     }
-}
-
-static unsigned destination_of(const struct lane *lane, size_t i_ant, size_t substream)
-{
-    return (unsigned)(i_ant * lane->send->heaps->n_substreams + substream);
 }
 
 static uint64_t take_heap_cnt(const struct lane *lane, struct antenna *ant)
@@ -149,7 +144,7 @@ static uint64_t take_heap_cnt(const struct lane *lane, struct antenna *ant)
     return heap_cnt;
 }
 
-static void add_due_descriptors(struct lane *lane)
+static void send_due_descriptors(struct lane *lane)
 {
     struct fsim_send *send = lane->send;
 
@@ -162,19 +157,23 @@ static void add_due_descriptors(struct lane *lane)
             ant->next_descriptors == send->first_timestamp ? (int64_t)ant->feng_id + 1 : (int64_t)send->heaps->n_ants;
         ant->next_descriptors += timebase_duration_samples(&send->timebase, period_ns);
         for (size_t s = 0; s < send->heaps->n_substreams; s++)
-            add_packets(lane, destination_of(lane, i, s), take_heap_cnt(lane, ant), send->descriptors,
-                        send->descriptors_bytes, 0, send->descriptors_bytes, send->descriptor_items);
+            add_packets(lane, ant, s, take_heap_cnt(lane, ant), send->descriptors, send->descriptors_bytes, 0,
+                        send->descriptors_bytes, send->descriptor_items);
+        flush(lane, ant);
     }
 }
 
-static void add_stops(struct lane *lane)
+static void send_stops(struct lane *lane)
 {
-    for (size_t i = 0; i < lane->n_ants; i++)
+    for (size_t i = 0; i < lane->n_ants; i++) {
+        struct antenna *ant = &lane->ants[i];
         for (size_t s = 0; s < lane->send->heaps->n_substreams; s++) {
-            struct packet_out *packet = add_packet(lane);
-            packet->header_bytes = spead_build_stop(packet->header, take_heap_cnt(lane, &lane->ants[i]));
-            packet->destination = destination_of(lane, i, s);
+            struct packet_out *packet = add_packet(lane, ant);
+            packet->header_bytes = spead_build_stop(packet->header, take_heap_cnt(lane, ant));
+            packet->destination = (unsigned)s;
         }
+        flush(lane, ant);
+    }
 }
 
 /* Whether the next heaps of an antenna are sent, or were lost in a recording, or are dropped on purpose. */
@@ -196,24 +195,18 @@ static bool must_stop(const struct fsim_send *send)
     return atomic_load_explicit(&send->stop, memory_order_relaxed);
 }
 
-/* Sleeps, in parts, so that a stop is noticed. */
-static void sleep_until(struct lane *lane, int64_t deadline_ns)
-{
-    while (lane->now_ns < deadline_ns && !must_stop(lane->send)) {
-        int64_t wake_ns = lane->now_ns + STOP_POLL_NS;
-        clock_sleep_until(deadline_ns < wake_ns ? deadline_ns : wake_ns);
-        lane->now_ns = clock_monotonic_ns();
-    }
-}
-
-/* Waits until a run of packets is due; what is due soon leaves with it. */
-static void wait_until_due(struct lane *lane, int64_t due_ns)
+/* Waits until packets of an antenna are due, in parts, so that a stop is noticed; what is due soon leaves with them. */
+static void wait_until_due(struct lane *lane, struct antenna *ant, int64_t due_ns)
 {
     if (due_ns <= lane->now_ns + SENDER_QUANTUM_NS)
         return;
-    flush(lane);
+    flush(lane, ant);
     lane->now_ns = clock_monotonic_ns();
-    sleep_until(lane, due_ns);
+    while (lane->now_ns < due_ns && !must_stop(lane->send)) {
+        int64_t wake_ns = lane->now_ns + STOP_POLL_NS;
+        clock_sleep_until(due_ns < wake_ns ? due_ns : wake_ns);
+        lane->now_ns = clock_monotonic_ns();
+    }
 }
 
 /* Waits for lanes that are more than a batch behind. */
@@ -223,10 +216,8 @@ static void wait_for_others(struct lane *lane)
     int64_t n_wanted = atomic_load_explicit(&lane->n_batches, memory_order_relaxed) - 1;
 
     for (size_t l = 0; l < send->n_lanes; l++)
-        while (atomic_load_explicit(&send->lanes[l].n_batches, memory_order_relaxed) < n_wanted && !must_stop(send)) {
-            flush(lane);
+        while (atomic_load_explicit(&send->lanes[l].n_batches, memory_order_relaxed) < n_wanted && !must_stop(send))
             clock_sleep_until(clock_monotonic_ns() + OTHERS_POLL_NS);
-        }
 }
 
 static void note_lateness(struct lane *lane, int64_t late_ns)
@@ -257,22 +248,21 @@ static void set_origin(struct fsim_send *send)
 
 /* ---- Batches ---------------------------------------------------------------------------------------------------- */
 
-/* The run of packets that begins at 'offset' of a heap of antenna 'i'; 'heap_cnt' is that of its first substream. */
-static void add_run(struct lane *lane, size_t i, size_t substream, size_t offset)
+/* The run of packets that begins at 'offset' of an antenna's heap. */
+static void add_run(struct lane *lane, struct antenna *ant, size_t substream, size_t offset)
 {
     const struct fsim_send *send = lane->send;
     const struct fsim_heaps *heaps = send->heaps;
-    const struct antenna *ant = &lane->ants[i];
     size_t end = offset + send->run_bytes < heaps->heap_bytes ? offset + send->run_bytes : heaps->heap_bytes;
     uint64_t chan = (uint64_t)(send->stream->chan_offset + (int64_t)substream * send->stream->n_chan_substream);
     const struct spead_item items[N_ITEMS] = {
-        {SPEAD_TIMESTAMP, true, (uint64_t)lane->timestamp & SPEAD_VALUE_MASK},
+        {SPEAD_TIMESTAMP, true, (uint64_t)lane->timestamp},
         {SPEAD_FENG_ID, true, ant->feng_id},
         {SPEAD_FREQUENCY, true, chan},
         {SPEAD_FENG_RAW, false, 0},
     };
 
-    add_packets(lane, destination_of(lane, i, substream), ant->heap_cnt + substream * heaps->n_ants,
+    add_packets(lane, ant, substream, ant->heap_cnt + substream * heaps->n_ants,
                 fsim_heaps_payload(heaps, lane->i_batch, ant->feng_id, substream), heaps->heap_bytes, offset, end,
                 items);
 }
@@ -295,16 +285,18 @@ static void send_batch(struct lane *lane)
     size_t n_runs = ((heaps->heap_bytes - 1) / send->run_bytes + 1) * lane->n_ants * heaps->n_substreams, i_run = 0;
     double run_ns = (double)(batch_due_ns(send, n_batches + 1) - begin_ns) * send->batch_share / (double)n_runs;
 
-    wait_until_due(lane, begin_ns);
-    if (send->batch_share > 0)
-        note_lateness(lane, lane->now_ns - begin_ns);
     for (size_t offset = 0; offset < heaps->heap_bytes; offset += send->run_bytes)
-        for (size_t i = 0; i < lane->n_ants; i++)
-            for (size_t s = 0; s < heaps->n_substreams; s++, i_run++)
-                if (is_sent(lane, &lane->ants[i])) {
-                    wait_until_due(lane, begin_ns + (int64_t)(run_ns * (double)i_run));
-                    add_run(lane, i, s, offset);
-                }
+        for (size_t i = 0; i < lane->n_ants; i++) {
+            struct antenna *ant = &lane->ants[i];
+            for (size_t s = 0; s < heaps->n_substreams; s++, i_run++) {
+                wait_until_due(lane, ant, begin_ns + (int64_t)(run_ns * (double)i_run));
+                if (i_run == 0 && send->batch_share > 0)
+                    note_lateness(lane, lane->now_ns - begin_ns);
+                if (is_sent(lane, ant))
+                    add_run(lane, ant, s, offset);
+            }
+            flush(lane, ant);
+        }
 }
 
 /* Goes on to the next batch. */
@@ -349,12 +341,11 @@ static void *run(void *arg)
     begin(lane);
     while (!is_over(lane)) {
         wait_for_others(lane);
-        add_due_descriptors(lane);
+        send_due_descriptors(lane);
         send_batch(lane);
         end_batch(lane);
     }
-    add_stops(lane);
-    flush(lane);
+    send_stops(lane);
     if (atomic_fetch_sub(&send->n_lanes_left, 1) == 1)
         service_stop(send->service, 0);
     return NULL;
@@ -405,40 +396,32 @@ static int out_of_memory(char *why, size_t why_bytes)
     return -ENOMEM;
 }
 
-/* Makes the antennas of lane 'l': each n_lanes'th of all. */
-static int deal_antennas(struct lane *lane, const struct fsim_config *config, size_t l, char *why, size_t why_bytes)
-{
-    const struct endpoint_list *substreams = &config->stream.destinations;
-    size_t n_ants = lane->send->heaps->n_ants, n_lanes = lane->send->n_lanes;
-
-    lane->n_ants = (n_ants - l + n_lanes - 1) / n_lanes;
-    lane->ants = calloc(lane->n_ants, sizeof(*lane->ants));
-    lane->destinations.items = calloc(lane->n_ants * substreams->n, sizeof(*lane->destinations.items));
-    if (!lane->ants || !lane->destinations.items)
-        return out_of_memory(why, why_bytes);
-    for (size_t i = 0; i < lane->n_ants; i++) {
-        uint64_t feng_id = l + i * n_lanes;
-        lane->ants[i].feng_id = feng_id;
-        lane->ants[i].heap_cnt = sender_first_heap_cnt(feng_id, n_ants, config->send.pcap_file != NULL);
-        memcpy(lane->destinations.items + lane->destinations.n, substreams->items,
-               substreams->n * sizeof(*substreams->items));
-        lane->destinations.n += substreams->n;
-    }
-    return 0;
-}
-
+/* Makes the antennas of lane 'l', each n_lanes'th of all, and opens their sinks. */
 static int open_lane(struct lane *lane, const struct fsim_config *config, size_t l, char *why, size_t why_bytes)
 {
     const struct packet_sink_config sink_config = {
-        .destinations = &lane->destinations,
+        .destinations = &config->stream.destinations,
         .interface = config->send.interface,
         .ttl = (int)config->send.ttl,
         .buffer_bytes = (size_t)config->send.buffer_bytes,
         .pcap_file = config->send.pcap_file,
     };
-    int err = deal_antennas(lane, config, l, why, why_bytes);
+    size_t n_ants = lane->send->heaps->n_ants, n_lanes = lane->send->n_lanes;
+    int err = 0;
 
-    return err ? err : packet_sink_open(&sink_config, &lane->sink, why, why_bytes);
+    lane->n_ants = (n_ants - l + n_lanes - 1) / n_lanes;
+    lane->ants = calloc(lane->n_ants, sizeof(*lane->ants));
+    if (!lane->ants) {
+        lane->n_ants = 0;
+        return out_of_memory(why, why_bytes);
+    }
+    for (size_t i = 0; i < lane->n_ants && !err; i++) {
+        struct antenna *ant = &lane->ants[i];
+        ant->feng_id = l + i * n_lanes;
+        ant->heap_cnt = sender_first_heap_cnt(ant->feng_id, n_ants, config->send.pcap_file != NULL);
+        err = packet_sink_open(&sink_config, &ant->sink, why, why_bytes);
+    }
+    return err;
 }
 
 /* As few runs of a heap's packets as possible, of about the same length; a capture has each packet by itself. */
@@ -470,6 +453,8 @@ static void set_up(struct fsim_send *send, const struct fsim_config *config)
     send->batch_samples = fsim_config_batch_samples(config);
     send->payload_bytes = (size_t)config->send.packet_payload_bytes;
     send->run_bytes = choose_run_bytes(config, send->heaps->heap_bytes);
+    size_t n_packets = send->run_bytes / send->payload_bytes * send->heaps->n_substreams;
+    send->batch_packets = n_packets < PACKET_SINK_BATCH_MAX ? n_packets : PACKET_SINK_BATCH_MAX;
     send->n_batches_wanted = count_batches(config, send->heaps);
     if (!config->send.pcap_file && config->send.rate_factor > 0)
         send->batch_share = 1 / config->send.rate_factor;
@@ -502,6 +487,7 @@ int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *
     made->heaps = heaps;
     made->service = service;
     set_up(made, config);
+    files_raise_limit(); /* a socket for each antenna */
     for (size_t l = 0; l < n_lanes && !err; l++) {
         struct lane *lane = &made->lanes[l];
         lane->send = made;
@@ -566,8 +552,8 @@ void fsim_send_destroy(struct fsim_send *send)
     fsim_send_stop(send);
     for (size_t l = 0; l < send->n_lanes; l++) {
         struct lane *lane = &send->lanes[l];
-        packet_sink_close(lane->sink);
-        free(lane->destinations.items);
+        for (size_t i = 0; i < lane->n_ants; i++)
+            packet_sink_close(lane->ants[i].sink);
         free(lane->ants);
     }
     free(send);

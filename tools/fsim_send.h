@@ -1,11 +1,11 @@
 /* fsim_send.h - heaps to the network as the F-engines of an array send them, when their time has come.
  *
- * Flow:      fsim_heaps --send threads--> a packet_sink each
+ * Flow:      fsim_heaps --send threads--> a packet_sink for each antenna
  * Packets:   as fgpu's.  Each antenna has its own heap counts, antenna + n * antennas: of descriptors to each
  *            destination at the start, after (antenna + 1) * 5 s and then every antennas * 5 s of the timestamps, of
  *            heaps of data, and of a stop heap to each destination at the end.
  * Order:     a thread sends a run of packets of each of its antennas' heaps in turn, as many as can be joined, each
- *            packet by itself in a capture.  No packets of two antennas are joined: they would not be on a network.
+ *            packet by itself in a capture.
  * Time:      the heaps with timestamp t leave from when their last sample would have been taken, within the time from
  *            heap to heap / rate_factor, evenly, though not more finely than 200 us.  When the host has held it up,
  *            a thread catches up without leaving anything out.  rate_factor 0, and captures: as fast as it goes.

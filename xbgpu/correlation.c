@@ -113,6 +113,7 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
         .n_chan = (uint32_t)l->n_chan,
     };
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
+    device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
     device_launch(c->compute, c->reduce, NULL, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);

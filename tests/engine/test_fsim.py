@@ -1,6 +1,9 @@
 """fsim: every packet of its captures as spead2 makes them of the voltages that numpy computes; and fsim -> xbgpu, by
 captures and live, every dump as numpy or a closed form has it."""
 import copy
+import socket
+import subprocess
+import time
 from io import BytesIO
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from baseband import vdif
 import fsimmodel
 import harness
 import scenario
+import wire
 import xmodel
 from harness import FENG_ID, FENG_RAW, FLAVOUR, FREQUENCY, IMMEDIATE, TIMESTAMP, endpoints, groups, merge, packets
 from test_spead_bytes import FENG_FREQUENCY_TEXT, FENG_ID_TEXT, FENG_RAW_TEXT, TIMESTAMP_TEXT, compare
@@ -177,6 +181,80 @@ def test_fgpu_sends_the_same(daemon, work, rng):
     for f, s in zip(found, sent):
         assert f[0] == s[0] and len(f[1]) == len(s[1])
         assert f[1][:72] == s[1][:72] and (len(s[1]) == 72 + 1024 or f[1] == s[1])
+
+
+# ---- On the network --------------------------------------------------------------------------------------------------
+
+
+class Listener:
+    """A socket that has joined a group."""
+
+    def __init__(self, where):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(where)
+        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                               socket.inet_aton(where[0]) + socket.inet_aton(harness.LOOPBACK))
+        self.socket.settimeout(harness.TIMEOUT_S)
+
+    def packets(self, n_stops):
+        """All packets until so many are stops, taken apart."""
+        out = []
+        while n_stops:
+            packet = wire.parse(self.socket.recv(65536))
+            n_stops -= packet.get(wire.STREAM_CTRL) == 2
+            out.append(packet)
+        return out
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
+def test_threads_keep_together(daemon, work):
+    """As fast as it goes, no antenna is more than a batch ahead of another, and every packet comes."""
+    n_ants, n_batches = 7, 150
+    config = fsim_config(SIGNALS["noise"], n_batches, 1, stream={"antennas": n_ants},
+                         send={"interface": harness.LOOPBACK, "ttl": 0, "threads": 3, "packet_payload": 128})
+    with Listener(endpoints(config["stream"]["destinations"])[0]) as listener:
+        start(daemon, config).wait_end()
+        found = [p for p in listener.packets(n_ants) if p.get(FENG_ID) is not None]
+    numbers = np.array([p.get(TIMESTAMP) // batch_samples(config) for p in found])
+    assert len(found) == n_ants * n_batches * 2
+    behind = np.maximum.accumulate(numbers) - numbers
+    assert behind.max() <= 1 and numbers[-1] == n_batches - 1
+    v = fsimmodel.encode(config, fsimmodel.values(config, 0, n_batches))
+    for p, b in zip(found, numbers):
+        at = p.get(wire.PAYLOAD_OFFSET)
+        assert p.payload == v[b, p.get(FENG_ID)].tobytes()[at:at + 128]
+
+
+def test_stopped(daemon, work):
+    """A signal ends it after whole batches, with heap counts that go on from the clock's, to a stop for each antenna."""
+    config = fsim_config(SIGNALS["uniform"], 1, 2, time={"adc_sample_rate": 16 * 128 * 100},
+                         stream={"antennas": 3, "duration": 0, "first_timestamp": -1},
+                         send={"interface": harness.LOOPBACK, "ttl": 0, "rate_factor": 1.1, "threads": 2})
+    config["stream"]["duration"] = 0
+    to_unix = time.time() - time.monotonic()
+    with harness.Receiver(config["stream"]["destinations"]) as receiver:
+        fsim = start(daemon, config).wait_ready()
+        receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 60, "60 heaps")
+        fsim.terminate().wait_end()
+        receiver.wait_stops(6)
+    for ant in range(3):
+        heaps = scenario.in_order([h for h in receiver.heaps if h.cnt % 3 == ant], ant, 3, 2)
+        assert heaps[0].cnt > 3 * 1000 and [h.kind for h in heaps[-2:]] == ["stop"] * 2
+        data = [h for h in heaps if h.kind == "data"]
+        assert len(data) == len(heaps) - 4 and len(data) % 2 == 0
+        first = data[0].items["timestamp"]
+        for i, h in enumerate(data):
+            assert h.items["timestamp"] == first + i // 2 * batch_samples(config)
+            assert (h.items["feng_id"], h.items["frequency"]) == (ant, 8 + 4 * (i % 2))
+            end = config["time"]["sync_time"] + (h.items["timestamp"] + batch_samples(config)) / (16 * 128 * 100)
+            assert h.arrival_s + to_unix > end - 0.001, "sent before its last sample was taken"
 
 
 # ---- fsim -> xbgpu ---------------------------------------------------------------------------------------------------
@@ -460,9 +538,15 @@ def test_refused(change, says, daemon, work):
 
 def test_example():
     """config/fsim.yaml is what the key table says, and good."""
-    import subprocess
-
     example = harness.ROOT / "config" / "fsim.yaml"
     shown = subprocess.run([harness.BUILD / "fsim", "--print-example"], capture_output=True, text=True, check=True)
     assert shown.stdout == example.read_text()
     subprocess.run([harness.BUILD / "fsim", "--check-config", example], check=True)
+
+
+def test_documentation(work):
+    """The manual's example of a recording is a good configuration."""
+    page = (harness.ROOT / "docs" / "recordings.md").read_text()
+    (work / "fsim.yaml").write_text(page.split("```yaml\n")[2].split("```")[0])
+    done = subprocess.run([harness.BUILD / "fsim", "--check-config", work / "fsim.yaml"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
