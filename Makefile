@@ -41,8 +41,8 @@ CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cu
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
-FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
+KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
+FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.o fgpu/walk.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
 XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
 FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_send.o
@@ -180,7 +180,7 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests
 
-check-engine: all $(FAKE_CUDA_DEVICE)
+check-engine: all $(FAKE_CUDA_DEVICE) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
 
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.

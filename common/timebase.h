@@ -32,6 +32,12 @@ struct timebase {
 /* The last sample taken at or before 'unix_ns'.  Exact (128-bit integers); negative before the sync time. */
 int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns);
 
+/* The sample taken nearest to 'unix_ns', of two the even one. */
+int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_ns);
+
+/* UNIX seconds as decimal text with at most 9 decimals.  Returns 0, -EINVAL or -ERANGE as decimal_parse(). */
+int timebase_parse_unix_ns(const char *text, int64_t *unix_ns);
+
 /* The UNIX time of a sample, rounded to the nearest nanosecond. */
 int64_t timebase_unix_ns(const struct timebase *timebase, int64_t timestamp_samples);
 
