@@ -26,8 +26,8 @@
 #define DEPTH     16                 /* spectra of a quarter in a tile */
 #define G         (QUARTERS * DEPTH) /* spectra of a tile */
 
-#define MINE       16              /* columns of a warp */
-#define SEGMENT    (C < 8 ? C : 8) /* of these, neighbours in a row */
+#define MINE       16                    /* columns of a warp */
+#define SEGMENT    (C < MINE ? C : MINE) /* of these, neighbours in a row */
 #define N_SEGMENTS (MINE / SEGMENT)
 #define N_LOADS    ((SEGMENT * SAMPLE_BITS + 126) / 64) /* of 8 bytes, which have a row's segment wherever it begins */
 #define N_WORDS    ((SEGMENT * SAMPLE_BITS + 31) / 32)  /* that it has when it begins with one */
@@ -135,7 +135,7 @@ static __device__ __forceinline__ void load_rows(const uint2 *from, int n_rows, 
         if (row < n_rows)
 #pragma unroll
             for (int w = 0; w < N_LOADS; w++)
-                loaded[i][w] = __ldg((const uint2 *)((const uint8_t *)from + row * PITCH) + w);
+                loaded[i][w] = ((const uint2 *)((const uint8_t *)from + row * PITCH))[w];
     }
 }
 
@@ -251,11 +251,8 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
     const int radix = RADIX_B == 1 ? RADIX_A : RADIX_B, n_first = M1 / radix;
     const int step = N_THREADS / (n_first * C);
     int ka = threadIdx.x / C % n_first, j2 = blockIdx.x * C + threadIdx.x % C;
-    float2 turn[radix];
+    const float2 *turn = &outer[ka][threadIdx.x % C]; /* taken from there each time, for want of registers */
 
-#pragma unroll
-    for (int kb = 0; kb < radix; kb++)
-        turn[kb] = outer[ka + n_first * kb][threadIdx.x % C];
     for (int s = threadIdx.x / (n_first * C); s < G; s += step) {
         int spectrum = s / DEPTH * quarter + s % DEPTH;
         const float2 *at = points + POINT(s) + ka * radix * C + threadIdx.x % C;
@@ -268,7 +265,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
         fft_registers<radix>(v);
 #pragma unroll
         for (int i = 0; i < radix; i++)
-            to[(int64_t)i * n_first * M2] = complex_multiply(v[i], turn[i]);
+            to[(int64_t)i * n_first * M2] = complex_multiply(v[i], turn[i * n_first * C]);
     }
 }
 
@@ -325,9 +322,9 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 align_row(loaded[r], places[i], rows[r]);
-            /* The next segment's are on their way meanwhile. */
             places[i].from = (const uint2 *)((const uint8_t *)places[i].from + DEPTH * PITCH);
-            load_rows(places[(i + 1) % N_SEGMENTS].from, n_rows - (i + 1 == N_SEGMENTS ? DEPTH : 0), loaded);
+            if (i + 1 < N_SEGMENTS)
+                load_rows(places[i + 1].from, n_rows, loaded);
 #pragma unroll
             for (int c = 0; c < SEGMENT; c++) {
                 const int column = i * SEGMENT + c;
@@ -342,9 +339,11 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
             }
         }
         n_rows -= DEPTH;
+        __syncthreads();
+        /* They are on their way while the block transforms; not before, as there are no registers. */
+        load_rows(places[0].from, n_rows, loaded);
         if (tile < 0) /* the first spectra are not complete */
             continue;
-        __syncthreads();
         if (RADIX_B > 1) {
             first_pass(points, tables->inner);
             __syncthreads();
