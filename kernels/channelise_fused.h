@@ -11,6 +11,7 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
  *        memory.
+ *        channelise_front_tensor does the same with the filter on tensor cores, for samples of 10 bits or less.
  * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.  With BACK_DIRECT a thread of the last pass takes
  *        points of both rows that are each other's mirrors, and goes on to the end with them: only quantised values go
  *        through shared memory for the corner turn.
