@@ -83,6 +83,22 @@ static __device__ __forceinline__ uint32_t subtract_offset(uint32_t both)
 #endif
 }
 
+/* The squares of both halves, added to 'sum'. */
+static __device__ __forceinline__ float add_squares(uint32_t both, float sum)
+{
+    float a, b;
+
+#ifdef EMULATE_CUDA
+    a = float_of(both & 0xffff);
+    b = float_of(both >> 16);
+#else
+    asm("{ .reg .b16 lower, upper; mov.b32 {lower, upper}, %2; cvt.f32.f16 %0, lower; cvt.f32.f16 %1, upper; }"
+        : "=f"(a), "=f"(b)
+        : "r"(both));
+#endif
+    return fmaf(a, a, fmaf(b, b, sum));
+}
+
 /* d = c + a b: 16 x 8 times 8 x 8. */
 static __device__ __forceinline__ void multiply_add(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, float c0,
                                                     float c1, float c2, float c3)
@@ -269,6 +285,23 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
     }
 }
 
+/* Adds what the warp's lanes found, each of the polarisation that it has. */
+static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        if (lanes != 4)
+            power += __shfl_xor_sync(0xffffffffu, power, lanes);
+    if ((threadIdx.x & 27) == 0) /* lanes 0 and 4 */
+        atomicAdd((unsigned long long *)sum + threadIdx.x / 4 % 2, power);
+}
+
+/* Of a pair of rows, 'n' of which count, what is to be squared. */
+static __device__ __forceinline__ uint32_t mask_of(int n)
+{
+    return n >= 2 ? 0xffffffff : n == 1 ? 0x0000ffff : 0;
+}
+
 /* ---- The block --------------------------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void load_tables(const struct channelise_front_tensor_args &args,
@@ -303,6 +336,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     struct place places[N_SEGMENTS];
     uint2 loaded[4][N_LOADS] = {};
     uint32_t samples[MINE][K_TILES][2] = {};
+    uint64_t power = 0;
 
 #pragma unroll
     for (int i = 0; i < N_SEGMENTS; i++) {
@@ -316,6 +350,9 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     __syncthreads();
 #pragma unroll 1
     for (int tile = 1 - K_TILES; tile < n_tiles; tile++) {
+        /* Rows that count as somebody's first taps, and the sum of squares: 64 at most, of 2^18 at most, so exact. */
+        const int n_counted = (tile + K_TILES - 1) * DEPTH < quarter ? n_rows - (N_TAPS - 1) : 0;
+        float squares = 0;
 #pragma unroll
         for (int i = 0; i < N_SEGMENTS; i++) {
             uint32_t rows[4][N_WORDS + 1];
@@ -335,9 +372,14 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
                         samples[column][t][k] = samples[column][t + 1][k];
                 samples[column][K_TILES - 1][0] = unpack_pair(rows[0], rows[1], c);
                 samples[column][K_TILES - 1][1] = unpack_pair(rows[2], rows[3], c);
+                if (POWER)
+                    squares =
+                        add_squares(samples[column][K_TILES - 1][0] & mask_of(n_counted),
+                                    add_squares(samples[column][K_TILES - 1][1] & mask_of(n_counted - 8), squares));
                 filter_column(&tables->weights[mine + column], samples[column], (float *)(points + mine + column));
             }
         }
+        power += (uint32_t)squares;
         n_rows -= DEPTH;
         __syncthreads();
         /* They are on their way while the block transforms; not before, as there are no registers. */
@@ -352,4 +394,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
                   quarter);
         __syncthreads();
     }
+    if (POWER)
+        add_power(power, args.power);
 }
