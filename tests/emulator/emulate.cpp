@@ -26,7 +26,10 @@
 #define GUARD_BYTE    0xA5
 #define SHARED_POISON 0xFFC5A5A5u /* as a float it is not a number */
 
+#define MAX_COPIES    256 /* of a thread, on their way */
+
 uint3 threadIdx, blockIdx, blockDim, gridDim;
+uint32_t emulate_registers[32][32][6];
 alignas(1024) float4 shared_memory[(SHARED_BYTES + GUARD_BYTES) / sizeof(float4)];
 
 #include KERNEL_FILE
@@ -88,8 +91,16 @@ static void context_init(struct context *context, uint8_t *stack, void (*entry)(
 
 enum state { READY, AT_BLOCK_BARRIER, AT_WARP, ENDED };
 
+struct copy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+};
+
 struct thread {
     struct context context;
+    struct copy copies[MAX_COPIES]; /* in order */
+    unsigned n_copies, group;
     enum state state;
     enum emulate_warp_kind kind;
     unsigned mask, source;
@@ -158,6 +169,36 @@ uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned sourc
     self->value = value;
     leave(AT_WARP);
     return self->value;
+}
+
+/* Copies that have not been waited for until they are: in a thread that ends, never. */
+void emulate_copy_async(void *to, const void *from, unsigned bytes)
+{
+    if (current->n_copies == MAX_COPIES)
+        fail("it has more asynchronous copies on their way than the emulator takes");
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes)
+        fail("an asynchronous copy is not aligned to its size");
+    current->copies[current->n_copies++] = {to, from, bytes, current->group};
+}
+
+void emulate_copies_commit()
+{
+    current->group++;
+}
+
+void emulate_copies_wait(unsigned n)
+{
+    struct thread *self = current;
+    unsigned n_left = 0;
+
+    for (unsigned i = 0; i < self->n_copies; i++) {
+        const struct copy &copy = self->copies[i];
+        if (copy.group + n < self->group)
+            memcpy(copy.to, copy.from, copy.bytes);
+        else
+            self->copies[n_left++] = copy;
+    }
+    self->n_copies = n_left;
 }
 
 /* Runs every thread that can until it waits or ends, in random order.  Says whether there was any. */
@@ -260,6 +301,7 @@ static void run_block(uint32_t shared_bytes)
         words[i] = SHARED_POISON;
     for (unsigned i = 0; i < blockDim.x; i++) {
         threads[i].state = READY;
+        threads[i].n_copies = threads[i].group = 0;
         context_init(&threads[i].context, stacks + (size_t)i * STACK_BYTES, thread_main);
     }
     while (run_ready() || complete_warps() || complete_block())
