@@ -12,8 +12,9 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define SYNC_DECIMALS_MAX 9 /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 9 /* so that 10^9 times their power of ten fits 64 bits */
+#define DECIMALS_MAX      18 /* so that their power of ten fits 64 bits */
+#define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
+#define RATE_DECIMALS_MAX 9  /* so that 10^9 times their power of ten fits 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
@@ -78,7 +79,7 @@ int decimal_parse(const char *text, int max_decimals, struct decimal *decimal)
 {
     struct digits digits = {0};
 
-    assert(max_decimals >= 0 && max_decimals <= SYNC_DECIMALS_MAX);
+    assert(max_decimals >= 0 && max_decimals <= DECIMALS_MAX);
     bool negative = *text == '-';
     if (*text == '-' || *text == '+')
         text++;
@@ -136,6 +137,14 @@ static int64_t divide_nearest(__int128 value, int64_t divisor)
     return (int64_t)(doubled % (2 * (__int128)divisor) < 0 ? quotient - 1 : quotient);
 }
 
+static int64_t divide_nearest_even(__int128 value, int64_t divisor)
+{
+    int64_t down = divide_down(value, divisor);
+    __int128 doubled_rest = 2 * (value - (__int128)down * divisor);
+
+    return down + (doubled_rest > divisor || (doubled_rest == divisor && down % 2 != 0));
+}
+
 /* Samples = nanoseconds * rate numerator / rate denominator. */
 static int64_t rate_numerator(const struct timebase *timebase)
 {
@@ -159,6 +168,23 @@ static __int128 sync_ns(const struct timebase *timebase)
 int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns)
 {
     return divide_down((unix_ns - sync_ns(timebase)) * rate_numerator(timebase), rate_denominator(timebase));
+}
+
+int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_ns)
+{
+    return divide_nearest_even((unix_ns - sync_ns(timebase)) * rate_numerator(timebase), rate_denominator(timebase));
+}
+
+int timebase_parse_unix_ns(const char *text, int64_t *unix_ns)
+{
+    struct decimal seconds;
+    int err = decimal_parse(text, SYNC_DECIMALS_MAX, &seconds);
+
+    if (!err && !shift_left(&seconds.mantissa, SYNC_DECIMALS_MAX - seconds.n_decimals))
+        err = -ERANGE;
+    if (!err)
+        *unix_ns = seconds.mantissa;
+    return err;
 }
 
 int64_t timebase_unix_ns(const struct timebase *timebase, int64_t timestamp_samples)

@@ -17,7 +17,7 @@ struct decimal {
 };
 
 /* Parses an optionally signed decimal number, exponent allowed ("1712e6", "1700000000.25"), with at most
- * 'max_decimals' (<= 9) digits after the point once the exponent is applied (trailing zeros do not count).
+ * 'max_decimals' (<= 18) digits after the point once the exponent is applied (trailing zeros do not count).
  * Returns 0, -EINVAL (not such a number) or -ERANGE (too many digits). */
 int decimal_parse(const char *text, int max_decimals, struct decimal *decimal);
 
@@ -31,6 +31,12 @@ struct timebase {
 
 /* The last sample taken at or before 'unix_ns'.  Exact (128-bit integers); negative before the sync time. */
 int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns);
+
+/* The sample taken nearest to 'unix_ns', of two the even one. */
+int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_ns);
+
+/* UNIX seconds as decimal text with at most 9 decimals.  Returns 0, -EINVAL or -ERANGE as decimal_parse(). */
+int timebase_parse_unix_ns(const char *text, int64_t *unix_ns);
 
 /* The UNIX time of a sample, rounded to the nearest nanosecond. */
 int64_t timebase_unix_ns(const struct timebase *timebase, int64_t timestamp_samples);

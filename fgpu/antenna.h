@@ -1,15 +1,11 @@
 /* antenna.h - one antenna in fgpu's worker: its two polarisations put together, uploaded, and walked by every output.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
- *            for each output: spectra whose windows lie in the device input --append--> output buffer --finish-->
- *            download --> worker's inbox
+ *            each output walks through the device input (walk.h)
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
- * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
- * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  After a gap each output starts again
- *            at the first such multiple that the input allows; a batch cut by the gap is skipped.  A stream starts with
- *            the first heap that each polarisation has in their first common chunk, and ends with the last: what lies
- *            outside is not skipped but was never expected.
+ * Ends:      a stream starts with the first heap that each polarisation has in their first common chunk, and ends with
+ *            the last: what lies outside is not skipped but was never expected.
  * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history
  *            has been copied out of it; an output buffer when sent.
  * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is
@@ -19,12 +15,11 @@
 
 #include "common/chunk.h"
 #include "fgpu/layout.h"
-#include "fgpu/send.h"
+#include "fgpu/walk.h"
 
 #include <stdbool.h>
 
 struct fgpu_antenna;
-struct fgpu_device_input;
 
 struct fgpu_antenna_config {
     const struct fgpu_config *config;
@@ -54,6 +49,9 @@ void fgpu_antenna_end(struct fgpu_antenna *antenna);
 /* Goes on as far as possible.  'may_wait': rather stop and be called again than drop a batch for want of an output
  * buffer (file sources, draining).  Returns true when nothing is left to do. */
 bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
+
+/* New delay models of one output; errors as of fgpu_walk_set_delays(). */
+int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
 /* Sends the whole batches of buffers begun.  After fgpu_antenna_end() and an advance that returned true. */
 void fgpu_antenna_flush(struct fgpu_antenna *antenna);

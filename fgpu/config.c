@@ -42,6 +42,10 @@ static const struct config_key antenna_keys[] = {
     {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
      "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."},
     {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
+    {"delays", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(delays), NULL,
+     "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), rate "
+     "(s/s), "
+     "phase (rad), phase rate (rad/s) and, if wanted, acceleration (s/s^2)."},
 };
 #undef AT
 

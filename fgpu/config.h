@@ -33,6 +33,7 @@ struct fgpu_config_antenna {
     char *name;
     int64_t feng_id;
     struct endpoint_list pols[2];
+    char *delays; /* file of delay models (delay_file.h); NULL: none */
 };
 
 struct fgpu_config_output {

@@ -9,6 +9,7 @@
 #include "common/thread.h"
 #include "common/units.h"
 #include "fgpu/antenna.h"
+#include "fgpu/delay_file.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
 #include "fgpu/tune.h"
@@ -27,7 +28,17 @@ enum item_kind {
     ITEM_DOWNLOADED, /* an output buffer is in host memory [struct fgpu_buffer] */
     ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
+    ITEM_COMMAND,    /* something is to change [struct command] */
     ITEM_DRAIN,      /* main: no more chunks will come */
+};
+
+/* Commands that may wait for the worker, beside one for each output of each antenna. */
+#define N_SPARE_COMMANDS 16
+
+/* A snapshot on its way to the worker, which gives the slot back to 'free_commands'. */
+struct command {
+    size_t ant, output;
+    struct fgpu_delays delays;
 };
 
 struct fgpu_pipeline {
@@ -37,6 +48,9 @@ struct fgpu_pipeline {
     struct device *device;
     struct daemon_context c;
     struct inbox *inbox;
+    struct command *commands; /* [n_commands] */
+    size_t n_commands;
+    struct inbox *free_commands;
     struct device_stream *upload, *download;
     struct fgpu_send *send;
     struct fgpu_recv *recv;
@@ -63,6 +77,19 @@ static void begin_drain(struct fgpu_pipeline *p)
     p->draining = true;
     for (size_t a = 0; a < p->layout->n_ants; a++)
         fgpu_antenna_end(p->antennas[a]);
+}
+
+/* Carries out a command.  Returns whose. */
+static struct fgpu_antenna *obey(struct fgpu_pipeline *p, struct command *command)
+{
+    struct fgpu_antenna *antenna = p->antennas[command->ant];
+
+    if (fgpu_antenna_set_delays(antenna, command->output, &command->delays))
+        log_error("%s, %s: delay models refused, as too many wait for their time already",
+                  fgpu_config_antenna(p->config, command->ant)->name,
+                  fgpu_config_output(p->config, command->output)->name);
+    inbox_push(p->free_commands, &(struct inbox_item){0, 0, command});
+    return antenna;
 }
 
 static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffer *buffer)
@@ -95,6 +122,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
+    case ITEM_COMMAND: return obey(p, item->object);
     case ITEM_DRAIN: begin_drain(p); return NULL;
     }
     return NULL;
@@ -143,7 +171,7 @@ static size_t inbox_slots(const struct fgpu_pipeline *p)
     n += p->layout->n_ants * FGPU_N_DEVICE_INPUTS;
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += p->layout->n_ants * fgpu_output_buffers(p->config, fgpu_config_output(p->config, o));
-    return n + p->layout->n_recv_threads + 1 /* drain */;
+    return n + p->n_commands + p->layout->n_recv_threads + 1 /* drain */;
 }
 
 static int choose_dither_seeds(struct fgpu_pipeline *p)
@@ -162,6 +190,39 @@ static int choose_dither_seeds(struct fgpu_pipeline *p)
         log_info("%s: dither seed %llu", output->name, (unsigned long long)p->dither_seeds[o]);
     }
     return 0;
+}
+
+static int create_commands(struct fgpu_pipeline *p)
+{
+    p->n_commands = p->layout->n_ants * p->layout->n_outputs + N_SPARE_COMMANDS;
+    p->commands = calloc(p->n_commands, sizeof(*p->commands));
+    int err = p->commands ? inbox_create(p->n_commands, &p->free_commands) : -ENOMEM;
+    for (size_t i = 0; !err && i < p->n_commands; i++)
+        inbox_push(p->free_commands, &(struct inbox_item){0, 0, &p->commands[i]});
+    return err;
+}
+
+/* Posts what the antennas' files say of delays. */
+static int post_delays(struct fgpu_pipeline *p, char *why, size_t why_bytes)
+{
+    const struct fgpu_config *config = p->config;
+    const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
+    struct fgpu_delays *delays = malloc(sizeof(*delays));
+    int err = delays ? 0 : -ENOMEM;
+
+    for (size_t a = 0; !err && a < p->layout->n_ants; a++) {
+        const char *path = fgpu_config_antenna(config, a)->delays;
+        char sentence[512];
+        if (!path)
+            continue;
+        err = delay_file_read(path, &timebase, delays->pols, sentence, sizeof(sentence));
+        if (err)
+            snprintf(why, why_bytes, "antennas[%zu].delays: %s", a, sentence);
+        for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
+            err = fgpu_pipeline_set_delays(p, a, o, delays);
+    }
+    free(delays);
+    return err;
 }
 
 static int create_antennas(struct fgpu_pipeline *p)
@@ -191,7 +252,8 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     if (err)
         return err;
     why[0] = '\0';
-    return create_antennas(p);
+    err = create_antennas(p);
+    return err ? err : post_delays(p, why, why_bytes);
 }
 
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -213,6 +275,8 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     fgpu_tune_load(p->config, p->device, p->choices);
     fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices);
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
+    if (!err)
+        err = create_commands(p);
     if (!err)
         err = inbox_create(inbox_slots(p), &p->inbox);
     if (!err)
@@ -240,6 +304,19 @@ undo:
                  (unsigned long long)(p->layout->device_bytes >> 20));
     fgpu_pipeline_destroy(p);
     return err;
+}
+
+int fgpu_pipeline_set_delays(void *arg, size_t ant, size_t output, const struct fgpu_delays *delays)
+{
+    struct fgpu_pipeline *pipeline = arg;
+    struct inbox_item item;
+
+    if (inbox_try_pop(pipeline->free_commands, &item))
+        return -EAGAIN;
+    struct command *command = item.object;
+    *command = (struct command){ant, output, *delays};
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_COMMAND, 0, command});
+    return 0;
 }
 
 int fgpu_pipeline_start(void *arg)
@@ -291,6 +368,8 @@ void fgpu_pipeline_destroy(void *arg)
     fgpu_recv_destroy(pipeline->recv);
     fgpu_send_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
+    inbox_destroy(pipeline->free_commands);
+    free(pipeline->commands);
     free(pipeline->choices);
     free(pipeline->dither_seeds);
     free(pipeline->antennas);

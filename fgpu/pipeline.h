@@ -7,6 +7,7 @@
 #define FGPU_PIPELINE_H
 
 #include "common/daemon.h"
+#include "fgpu/walk.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,6 +19,11 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
 
 /* Starts senders, worker and receivers, in that order. */
 int fgpu_pipeline_start(void *pipeline);
+
+/* Posts new delay models of one antenna's one output, from one thread at a time and not the worker; fgpu_walk_set_delays() says when
+ * they hold, and a copy is made.  What was posted before the start holds from the first spectrum on.  Returns 0, or
+ * -EAGAIN where the worker has not yet taken in what was posted before. */
+int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const struct fgpu_delays *delays);
 
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns
  *         false if a

@@ -41,8 +41,9 @@ struct group {
 static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
     {PART_FRONT,
      {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
-    {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32)}},
-    {PART_BACK, {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 128, 256, 512)}},
+    {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32), AXIS(back_direct, 0, 1)}},
+    {PART_BACK,
+     {AXIS(back_spectra, 2, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
     {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_stages, 2, 3, 4, 6)}},
     {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
     {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(front_spectra, 2, 4, 8, 16, 32)}},
@@ -81,6 +82,11 @@ static bool back_plausible(const struct channelise_config *config, const struct 
     uint32_t points = s->back_pairs * 2 * s->back_spectra * m2 / s->back_threads;
     uint32_t available = registers(s->back_threads, s->back_blocks);
 
+    if (s->back_direct) { /* the last pass has two lines of so many points */
+        uint32_t last = c > 1 ? c : b;
+        return last * 4 >= a && points >= 8 && points <= 64 && available >= 4 * last + 44 && available >= 2 * a + 28 &&
+               available <= 170;
+    }
     most = c > most ? c : most;
     least = c > 1 && c < least ? c : least;
     return (b > 1 || c == 1) && most <= 2 * least && points >= 8 && points <= 64 && available >= 2 * most + 32 &&

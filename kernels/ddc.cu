@@ -98,7 +98,7 @@ static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_
 struct source {
     const uint32_t *words;
     uint32_t first_bit; /* of the first row; < 32 */
-    int32_t last_word;  /* that has any sample to be read */
+    uint32_t last_word; /* that has any sample to be read */
 };
 
 static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
@@ -110,20 +110,21 @@ static __device__ __forceinline__ struct source make_source(const struct ddc_arg
 
     source.words = (const uint32_t *)(blockIdx.y ? args.in[1] : args.in[0]) + first * SAMPLE_BITS / 32;
     source.first_bit = (uint32_t)(first * SAMPLE_BITS % 32);
-    source.last_word = (int32_t)(last_word < 0x7fffffff ? last_word : 0x7fffffff);
+    source.last_word = (uint32_t)(last_word < 0xffffffff ? last_word : 0xffffffff);
     return source;
 }
 
-/* A group's bits from its first sample on, the most significant of a word first; zeros where there are no samples. */
+/* A group's bits from its first sample on, the most significant of a word first.  A group that begins after the last
+ * sample is taken from there instead: it is multiplied by zeros, or for outputs that are not stored. */
 static __device__ __forceinline__ void load_group(const struct source &source, uint32_t sample,
                                                   uint32_t (&stream)[STREAM + 1])
 {
     uint32_t bit = source.first_bit + sample * SAMPLE_BITS, words[N_WORDS + 1];
-    int32_t first = (int32_t)(bit / 32);
+    const uint32_t *from = source.words + min(bit / 32, source.last_word);
 
 #pragma unroll
     for (int i = 0; i < N_WORDS; i++)
-        words[i] = first + i <= source.last_word ? __byte_perm(__ldg(source.words + first + i), 0, 0x0123) : 0;
+        words[i] = __byte_perm(__ldg(from + i), 0, 0x0123);
     words[N_WORDS] = 0;
 #pragma unroll
     for (int i = 0; i < STREAM; i++)
@@ -219,16 +220,22 @@ static __device__ __forceinline__ void multiply_columns(const uint16_t *row, con
             uint4 high = __ldg(weights + (shift * N_STEPS + step) * 64);
             uint4 low = __ldg(weights + (shift * N_STEPS + step) * 64 + 32);
 #pragma unroll
-            for (int plane = 0; plane < N_PLANES; plane++)
+            for (int plane = 0; plane < N_PLANES; plane++) {
+                uint32_t a[N_TILES][4];
+#pragma unroll
+                for (int tile = 0; tile < N_TILES; tile++)
+                    load_matrix(a[tile], row + plane * PLANE + (16 * tile + shift) * PITCH + 16 * step);
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++) {
-                    uint32_t a[4];
-                    load_matrix(a, row + plane * PLANE + (16 * tile + shift) * PITCH + 16 * step);
-                    multiply_add(sums[tile][0], a, low.x, low.y);
-                    multiply_add(sums[tile][1], a, low.z, low.w);
-                    multiply_add(sums[tile][0], a, high.x, high.y);
-                    multiply_add(sums[tile][1], a, high.z, high.w);
+                    multiply_add(sums[tile][0], a[tile], low.x, low.y);
+                    multiply_add(sums[tile][1], a[tile], low.z, low.w);
                 }
+#pragma unroll
+                for (int tile = 0; tile < N_TILES; tile++) {
+                    multiply_add(sums[tile][0], a[tile], high.x, high.y);
+                    multiply_add(sums[tile][1], a[tile], high.z, high.w);
+                }
+            }
         }
 }
 

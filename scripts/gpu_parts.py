@@ -237,11 +237,25 @@ def bench(run):
         yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
 
 
+def xbench(run):
+    """bench_xbgpu ($XBENCH_FLAGS): the X-engine's kernels"""
+    program = run.place.build / "bench" / "bench_xbgpu"
+    flags = shlex.split(os.environ.get("XBENCH_FLAGS", ""))
+    yield run.program("bench_xbgpu", [program, "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
     flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
     yield run.program("realtime", [run.place.python, "scripts/realtime", "--build", run.place.build,
                                    "--device", gpu_machine.DEVICE, *flags])
+
+
+def realtime_x(run):
+    """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("REALTIME_X_FLAGS", ""))
+    yield run.program("realtime-x", [run.place.python, "scripts/realtime-x", "--build", run.place.build,
+                                     "--device", gpu_machine.DEVICE, *flags])
 
 
 def tune(run):
@@ -252,15 +266,15 @@ def tune(run):
 
 
 PARTS = {  # and how many seconds each may take
-    "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
-    "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
-    "tune": (tune, 560),
+    "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
+    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "realtime": (realtime, 560),
+    "realtime-x": (realtime_x, 560), "tune": (tune, 560),
 }
-ALL = [name for name in PARTS if name not in ("realtime", "tune")]
+ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
 
 
 def describe():
-    return "parts:\n" + "\n".join(f"  {name:10}{function.__doc__} ({limit} s at most)"
+    return "parts:\n" + "\n".join(f"  {name:11}{function.__doc__} ({limit} s at most)"
                                   for name, (function, limit) in PARTS.items())
 
 

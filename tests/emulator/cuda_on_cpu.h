@@ -83,6 +83,10 @@ static inline void __syncthreads()
     emulate_block_barrier();
 }
 
+/* PTX's bar.arrive and bar.sync with a number: the barrier opens when 'n_threads' have come. */
+void emulate_barrier_arrive(unsigned barrier, unsigned n_threads);
+void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
+
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     emulate_warp(WARP_SYNC, mask, 0, 0);

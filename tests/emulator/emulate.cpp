@@ -89,7 +89,13 @@ static void context_init(struct context *context, uint8_t *stack, void (*entry)(
 
 /* ---- Threads of the block ---------------------------------------------------------------------------------------- */
 
-enum state { READY, AT_BLOCK_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BLOCK_BARRIER, AT_NAMED_BARRIER, AT_WARP, ENDED };
+
+struct copy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+};
 
 struct copy {
     void *to;
@@ -103,9 +109,15 @@ struct thread {
     unsigned n_copies, group;
     enum state state;
     enum emulate_warp_kind kind;
-    unsigned mask, source;
-    uint64_t value; /* in: this lane's; out: the result */
+    unsigned mask, source; /* of AT_NAMED_BARRIER: its number */
+    uint64_t value;        /* in: this lane's; out: the result */
 };
+
+/* Threads that have come to a barrier with a number since it last opened. */
+#define N_NAMED 16
+static struct {
+    unsigned n_arrived, n_expected;
+} named[N_NAMED];
 
 static struct thread threads[MAX_THREADS];
 static struct thread *current;
@@ -155,6 +167,27 @@ static void thread_main()
 void emulate_block_barrier()
 {
     leave(AT_BLOCK_BARRIER);
+}
+
+void emulate_barrier_arrive(unsigned barrier, unsigned n_threads)
+{
+    if (barrier >= N_NAMED || n_threads % WARP || (named[barrier].n_arrived && named[barrier].n_expected != n_threads))
+        fail("a barrier that there is not, or that others expect other numbers at");
+    named[barrier].n_expected = n_threads;
+    if (++named[barrier].n_arrived < n_threads)
+        return;
+    named[barrier].n_arrived = 0;
+    for (unsigned i = 0; i < blockDim.x; i++)
+        if (threads[i].state == AT_NAMED_BARRIER && threads[i].source == barrier)
+            threads[i].state = READY;
+}
+
+void emulate_barrier_wait(unsigned barrier, unsigned n_threads)
+{
+    current->source = barrier;
+    current->state = AT_NAMED_BARRIER;
+    emulate_barrier_arrive(barrier, n_threads);
+    leave(current->state);
 }
 
 uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned source, uint64_t value)
@@ -264,14 +297,17 @@ static bool complete_warps()
 /* All threads that have not ended wait at the block's barrier: lets them go on.  Says whether there were any. */
 static bool complete_block()
 {
-    size_t n_waiting = 0, n_warp = 0;
+    size_t n_waiting = 0, n_warp = 0, n_named = 0;
 
     for (unsigned i = 0; i < blockDim.x; i++) {
         n_waiting += threads[i].state == AT_BLOCK_BARRIER;
         n_warp += threads[i].state == AT_WARP;
+        n_named += threads[i].state == AT_NAMED_BARRIER;
     }
     if (n_warp > 0)
         fail("lanes wait in a warp operation for others that wait elsewhere");
+    if (n_named > 0)
+        fail("threads wait at a numbered barrier that too few come to");
     if (n_waiting > 0 && n_waiting < blockDim.x)
         fail("only some of the threads wait at a barrier; the others have ended");
     for (unsigned i = 0; i < blockDim.x; i++)
@@ -306,6 +342,9 @@ static void run_block(uint32_t shared_bytes)
     }
     while (run_ready() || complete_warps() || complete_block())
         continue;
+    for (unsigned i = 0; i < N_NAMED; i++)
+        if (named[i].n_arrived)
+            fail("threads have come to a numbered barrier that never opened");
     check_guard(shared_bytes, GUARD_BYTES);
 }
 

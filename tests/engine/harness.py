@@ -248,8 +248,9 @@ class Decoder:
         if descriptor.dtype is not None:
             return raw.view(descriptor.dtype).reshape(descriptor.shape)
         (code, bits), = descriptor.format
-        assert code == "i" and bits < 8 and 8 % bits == 0
-        parts = [(raw << (bits * i)).astype(np.int8) >> (8 - bits) for i in range(8 // bits)]
+        assert code in "iu" and bits < 8 and 8 % bits == 0
+        kind = np.int8 if code == "i" else np.uint8
+        parts = [(raw << (bits * i)).astype(kind) >> (8 - bits) for i in range(8 // bits)]
         return np.stack(parts, -1).reshape(descriptor.shape)
 
 

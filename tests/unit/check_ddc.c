@@ -288,7 +288,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
     w.args.weights = weights;
     out_bytes = (w.n_out + GUARD) * sizeof(float);
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        w.args.in[pol] = test_upload(d, w.in[pol], w.in_bytes, (w.in_bytes + 3) / 4 * 4);
+        w.args.in[pol] = test_upload(d, w.in[pol], w.in_bytes, w.in_bytes + DDC_SPARE_BYTES);
         w.args.out[pol] = test_upload(d, w.out[pol], out_bytes, out_bytes);
     }
     device_launch(d->stream, kernel, &grid, &w.args);

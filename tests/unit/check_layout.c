@@ -79,8 +79,8 @@ START_TEST(x_engine)
     ck_assert_int_eq(layout.batch_samples, 2097152);
     ck_assert_int_eq(xbgpu_integration_batches(&config, half), 408); /* 0.5 x 1712e6 / 2097152 = 408.17 */
     ck_assert_int_eq(xbgpu_integration_batches(&config, fast), 3);
-    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, half), 13271040);
-    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, fast), 13271040 + 3240 * 4);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, half), 13271040);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, fast), 13271040 + 3240 * 4);
     ck_assert_double_eq_tol(xbgpu_send_rate(&config, &layout, half),
                             1.1 * (13271040 + 1620 * 64) / (408 * 2097152 / 1712e6), 1);
     ck_assert_uint_eq(xbgpu_output_buffers(&config, half), 2 * 1 + 2);

@@ -36,6 +36,10 @@ START_TEST(decimals_are_parsed)
         {"1700000000.25", 9, 0, 170000000025, 2},
         {"1700000000.1234567890000000000000000000", 9, 0, 1700000000123456789, 9},
         {"1700000000.1234567891", 9, -ERANGE, 0, 0},
+        {"-0.000000000377535001", 18, 0, -377535001, 18},
+        {"-3.77535e-10", 18, 0, -377535, 15},
+        {"29.9469230012345678", 18, 0, 299469230012345678, 16},
+        {"1e-19", 18, -ERANGE, 0, 0},
         {"000000000000000000000000000000000001", 0, 0, 1, 0},
         {"0.00000000000000000000000000000125e30", 2, 0, 125, 2},
         {"12500e-4", 2, 0, 125, 2},
@@ -108,6 +112,38 @@ START_TEST(samples_at_unix_time)
 }
 END_TEST
 
+START_TEST(nearest_sample_half_to_even)
+{
+    static const struct {
+        const char *sync_time_s, *rate_hz;
+        int64_t unix_ns, samples;
+    } table[] = {
+        {"1700000000", "1712e6", 1700000000000000001, 2},
+        {"0", "1", 500000000, 0},
+        {"0", "1", 1500000000, 2},
+        {"0", "1", 2500000001, 3},
+        {"0", "1", -500000000, 0},
+        {"0", "1", -1500000000, -2},
+        {"1750000000.25", "1750e6", 1763000000123456789, 22749999778549381},
+        {"1", "1088000000.5", 3000000000000000000, 3264000000412000000},
+    };
+    int64_t unix_ns = 77;
+
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        struct timebase timebase = make_timebase(table[i].sync_time_s, table[i].rate_hz);
+
+        ck_assert_int_eq(timebase_samples_nearest(&timebase, table[i].unix_ns), table[i].samples);
+    }
+    ck_assert_int_eq(timebase_parse_unix_ns("9223372036.854775808", &unix_ns), -ERANGE);
+    ck_assert_int_eq(timebase_parse_unix_ns("1.0000000001", &unix_ns), -ERANGE);
+    ck_assert_int_eq(timebase_parse_unix_ns("now", &unix_ns), -EINVAL);
+    ck_assert_int_eq(unix_ns, 77);
+    ck_assert_int_eq(timebase_parse_unix_ns("9223372036.854775807", &unix_ns), 0);
+    ck_assert_int_eq(unix_ns, INT64_MAX);
+    ck_assert_int_eq(timebase_parse_unix_ns("-1.5", &unix_ns), 0);
+    ck_assert_int_eq(unix_ns, -1500000000);
+}
+END_TEST
 START_TEST(unix_time_of_samples)
 {
     static const struct {
@@ -231,6 +267,7 @@ int main(void)
     tcase_add_test(tests, decimals_are_parsed);
     tcase_add_test(tests, decimal_as_double);
     tcase_add_test(tests, samples_at_unix_time);
+    tcase_add_test(tests, nearest_sample_half_to_even);
     tcase_add_test(tests, unix_time_of_samples);
     tcase_add_test(tests, duration_in_samples);
     tcase_add_test(tests, unwrapping_takes_the_nearest);

@@ -1,0 +1,159 @@
+/* delay.c - the arithmetic of delays, between the commands that set them and antenna.c, which shifts windows by them. */
+#include "fgpu/delay.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* Delays and times within this add up to less than 63 bits. */
+#define MAX_SAMPLES (INT64_C(1) << 61)
+
+double delay_wrap(double angle_rad)
+{
+    const double turn = 2.0 * M_PI;
+    double wrapped = angle_rad - turn * floor((angle_rad + M_PI) / turn);
+
+    /* Rounding may have put it on the wrong side of an end. */
+    if (wrapped >= M_PI)
+        wrapped -= turn;
+    return wrapped < -M_PI ? -M_PI : wrapped;
+}
+
+struct delay_values delay_evaluate(const struct delay_model *model, int64_t t_samples)
+{
+    double r = (double)(t_samples - model->start_samples);
+    double delay = model->delay_samples + (model->rate + 0.5 * model->acceleration * r) * r;
+
+    delay = fmin(fmax(delay, -(double)MAX_SAMPLES), (double)MAX_SAMPLES);
+    double coarse = rint(delay);
+    return (struct delay_values){
+        .coarse_samples = (int64_t)coarse,
+        .fine_samples = delay - coarse,
+        .phase_rad = delay_wrap(model->phase_rad + model->phase_rate_rad * r),
+    };
+}
+
+void delay_queue_init(struct delay_queue *queue)
+{
+    queue->n = 1;
+    queue->models[0] = (struct delay_model){.start_samples = -1};
+}
+
+int delay_queue_add(struct delay_queue *queue, const struct delay_model *model)
+{
+    size_t n = queue->n;
+
+    while (n > 0 && queue->models[n - 1].start_samples >= model->start_samples)
+        n--;
+    if (n == DELAY_MAX_MODELS)
+        return -ENOSPC;
+    queue->models[n] = *model;
+    queue->n = n + 1;
+    return 0;
+}
+
+/* The model that holds at 't_samples': the last one that has started, or the first. */
+static size_t find(const struct delay_queue *queue, int64_t t_samples)
+{
+    size_t i = 0;
+
+    while (i + 1 < queue->n && queue->models[i + 1].start_samples <= t_samples)
+        i++;
+    return i;
+}
+
+struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples)
+{
+    return delay_evaluate(&queue->models[find(queue, t_samples)], t_samples);
+}
+
+void delay_queue_forget(struct delay_queue *queue, int64_t t_samples)
+{
+    size_t n_old = find(queue, t_samples);
+
+    if (n_old == 0)
+        return;
+    queue->n -= n_old;
+    memmove(queue->models, queue->models + n_old, queue->n * sizeof(*queue->models));
+}
+
+/* ---- Where to begin again ---------------------------------------------------------------------------------------- */
+
+struct skip {
+    const struct delay_queue *const *queues;
+    const int64_t *first_samples;
+    size_t n;
+    int64_t align_samples;
+};
+
+/* Whether all windows are there at multiple 'k'. */
+static bool all_there(const struct skip *s, int64_t k)
+{
+    int64_t t = k * s->align_samples;
+
+    for (size_t i = 0; i < s->n; i++)
+        if (t - delay_queue_at(s->queues[i], t).coarse_samples < s->first_samples[i])
+            return false;
+    return true;
+}
+
+/* The first multiple behind 'k' at which another model holds, or 'last'. */
+static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const struct delay_queue *queue = s->queues[i];
+        size_t next = find(queue, k * s->align_samples) + 1;
+        if (next == queue->n)
+            continue;
+        int64_t start = queue->models[next].start_samples; /* > k * align_samples >= 0 */
+        int64_t change = start / s->align_samples + (start % s->align_samples > 0);
+        if (change < last)
+            last = change;
+    }
+    return last;
+}
+
+/* The first multiple in (low, high] at which all is there, where that is not so at 'low' and is at 'high'. */
+static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
+{
+    while (high - low > 1) {
+        int64_t middle = low + (high - low) / 2;
+        if (all_there(s, middle))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+/* While no model changes, windows never start earlier at a later time, so what was not there is found in steps that
+ * double, and then by halves.  At a change anything may happen, so the search begins anew. */
+int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
+                   int64_t start_samples, int64_t align_samples)
+{
+    const struct skip s = {queues, first_samples, n, align_samples};
+    const int64_t last = MAX_SAMPLES / align_samples;
+    int64_t k = start_samples / align_samples + (start_samples % align_samples > 0);
+
+    assert(start_samples >= 0 && align_samples > 0);
+    while (k < last) {
+        if (all_there(&s, k))
+            return k * align_samples;
+        int64_t end = next_change(&s, k, last);
+        for (int64_t step = 1; k + 1 < end; step *= 2) {
+            int64_t next = end - k > step ? k + step : end - 1;
+            if (all_there(&s, next))
+                return bisect(&s, k, next) * align_samples;
+            k = next;
+        }
+        k = end;
+    }
+    return last * align_samples;
+}
+
+double delay_wideband_phase(const struct delay_values *values)
+{
+    return delay_wrap(values->phase_rad + M_PI / 2.0 * (double)(values->coarse_samples & 3));
+}

@@ -1,0 +1,73 @@
+/* delay.h - delay models of one input: which input sample belongs to which output time, and what remains to correct.
+ *
+ * A model says: with r = t - start,
+ *
+ *     delay(t) = delay + rate r + acceleration r^2 / 2     samples
+ *     phase(t) = phase + phase_rate r                      radians, the whole correction at the band's centre
+ *
+ * where t is the time of the *output*: a positive delay makes input sample t appear at t + delay.  A spectrum whose
+ * window starts at output time t looks at the input from t - coarse on, coarse = delay(t) rounded half to even, all of
+ * its window alike; fine = delay(t) - coarse is left to a phase slope over the channels.  All in double precision, times
+ * in 64-bit integers, so nothing gets less exact as time goes by.
+ *
+ * Queue:     a model holds from its start until the next one's.  Adding one removes those that start at or after it, and
+ *            a model that starts in the past holds from the next spectrum on, with r counted from its start.  Before the
+ *            first the delay is zero.
+ * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
+#ifndef FGPU_DELAY_H
+#define FGPU_DELAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DELAY_MAX_MODELS 256 /* in a queue: a night of one a minute or two, and each of six doubles */
+
+struct delay_model {
+    int64_t start_samples; /* >= 0 */
+    double delay_samples;  /* |delay| <= 2^53 */
+    double rate;           /* samples per sample; |rate| < 1 */
+    double acceleration;   /* samples per sample squared; slow enough that the rate stays within +-1 */
+    double phase_rad;
+    double phase_rate_rad; /* per sample */
+};
+
+struct delay_queue {
+    size_t n; /* >= 1; in order of start */
+    struct delay_model models[DELAY_MAX_MODELS];
+};
+
+/* What a model says of one output time. */
+struct delay_values {
+    int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
+    double fine_samples;    /* [-1/2, 1/2] */
+    double phase_rad;       /* at the band's centre, [-pi, pi) */
+};
+
+/* The same angle in [-pi, pi). */
+double delay_wrap(double angle_rad);
+
+struct delay_values delay_evaluate(const struct delay_model *model, int64_t t_samples);
+
+/* One model that is zero, from time -1 on. */
+void delay_queue_init(struct delay_queue *queue);
+
+/* Returns 0, or -ENOSPC, with the queue as it was, when there is no room behind those that start before 'model'. */
+int delay_queue_add(struct delay_queue *queue, const struct delay_model *model);
+
+/* What the queue says of one output time. */
+struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples);
+
+/* Forgets the models that hold at no time from 't_samples' on. */
+void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);
+
+/* Where to begin again: the smallest multiple of 'align_samples' at or after 'start_samples' (>= 0) at which the windows
+ * of all 'n' queues start at or after first_samples[i] of their inputs; the last below 2^61 where there is none
+ * before it.  Minimal as long as rates stay within +-1. */
+int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
+                   int64_t start_samples, int64_t align_samples);
+
+/* What turns a wideband spectrum of which the coarse delay was an offset of the input: the centre of its band, at a
+ * quarter of the sample rate, went on by a quarter of a turn for every sample.  Radians, [-pi, pi). */
+double delay_wideband_phase(const struct delay_values *values);
+
+#endif

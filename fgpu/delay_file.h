@@ -1,0 +1,23 @@
+/* delay_file.h - delay models of an antenna from a text file, for what is known before the start.
+ *
+ *     # start      pol  delay     rate     phase  phase rate  [acceleration]
+ *     # UNIX s          s         s/s      rad    rad/s       s/s^2
+ *     1760000000   0    1.25e-6   2.1e-9   0      0
+ *     1760000060.5 1    1.37e-6   2.1e-9   0.1    -3e-4       4e-14
+ *
+ * One model a line, those of a polarisation in order of start; what follows a '#' is a comment.  The start has at most
+ * nine decimals and is rounded to the nearest sample, half to even; the phase is wrapped. */
+#ifndef FGPU_DELAY_FILE_H
+#define FGPU_DELAY_FILE_H
+
+#include "common/timebase.h"
+#include "common/units.h"
+#include "fgpu/delay.h"
+
+#include <stddef.h>
+
+/* Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+int delay_file_read(const char *path, const struct timebase *timebase, struct delay_queue pols[N_POLS], char *why,
+                    size_t why_bytes);
+
+#endif

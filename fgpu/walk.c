@@ -1,0 +1,317 @@
+/* walk.c - the middle of the middle stage: from an antenna's device inputs to one output's buffers. */
+#include "fgpu/walk.h"
+
+#include "common/device.h"
+#include "common/presence.h"
+#include "common/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fgpu_walk {
+    const struct fgpu_layout *layout;
+    int64_t packet_samples;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct fgpu_stream *stream;
+    struct channelise *channelise;
+    float *gain;                                            /* device: complex [chan][pol] */
+    struct channelise_spectrum *spectra[N_POLS];            /* scratch for one append */
+    int64_t spacing_samples, window_samples, batch_samples; /* [const] */
+    size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
+    struct delay_queue delays[N_POLS];
+    struct fgpu_buffer *filling;
+    size_t n_filled; /* spectra in 'filling' */
+    bool started;
+    int64_t next_samples;    /* timestamp of the next spectrum */
+    int64_t done_samples;    /* end of the last spectrum that was made or dropped */
+    int64_t skipped_samples; /* end of the last batch that was counted as skipped by a restart */
+    size_t n_finished;
+};
+
+/* ---- Buffers ----------------------------------------------------------------------------------------------------- */
+
+/* Takes an output buffer for the batches from 'next' on. */
+static bool take_buffer(struct fgpu_walk *w)
+{
+    w->filling = fgpu_stream_take(w->stream);
+    if (!w->filling)
+        return false;
+    w->filling->timestamp_samples = w->next_samples;
+    for (size_t b = 0; b < w->filling->job.n_groups; b++)
+        w->filling->job.groups[b].send = true;
+    return true;
+}
+
+/* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
+ * sent. */
+static void finish_buffer(struct fgpu_walk *w)
+{
+    struct fgpu_buffer *buffer = w->filling;
+    size_t n_batches = w->n_filled / w->spectra_per_heap;
+
+    w->filling = NULL;
+    w->n_filled = 0;
+    for (size_t b = 0; b < buffer->job.n_groups; b++) {
+        struct send_group *group = &buffer->job.groups[b];
+        if (b < n_batches && !group->send)
+            counter_add(&w->stream->skipped_heaps, group->n_heaps);
+        group->send = group->send && b < n_batches;
+    }
+    channelise_finish(w->channelise, w->compute, &buffer->parts, w->gain,
+                      (uint64_t)(buffer->timestamp_samples / w->spacing_samples));
+    device_event_record(buffer->finished, w->compute);
+    device_stream_wait_event(w->download, buffer->finished);
+    device_copy(w->download, buffer->voltages, buffer->parts.voltages,
+                fgpu_batch_bytes(w->stream->output) * buffer->job.n_groups);
+    device_copy(w->download, buffer->saturated, buffer->parts.saturated,
+                buffer->job.n_groups * N_POLS * sizeof(uint32_t));
+    loan_out(&buffer->download, 1);
+    device_then(w->download, loan_put, &buffer->download);
+    w->n_finished++;
+}
+
+void fgpu_walk_flush(struct fgpu_walk *w)
+{
+    if (!w->filling)
+        return;
+    if (w->n_filled >= w->spectra_per_heap) {
+        finish_buffer(w);
+    } else {
+        fgpu_stream_give(w->filling);
+        w->filling = NULL;
+        w->n_filled = 0;
+    }
+}
+
+/* ---- Where the next spectrum is ---------------------------------------------------------------------------------- */
+
+/* Whether both polarisations' windows of a spectrum lie in the input. */
+enum fit { FITS, TOO_EARLY /* on either: never again */, TOO_LATE /* on either: not yet */ };
+
+/* Timestamp of the first sample of the input that the walk may use. */
+static int64_t first_of(const struct fgpu_walk *w, const struct fgpu_device_input *in, unsigned pol)
+{
+    if (!w->started)
+        return in->first_samples[pol];
+    return in->timestamp_samples + (in->has_history ? 0 : w->layout->history_samples);
+}
+
+/* Where the windows of the spectrum at 't_samples' lie, and what remains of its delays, in spectra[pol][i]. */
+static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_input *in, int64_t t_samples, size_t i)
+{
+    enum fit fit = FITS;
+
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        struct delay_values values = delay_queue_at(&w->delays[pol], t_samples);
+        int64_t start = t_samples - values.coarse_samples;
+        if (start < first_of(w, in, pol))
+            fit = TOO_EARLY;
+        else if (start + w->window_samples > in->end_samples[pol] && fit == FITS)
+            fit = TOO_LATE;
+        w->spectra[pol][i] = (struct channelise_spectrum){
+            .offset = start - in->timestamp_samples,
+            .fine = (float)values.fine_samples,
+            .phase = (float)delay_wideband_phase(&values),
+        };
+    }
+    return fit;
+}
+
+/* Places up to 'n_max' spectra from 'next' on.  Returns how many fit, and why not more. */
+static size_t place_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
+{
+    for (size_t i = 0; i < n_max; i++) {
+        *fit = place_spectrum(w, in, w->next_samples + (int64_t)i * w->spacing_samples, i);
+        if (*fit != FITS)
+            return i;
+    }
+    return n_max;
+}
+
+/* Starts again at the first batch that the input allows, and counts those that it does not. */
+static void skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
+{
+    const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
+    const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
+    int64_t next = delay_skip(delays, first_samples, N_POLS, w->started ? w->next_samples : 0, w->batch_samples);
+
+    if (w->started) {
+        int64_t cut = round_down(w->next_samples, w->batch_samples);
+        int64_t from = cut > w->skipped_samples ? cut : w->skipped_samples;
+        if (next > from)
+            counter_add(&w->stream->skipped_heaps,
+                        (uint64_t)((next - from) / w->batch_samples) * w->stream->output->destinations.n);
+        fgpu_walk_flush(w);
+    }
+    w->started = true;
+    w->next_samples = next;
+    w->skipped_samples = next;
+}
+
+/* ---- Spectra ----------------------------------------------------------------------------------------------------- */
+
+/* Marks the batches whose spectra [first, first + n) of the buffer miss input on 'pol'. */
+static void note_presence(struct fgpu_walk *w, const struct fgpu_device_input *in, unsigned pol, size_t first, size_t n)
+{
+    const struct channelise_spectrum *spectra = w->spectra[pol];
+
+    for (size_t i = 0; i < n; i++) {
+        size_t heap_first = (size_t)(spectra[i].offset / w->packet_samples);
+        size_t heap_end = (size_t)((spectra[i].offset + w->window_samples - 1) / w->packet_samples) + 1;
+        if (!presence_all(in->sums[pol], heap_first, heap_end))
+            w->filling->job.groups[(first + i) / w->spectra_per_heap].send = false;
+    }
+}
+
+/* Appends the 'n' spectra that have been placed. */
+static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
+{
+    const uint8_t *const samples[N_POLS] = {in->samples[0], in->samples[1]};
+    const struct channelise_spectrum *const spectra[N_POLS] = {w->spectra[0], w->spectra[1]};
+
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        note_presence(w, in, pol, w->n_filled, n);
+    channelise_append(w->channelise, w->compute, samples, &w->filling->parts, w->n_filled, n, spectra);
+    for (size_t b = w->n_filled / w->spectra_per_heap; b <= (w->n_filled + n - 1) / w->spectra_per_heap; b++)
+        w->filling->job.groups[b].ready_ns = in->last_arrival_ns;
+    w->n_filled += n;
+    w->next_samples += (int64_t)n * w->spacing_samples;
+    w->done_samples = w->next_samples;
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        delay_queue_forget(&w->delays[pol], w->done_samples);
+    if (w->n_filled == w->n_buffer_spectra)
+        finish_buffer(w);
+}
+
+/* There is no buffer for the batches that 'n' spectra begin. */
+static void drop_batches(struct fgpu_walk *w, size_t n)
+{
+    size_t n_batches = (n + w->spectra_per_heap - 1) / w->spectra_per_heap;
+
+    counter_add(&w->stream->dropped_heaps, n_batches * w->stream->output->destinations.n);
+    w->next_samples += (int64_t)n_batches * w->batch_samples;
+    w->done_samples = w->next_samples;
+}
+
+bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
+{
+    if (!w->started)
+        skip_to(w, in);
+    for (;;) {
+        enum fit fit;
+        size_t n = place_spectra(w, in, w->n_buffer_spectra - w->n_filled, &fit);
+        if (n == 0 && fit == TOO_LATE)
+            return true;
+        if (n == 0)
+            skip_to(w, in);
+        else if (w->filling || take_buffer(w))
+            append_spectra(w, in, n);
+        else if (may_wait)
+            return false;
+        else
+            drop_batches(w, n);
+    }
+}
+
+int fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
+{
+    struct delay_queue queues[N_POLS] = {w->delays[0], w->delays[1]};
+
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        for (size_t i = 0; i < delays->pols[pol].n; i++)
+            if (delay_queue_add(&queues[pol], &delays->pols[pol].models[i]))
+                return -ENOSPC;
+    memcpy(w->delays, queues, sizeof(queues));
+    /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
+    if (w->started && !w->filling)
+        w->next_samples = round_up(w->done_samples, w->batch_samples);
+    return 0;
+}
+
+void fgpu_walk_restart(struct fgpu_walk *w)
+{
+    fgpu_walk_flush(w);
+    w->started = false;
+    w->done_samples = 0;
+    w->skipped_samples = 0;
+}
+
+size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
+{
+    return w->n_finished;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+/* The gain is one real number for now; its table on the device is complex per channel and polarisation. */
+static int upload_gain(struct fgpu_walk *w)
+{
+    size_t n = (size_t)w->stream->output->n_chan * N_POLS;
+    float *host = device_alloc_pinned(w->device, n * 2 * sizeof(float));
+
+    w->gain = device_alloc(w->device, n * 2 * sizeof(float));
+    if (!host || !w->gain) {
+        device_free_pinned(w->device, host);
+        return -ENOMEM;
+    }
+    for (size_t i = 0; i < n; i++) {
+        host[2 * i] = (float)w->stream->output->gain;
+        host[2 * i + 1] = 0.0f;
+    }
+    device_copy(w->compute, w->gain, host, n * 2 * sizeof(float));
+    device_stream_wait(w->compute); /* before READY */
+    device_free_pinned(w->device, host);
+    return 0;
+}
+
+int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
+{
+    struct fgpu_walk *w = calloc(1, sizeof(*w));
+    struct channelise_config config = fgpu_channelise_config(c->config, c->stream->ant, c->output, c->dither_seed);
+
+    if (!w)
+        return -ENOMEM;
+    channelise_choice_apply(c->choice, &config);
+    w->layout = c->layout;
+    w->packet_samples = c->config->recv.packet_samples;
+    w->device = c->device;
+    w->compute = c->compute;
+    w->download = c->download;
+    w->stream = c->stream;
+    w->spacing_samples = (int64_t)channelise_spacing_samples(&config);
+    w->window_samples = (int64_t)channelise_window_samples(&config);
+    w->batch_samples = fgpu_batch_samples(w->stream->output);
+    w->spectra_per_heap = config.spectra_per_heap;
+    w->n_buffer_spectra = (size_t)config.n_batches * config.spectra_per_heap;
+    int err = 0;
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        delay_queue_init(&w->delays[pol]);
+        w->spectra[pol] = calloc(w->n_buffer_spectra, sizeof(*w->spectra[pol]));
+        if (!w->spectra[pol])
+            err = -ENOMEM;
+    }
+    if (!err)
+        err = channelise_create(w->device, &config, &w->channelise);
+    if (!err)
+        err = upload_gain(w);
+    if (err) {
+        fgpu_walk_destroy(w);
+        return err;
+    }
+    *walk = w;
+    return 0;
+}
+
+void fgpu_walk_destroy(struct fgpu_walk *w)
+{
+    if (!w)
+        return;
+    channelise_destroy(w->channelise);
+    device_free(w->device, w->gain);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        free(w->spectra[pol]);
+    free(w);
+}

@@ -1,0 +1,81 @@
+/* walk.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
+ * buffer is ready.
+ *
+ * Flow:      device input --> spectra whose windows, shifted by their polarisation's delay, lie in it --append--> output
+ *            buffer --finish--> download --> worker's inbox
+ * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  Where input is not there for the next
+ *            spectrum any more (a gap; a delay that grew by more than the history holds) the output starts again at the
+ *            first such multiple for which it is, on both polarisations; a batch cut by that is skipped.  Where it is
+ *            not there yet, the next input goes on.  So a delay that jumps up reuses input, and one that jumps down
+ *            skips some.
+ * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.
+ * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
+ * Threads:   the worker only.   Blocking: never. */
+#ifndef FGPU_WALK_H
+#define FGPU_WALK_H
+
+#include "common/loan.h"
+#include "fgpu/delay.h"
+#include "fgpu/layout.h"
+#include "fgpu/send.h"
+
+#include <stdbool.h>
+
+struct fgpu_antenna;
+struct fgpu_walk;
+
+/* A pair of chunks on the device, behind its history. */
+struct fgpu_device_input {
+    struct loan loan;              /* home: the worker's inbox */
+    struct fgpu_antenna *antenna;  /* [const] */
+    uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
+    uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
+    uint32_t *sums[N_POLS];        /* [const] their prefix sums */
+    struct device_event *uploaded; /* [const] */
+    int64_t timestamp_samples;     /* of the first sample of the history */
+    int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
+    int64_t end_samples[N_POLS];   /* timestamp behind the last sample that there is */
+    bool has_history;
+    int64_t last_arrival_ns;
+};
+
+struct fgpu_walk_config {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct device *device;
+    struct device_stream *compute;  /* the antenna's */
+    struct device_stream *download; /* shared by all antennas */
+    struct fgpu_stream *stream;
+    size_t output;
+    uint64_t dither_seed;
+    const struct channelise_choice *choice;
+};
+
+/* New delay models of both polarisations, in order of start; either may have none. */
+struct fgpu_delays {
+    struct delay_queue pols[N_POLS];
+};
+
+int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **walk);
+
+/* Makes what spectra 'in' allows.  'may_wait': rather stop and be called again with the same input than drop a batch for
+ * want of an output buffer.  Returns false if it must wait for one. */
+bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *in, bool may_wait);
+
+/* Adds delay models, all or none; they hold from their start or, where that has passed, from the next spectrum on.
+ * Returns 0, or -ENOSPC when too many wait already. */
+int fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
+
+/* Gives up the batch that is being filled and hands over what has been filled before it. */
+void fgpu_walk_flush(struct fgpu_walk *walk);
+
+/* Flushes; the next input starts a stream, wherever in time it is. */
+void fgpu_walk_restart(struct fgpu_walk *walk);
+
+/* Output buffers handed to the device so far. */
+size_t fgpu_walk_n_finished(const struct fgpu_walk *walk);
+
+/* The compute stream must be idle.  NULL is accepted. */
+void fgpu_walk_destroy(struct fgpu_walk *walk);
+
+#endif
