@@ -13,6 +13,7 @@
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
 #   make bench-xbgpu         what the X-engine's kernels reach on it; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
+#   make bench-ddc           what the down-converter reaches on it; DDC_FLAGS="--shapes --subsampling 8"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
 #   make V=1                 shows the commands
@@ -82,7 +83,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
@@ -255,6 +256,9 @@ bench-fgpu: $(BUILD)/bench/bench_fgpu
 
 bench-xbgpu: $(BUILD)/bench/bench_xbgpu
 	@$< $(XBGPU_FLAGS)
+
+bench-ddc: $(BUILD)/bench/bench_ddc
+	@$< $(DDC_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench

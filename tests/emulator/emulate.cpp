@@ -97,12 +97,6 @@ struct copy {
     unsigned bytes, group;
 };
 
-struct copy {
-    void *to;
-    const void *from;
-    unsigned bytes, group;
-};
-
 struct thread {
     struct context context;
     struct copy copies[MAX_COPIES]; /* in order */
