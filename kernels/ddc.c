@@ -5,6 +5,7 @@
  * outputs, and each sample is unpacked once for a block. */
 #include "kernels/ddc.h"
 
+#include "common/units.h"
 #include "kernels/clones.h"
 #include "kernels/half.h"
 #include "kernels/mixer.h"

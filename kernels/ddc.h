@@ -22,11 +22,10 @@
 #define KERNELS_DDC_H
 
 #include "common/device.h"
-#include "common/units.h"
 
 struct ddc_args {
-    const uint8_t *in[N_POLS];
-    float *out[N_POLS];
+    const uint8_t *in[2]; /* [pol] */
+    float *out[2];        /* [pol] */
     const void *weights;
     int64_t offset;      /* sample index in 'in' of the first sample of out[0]'s window */
     uint64_t phase;      /* turns of 2^64, of out[0] */

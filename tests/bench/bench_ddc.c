@@ -12,6 +12,7 @@
  * both are measured in the same run.  Before it is timed, each kernel's output is compared with the twin's. */
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/units.h"
 #include "kernels/ddc.h"
 #include "kernels/design_ddc.h"
 #include "kernels/mixer.h"

@@ -1,6 +1,7 @@
 /* check_ddc - the down-converter against its definition in long double, which reads samples bit by bit: every width, any
  * taps and subsampling, unaligned starts; the oscillator against arithmetic on integers and its own sums; and what the
  * default filter does to a tone. */
+#include "common/units.h"
 #include "kernels/ddc.h"
 #include "kernels/design_ddc.h"
 #include "kernels/mixer.h"
