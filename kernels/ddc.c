@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_OUT   128
+#define BLOCK_OUT   256
 #define COLUMN_TAPS 64 /* taps of a residue that are taken at a time */
 
 struct block {
@@ -34,23 +34,25 @@ static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t
 
 /* Adds taps [0, n) of a column, whose weights (re, im) are 2 'stride' floats apart.  Four at a time for each load and
  * store of a sum. */
-KERNEL_CLONES static void filter_column(const float *weights, size_t stride, size_t n, struct block *b)
+KERNEL_CLONES static void filter_column(const float *weights, size_t stride, size_t n, const float *restrict column,
+                                        float *restrict re, float *restrict im)
 {
     size_t i = 0;
 
     for (; i + 4 <= n; i += 4) {
-        const float *w0 = weights + 2 * stride * i, *w1 = w0 + 2 * stride, *w2 = w1 + 2 * stride, *w3 = w2 + 2 * stride;
-        const float *x = b->column + i;
+        const float *w = weights + 2 * stride * i, *x = column + i;
+        float a0 = w[0], a1 = w[2 * stride], a2 = w[4 * stride], a3 = w[6 * stride];
+        float b0 = w[1], b1 = w[2 * stride + 1], b2 = w[4 * stride + 1], b3 = w[6 * stride + 1];
         for (size_t m = 0; m < BLOCK_OUT; m++) {
-            b->re[m] += w0[0] * x[m] + w1[0] * x[m + 1] + w2[0] * x[m + 2] + w3[0] * x[m + 3];
-            b->im[m] += w0[1] * x[m] + w1[1] * x[m + 1] + w2[1] * x[m + 2] + w3[1] * x[m + 3];
+            re[m] += a0 * x[m] + a1 * x[m + 1] + a2 * x[m + 2] + a3 * x[m + 3];
+            im[m] += b0 * x[m] + b1 * x[m + 1] + b2 * x[m + 2] + b3 * x[m + 3];
         }
     }
     for (; i < n; i++) {
-        const float *w = weights + 2 * stride * i;
+        float a = weights[2 * stride * i], b = weights[2 * stride * i + 1];
         for (size_t m = 0; m < BLOCK_OUT; m++) {
-            b->re[m] += w[0] * b->column[m + i];
-            b->im[m] += w[1] * b->column[m + i];
+            re[m] += a * column[m + i];
+            im[m] += b * column[m + i];
         }
     }
 }
@@ -59,7 +61,7 @@ static double complex rotation(uint64_t turns)
 {
     double angle = (double)(int64_t)turns * (2 * M_PI * 0x1p-64);
 
-    return CMPLX(cos(angle), sin(angle));
+    return cos(angle) + I * sin(angle);
 }
 
 /* rotations[i] = e^{2 pi i phase_step i}: the first 2^n times the rotation by 2^n steps are the next. */
@@ -89,10 +91,10 @@ static void convert_block(const struct ddc_args *a, size_t pol, size_t m0, size_
             n_taps = n_taps < COLUMN_TAPS ? n_taps : COLUMN_TAPS;
             unpack_column(a->in[pol], first + k, a->subsampling, (n_samples - k - 1) / a->subsampling + 1,
                           a->sample_bits, b.column);
-            filter_column(weights + 2 * k, a->subsampling, n_taps, &b);
+            filter_column(weights + 2 * k, a->subsampling, n_taps, b.column, b.re, b.im);
         }
     for (size_t i = 0; i < n; i++) {
-        double complex out = CMPLX(b.re[i], b.im[i]) * (start * rotations[i]);
+        double complex out = (b.re[i] + I * (double)b.im[i]) * (start * rotations[i]);
         a->out[pol][2 * (m0 + i)] = (float)creal(out);
         a->out[pol][2 * (m0 + i) + 1] = (float)cimag(out);
     }
