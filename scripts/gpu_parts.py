@@ -245,6 +245,12 @@ def xbench(run):
     yield run.program("bench_xbgpu", [program, "--device", gpu_machine.DEVICE, *flags])
 
 
+def ddc(run):
+    """bench_ddc ($DDC_FLAGS): the down-converter"""
+    flags = shlex.split(os.environ.get("DDC_FLAGS", ""))
+    yield run.program("bench_ddc", [run.place.build / "bench" / "bench_ddc", "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
     flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
@@ -268,8 +274,8 @@ def tune(run):
 
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
-    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "realtime": (realtime, 560),
-    "realtime-x": (realtime_x, 560), "tune": (tune, 560),
+    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
+    "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "tune": (tune, 560),
 }
 ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
 

@@ -9,6 +9,7 @@
 #include "common/units.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/correlate_shape.h"
+#include "kernels/ddc.h"
 #include "kernels/reduce.h"
 #include "kernels/select_spectra.h"
 
@@ -162,6 +163,8 @@ static const struct variant {
       .back_threads = 128,
       .back_blocks = 5}},
 };
+
+static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};
 
 /* ---- What is to be compiled -------------------------------------------------------------------------------------- */
 
@@ -398,6 +401,20 @@ static void note_variant(struct device *device, struct device_stream *stream, co
         printf("too little shared memory for a variant of %u channels for %s\n", c.n_chan, gpus[gpu_now].name);
 }
 
+/* In the table the subsampling has the place of the channels. */
+static void note_ddc(struct device *device, struct device_stream *stream, uint32_t subsampling, uint32_t sample_bits)
+{
+    const struct ddc_args args = {
+        .n_out = 1, .n_taps = 16 * subsampling, .subsampling = subsampling, .sample_bits = sample_bits};
+    const struct ddc_shape shape = ddc_default_shape(&args);
+    struct kernel_constant constants[DDC_N_CONSTANTS];
+
+    size_now =
+        (struct channelise_config){.n_chan = subsampling, .n_taps = args.n_taps, .sample_bits = args.sample_bits};
+    ddc_constants(&args, &shape, constants);
+    note_launched(device, stream, &ddc_kernel, constants, DDC_N_CONSTANTS, ddc_grid(&args, &shape));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -409,6 +426,10 @@ static void note_all(void)
         device->shared_bytes = gpus[gpu_now].shared_bytes;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
             note_size(device, stream, &sizes[i]);
+        for (size_t i = 0; i < ARRAY_LEN(subsamplings); i++)
+            note_ddc(device, stream, subsamplings[i], 10);
+        for (size_t i = 0; i < ARRAY_LEN(ddc_bits); i++)
+            note_ddc(device, stream, 8, ddc_bits[i]);
         note_select_spectra(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
