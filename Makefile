@@ -13,6 +13,7 @@
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
 #   make bench-xbgpu         what the X-engine's kernels reach on it; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
+#   make bench-ddc           what the down-converter reaches on it; DDC_FLAGS="--shapes --subsampling 8"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
 #   make V=1                 shows the commands
@@ -41,11 +42,11 @@ CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cu
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
+KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.o fgpu/walk.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
 XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
-FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_send.o
+FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
@@ -82,7 +83,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
@@ -255,6 +256,9 @@ bench-fgpu: $(BUILD)/bench/bench_fgpu
 
 bench-xbgpu: $(BUILD)/bench/bench_xbgpu
 	@$< $(XBGPU_FLAGS)
+
+bench-ddc: $(BUILD)/bench/bench_ddc
+	@$< $(DDC_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench
