@@ -113,6 +113,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         p->n_downloaded++;
         if (!device_ok(p->device))
             return take_back(p, item->object); /* there may be anything in it */
+        fgpu_antenna_measure(p->antennas[((struct fgpu_buffer *)item->object)->stream->ant], item->object);
         fgpu_send_push(item->object);
         return NULL;
     case ITEM_SENT: return take_back(p, item->object);

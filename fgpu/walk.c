@@ -42,6 +42,8 @@ static bool take_buffer(struct fgpu_walk *w)
     w->filling->timestamp_samples = w->next_samples;
     for (size_t b = 0; b < w->filling->job.n_groups; b++)
         w->filling->job.groups[b].send = true;
+    if (w->filling->power)
+        device_fill(w->compute, w->filling->parts.power, 0, N_POLS * sizeof(*w->filling->power));
     return true;
 }
 
@@ -52,10 +54,13 @@ static void finish_buffer(struct fgpu_walk *w)
     struct fgpu_buffer *buffer = w->filling;
     size_t n_batches = w->n_filled / w->spectra_per_heap;
 
+    buffer->n_filled = w->n_filled;
+    buffer->whole = true;
     w->filling = NULL;
     w->n_filled = 0;
     for (size_t b = 0; b < buffer->job.n_groups; b++) {
         struct send_group *group = &buffer->job.groups[b];
+        buffer->whole = buffer->whole && group->send;
         if (b < n_batches && !group->send)
             counter_add(&w->stream->skipped_heaps, group->n_heaps);
         group->send = group->send && b < n_batches;
@@ -68,6 +73,8 @@ static void finish_buffer(struct fgpu_walk *w)
                 fgpu_batch_bytes(w->stream->output) * buffer->job.n_groups);
     device_copy(w->download, buffer->saturated, buffer->parts.saturated,
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
+    if (buffer->power)
+        device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
     loan_out(&buffer->download, 1);
     device_then(w->download, loan_put, &buffer->download);
     w->n_finished++;
@@ -241,6 +248,11 @@ void fgpu_walk_restart(struct fgpu_walk *w)
     w->started = false;
     w->done_samples = 0;
     w->skipped_samples = 0;
+}
+
+bool fgpu_walk_measures_power(const struct fgpu_walk *w)
+{
+    return channelise_measures_power(w->channelise);
 }
 
 size_t fgpu_walk_n_finished(const struct fgpu_walk *w)

@@ -214,7 +214,7 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
 
 /* One polarisation, spectra [first, first + n), by stages. */
 static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
-                   size_t n, const struct channelise_spectrum *spectra)
+                   size_t n, const struct channelise_spectrum *spectra, uint64_t *power)
 {
     size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
 
@@ -222,6 +222,7 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
         run = regular_run(spectra + i, n - i, spacing);
         struct pfb_fir_args args = fir_args(c, input, row + i, spectra[i].offset, run);
         struct kernel_grid grid = pfb_fir_grid(&args, 0);
+        args.power = power;
         device_launch(stream, c->pfb_fir, &grid, &args);
     }
 }
@@ -240,6 +241,11 @@ static void filter_fused(struct channelise *c, struct device_stream *stream, con
     }
 }
 
+bool channelise_measures_power(const struct channelise *channelise)
+{
+    return !channelise->fused;
+}
+
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS])
@@ -249,7 +255,8 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
         if (!channelise->fused)
-            filter(channelise, stream, input[pol], pol, first, n, spectra[pol]);
+            filter(channelise, stream, input[pol], pol, first, n, spectra[pol],
+                   buffer->power ? buffer->power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;
             rotation[2 * i + 1] = spectra[pol][i].phase;
