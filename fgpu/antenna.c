@@ -189,6 +189,16 @@ int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const s
     return fgpu_walk_set_delays(antenna->walks[output], delays);
 }
 
+struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output)
+{
+    return fgpu_walk_take_gains(antenna->walks[output]);
+}
+
+void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
+{
+    fgpu_walk_set_gains(antenna->walks[gains->output], gains);
+}
+
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
 {
     if (!buffer->power || !fgpu_walk_measures_power(a->walks[0]))

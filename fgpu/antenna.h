@@ -53,6 +53,10 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 /* New delay models of one output; errors as of fgpu_walk_set_delays(). */
 int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
+/* Gains of one output; fgpu_walk_take_gains() and fgpu_walk_set_gains() of that. */
+struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
+void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
+
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */
 void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
 

@@ -58,6 +58,19 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
 }
 
+size_t fgpu_gain_bytes(const struct fgpu_config_output *output)
+{
+    return (size_t)output->n_chan * N_POLS * 2 * sizeof(float);
+}
+
+void fgpu_default_gains(const struct fgpu_config_output *output, float *gains)
+{
+    for (int64_t i = 0; i < output->n_chan * N_POLS; i++) {
+        gains[2 * i] = (float)output->gain;
+        gains[2 * i + 1] = 0.0f;
+    }
+}
+
 size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
     size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);

@@ -54,6 +54,10 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
+/* Bytes of an output's gains, complex float [chan][pol], and what they are unless something else is said. */
+size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
+void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
+
 /* Output buffers of an output, per antenna: as given, or enough for what one chunk makes to leave, at its pace, while
  * the next chunk's is made. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
