@@ -128,7 +128,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t heaps =
             n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
-        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
+        size_t gains = FGPU_N_GAINS * fgpu_gain_bytes(output);
+        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra + gains);
         uint64_t device =
             bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));

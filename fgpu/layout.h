@@ -14,6 +14,9 @@
  * uploaded. */
 #define FGPU_N_DEVICE_INPUTS 3
 
+/* Gains of an output that may be on their way at once: one being copied to the device, and one more. */
+#define FGPU_N_GAINS 2
+
 struct fgpu_layout {
     size_t n_ants;
     size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */

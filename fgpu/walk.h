@@ -63,9 +63,6 @@ struct fgpu_gains {
     float *values;      /* [const] pinned host: complex [chan][pol] */
 };
 
-/* Gains that may wait at once: one being copied to the device, and one more. */
-#define FGPU_N_GAINS 2
-
 int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **walk);
 
 /* Makes what spectra 'in' allows.  'may_wait': rather stop and be called again with the same input than drop a batch for
