@@ -7,8 +7,10 @@
 #include "common/presence.h"
 #include "common/stats.h"
 #include "common/units.h"
+#include "fgpu/level.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +29,9 @@ struct fgpu_antenna {
     struct fgpu_device_input *current;  /* being walked */
     int64_t newest_samples;             /* timestamp of the newest pair */
     struct fgpu_walk **walks;           /* [n_outputs] */
+    struct fgpu_level level;
+    struct gauge power_udb[N_POLS]; /* dBFS in millionths */
+    struct gauge power_valid;
     struct counter clipped_samples[N_POLS];
     struct counter unmatched_chunks;
     struct counter late_chunks;
@@ -184,11 +189,37 @@ int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const s
     return fgpu_walk_set_delays(antenna->walks[output], delays);
 }
 
+struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output)
+{
+    return fgpu_walk_take_gains(antenna->walks[output]);
+}
+
+void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
+{
+    fgpu_walk_set_gains(antenna->walks[gains->output], gains);
+}
+
+void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
+{
+    if (!buffer->power)
+        return;
+    int64_t n_samples = (int64_t)buffer->n_filled * 2 * buffer->stream->output->n_chan;
+    if (!fgpu_level_add(&a->level, buffer->timestamp_samples, n_samples, buffer->power, buffer->whole))
+        return;
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        gauge_set(&a->power_udb[pol], (int64_t)rint(1e6 * a->level.dbfs[pol]));
+    gauge_set(&a->power_valid, a->level.valid);
+}
+
 void fgpu_antenna_log(const struct fgpu_antenna *antenna)
 {
     log_info("%s: %llu chunks discarded for want of the other polarisation's, %llu because they came too late for it",
              antenna->name, (unsigned long long)counter_get(&antenna->unmatched_chunks),
              (unsigned long long)counter_get(&antenna->late_chunks));
+    if (antenna->level.n_closed)
+        log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
+                 antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
+                 antenna->level.valid ? "" : ", of which samples are missing");
 }
 
 size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna)
@@ -219,6 +250,16 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
     return device_event_create(a->device, &in->uploaded);
 }
 
+/* Whole batches of the first output, about a second. */
+static void init_level(struct fgpu_antenna *a)
+{
+    int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, 0));
+    double n_batches = rint(decimal_to_double(a->config->time.adc_sample_rate_hz) / (double)batch_samples);
+
+    fgpu_level_init(&a->level, batch_samples * (n_batches > 1 ? (int64_t)n_batches : 1),
+                    (int)a->config->recv.sample_bits);
+}
+
 static void register_metrics(struct fgpu_antenna *a)
 {
     char labels[256] = "", with_pol[280];
@@ -228,10 +269,15 @@ static void register_metrics(struct fgpu_antenna *a)
                   &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
                   &a->late_chunks);
+    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in that second, else 0.", labels,
+                &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
+        stats_gauge_scaled("fgpu_input_power_dbfs",
+                           "Mean power over the last second or so; 0 is a sine that fills the range.", with_pol,
+                           &a->power_udb[pol], 1e-6);
         stats_counter("fgpu_input_clipped_samples", "Samples that the digitiser reports as saturated.", with_pol,
                       &a->clipped_samples[pol]);
     }
@@ -279,6 +325,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         fgpu_antenna_destroy(a);
         return err;
     }
+    init_level(a);
     register_metrics(a);
     *antenna = a;
     return 0;

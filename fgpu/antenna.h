@@ -53,10 +53,17 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 /* New delay models of one output; errors as of fgpu_walk_set_delays(). */
 int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
+/* Gains of one output; fgpu_walk_take_gains() and fgpu_walk_set_gains() of that. */
+struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
+void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
+
+/* An output buffer is in host memory: what it says of the inputs is taken note of. */
+void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
+
 /* Sends the whole batches of buffers begun.  After fgpu_antenna_end() and an advance that returned true. */
 void fgpu_antenna_flush(struct fgpu_antenna *antenna);
 
-/* Logs how many chunks were of no use. */
+/* Logs how many chunks were of no use, and the inputs' power. */
 void fgpu_antenna_log(const struct fgpu_antenna *antenna);
 
 /* Output buffers handed to the device and not yet downloaded; the worker counts them down. */

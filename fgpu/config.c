@@ -46,6 +46,9 @@ static const struct config_key antenna_keys[] = {
      "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), rate "
      "(s/s), "
      "phase (rad), phase rate (rad/s) and, if wanted, acceleration (s/s^2)."},
+    {"gains", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(gains), NULL,
+     "File of gains, a line each: output, polarisation (0 or 1), channels (*, 17 or 300-310), real and imaginary part; "
+     "what it does not name has its output's gain."},
 };
 #undef AT
 

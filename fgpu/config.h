@@ -34,6 +34,7 @@ struct fgpu_config_antenna {
     int64_t feng_id;
     struct endpoint_list pols[2];
     char *delays; /* file of delay models (delay_file.h); NULL: none */
+    char *gains;  /* file of gains (gain_file.h); NULL: the outputs' own */
 };
 
 struct fgpu_config_output {

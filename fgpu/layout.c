@@ -28,6 +28,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
         .n_batches = (unsigned)out->n_batches,
         .out_bits = (unsigned)out->sample_bits,
         .dither = out->dither == FGPU_DITHER_UNIFORM,
+        .power = output == 0, /* the first output measures the inputs */
         .seed = dither_seed,
         .stream_id = (uint32_t)(fgpu_config_antenna(config, ant)->feng_id * 256 + (int64_t)output),
     };
@@ -56,6 +57,19 @@ int64_t fgpu_batch_samples(const struct fgpu_config_output *output)
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
 {
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
+}
+
+size_t fgpu_gain_bytes(const struct fgpu_config_output *output)
+{
+    return (size_t)output->n_chan * N_POLS * 2 * sizeof(float);
+}
+
+void fgpu_default_gains(const struct fgpu_config_output *output, float *gains)
+{
+    for (int64_t i = 0; i < output->n_chan * N_POLS; i++) {
+        gains[2 * i] = (float)output->gain;
+        gains[2 * i + 1] = 0.0f;
+    }
 }
 
 size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output)
@@ -115,7 +129,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         size_t heaps =
             n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
-        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra);
+        size_t gains = FGPU_N_GAINS * fgpu_gain_bytes(output);
+        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra + gains);
         uint64_t device =
             bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));

@@ -14,6 +14,9 @@
  * uploaded. */
 #define FGPU_N_DEVICE_INPUTS 3
 
+/* Gains of an output that may be on their way at once: one being copied to the device, and one more. */
+#define FGPU_N_GAINS 2
+
 struct fgpu_layout {
     size_t n_ants;
     size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */
@@ -53,6 +56,10 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 /* Samples from batch to batch of an output, and bytes of a batch (all substreams). */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
+
+/* Bytes of an output's gains, complex float [chan][pol], and what they are unless something else is said. */
+size_t fgpu_gain_bytes(const struct fgpu_config_output *output);
+void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
 
 /* Output buffers of an output, per antenna: as given, or enough for what one chunk makes to leave, at its pace, while
  * the next chunk's is made. */

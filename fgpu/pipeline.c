@@ -10,6 +10,7 @@
 #include "common/units.h"
 #include "fgpu/antenna.h"
 #include "fgpu/delay_file.h"
+#include "fgpu/gain_file.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
 #include "fgpu/tune.h"
@@ -19,6 +20,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
 /* What comes to the worker's inbox; item.object in brackets. */
@@ -28,7 +30,8 @@ enum item_kind {
     ITEM_DOWNLOADED, /* an output buffer is in host memory [struct fgpu_buffer] */
     ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
-    ITEM_COMMAND,    /* something is to change [struct command] */
+    ITEM_DELAYS,     /* new delay models [struct command] */
+    ITEM_GAINS,      /* new gains [struct fgpu_gains] */
     ITEM_DRAIN,      /* main: no more chunks will come */
 };
 
@@ -101,6 +104,7 @@ static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffe
 /* Takes in one item.  Returns the antenna that can go on, or NULL for all or none. */
 static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_item *item)
 {
+    struct fgpu_gains *gains;
     struct chunk *chunk;
 
     switch ((enum item_kind)item->kind) {
@@ -113,6 +117,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         p->n_downloaded++;
         if (!device_ok(p->device))
             return take_back(p, item->object); /* there may be anything in it */
+        fgpu_antenna_measure(p->antennas[((struct fgpu_buffer *)item->object)->stream->ant], item->object);
         fgpu_send_push(item->object);
         return NULL;
     case ITEM_SENT: return take_back(p, item->object);
@@ -122,7 +127,11 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
-    case ITEM_COMMAND: return obey(p, item->object);
+    case ITEM_DELAYS: return obey(p, item->object);
+    case ITEM_GAINS:
+        gains = item->object;
+        fgpu_antenna_set_gains(p->antennas[gains->ant], gains);
+        return NULL;
     case ITEM_DRAIN: begin_drain(p); return NULL;
     }
     return NULL;
@@ -171,6 +180,7 @@ static size_t inbox_slots(const struct fgpu_pipeline *p)
     n += p->layout->n_ants * FGPU_N_DEVICE_INPUTS;
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += p->layout->n_ants * fgpu_output_buffers(p->config, fgpu_config_output(p->config, o));
+    n += p->layout->n_ants * p->layout->n_outputs * FGPU_N_GAINS;
     return n + p->n_commands + p->layout->n_recv_threads + 1 /* drain */;
 }
 
@@ -225,6 +235,41 @@ static int post_delays(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     return err;
 }
 
+/* Posts what one antenna's file says of gains; gains[output] is room for them. */
+static int post_gains_of(struct fgpu_pipeline *p, size_t ant, float *const *gains, char *why, size_t why_bytes)
+{
+    char sentence[512];
+    int err;
+
+    for (size_t o = 0; o < p->layout->n_outputs; o++)
+        fgpu_default_gains(fgpu_config_output(p->config, o), gains[o]);
+    err = gain_file_read(fgpu_config_antenna(p->config, ant)->gains, p->config, gains, sentence, sizeof(sentence));
+    if (err)
+        snprintf(why, why_bytes, "antennas[%zu].gains: %s", ant, sentence);
+    for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
+        err = fgpu_pipeline_set_gains(p, ant, o, gains[o]);
+    return err;
+}
+
+static int post_gains(struct fgpu_pipeline *p, char *why, size_t why_bytes)
+{
+    size_t n = p->layout->n_outputs;
+    float **gains = calloc(n, sizeof(*gains));
+    int err = gains ? 0 : -ENOMEM;
+
+    for (size_t o = 0; !err && o < n; o++) {
+        gains[o] = malloc(fgpu_gain_bytes(fgpu_config_output(p->config, o)));
+        err = gains[o] ? 0 : -ENOMEM;
+    }
+    for (size_t a = 0; !err && a < p->layout->n_ants; a++)
+        if (fgpu_config_antenna(p->config, a)->gains)
+            err = post_gains_of(p, a, gains, why, why_bytes);
+    for (size_t o = 0; gains && o < n; o++)
+        free(gains[o]);
+    free(gains);
+    return err;
+}
+
 static int create_antennas(struct fgpu_pipeline *p)
 {
     p->antennas = calloc(p->layout->n_ants, sizeof(struct fgpu_antenna *));
@@ -253,7 +298,9 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
         return err;
     why[0] = '\0';
     err = create_antennas(p);
-    return err ? err : post_delays(p, why, why_bytes);
+    if (!err)
+        err = post_delays(p, why, why_bytes);
+    return err ? err : post_gains(p, why, why_bytes);
 }
 
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -315,7 +362,19 @@ int fgpu_pipeline_set_delays(void *arg, size_t ant, size_t output, const struct 
         return -EAGAIN;
     struct command *command = item.object;
     *command = (struct command){ant, output, *delays};
-    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_COMMAND, 0, command});
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DELAYS, 0, command});
+    return 0;
+}
+
+int fgpu_pipeline_set_gains(void *arg, size_t ant, size_t output, const float *values)
+{
+    struct fgpu_pipeline *pipeline = arg;
+    struct fgpu_gains *gains = fgpu_antenna_take_gains(pipeline->antennas[ant], output);
+
+    if (!gains)
+        return -EAGAIN;
+    memcpy(gains->values, values, fgpu_gain_bytes(fgpu_config_output(pipeline->config, output)));
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_GAINS, 0, gains});
     return 0;
 }
 

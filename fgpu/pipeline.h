@@ -25,6 +25,9 @@ int fgpu_pipeline_start(void *pipeline);
  * -EAGAIN where the worker has not yet taken in what was posted before. */
 int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const struct fgpu_delays *delays);
 
+/* The same of gains, complex [chan][pol]: they hold from the first batch of the next output buffer on. */
+int fgpu_pipeline_set_gains(void *pipeline, size_t ant, size_t output, const float *gains);
+
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns
  *         false if a
  * capture could not be written. */

@@ -159,6 +159,12 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     if (!buffer->parts.voltages || !buffer->parts.saturated || !buffer->parts.rotation_device ||
         !buffer->parts.rotation || !buffer->voltages || !buffer->saturated)
         return -ENOMEM;
+    if (output == fgpu_config_output(send->config, 0)) { /* it measures the inputs (layout.c) */
+        buffer->parts.power = device_alloc(send->device, N_POLS * sizeof(*buffer->power));
+        buffer->power = device_alloc_pinned(send->device, N_POLS * sizeof(*buffer->power));
+        if (!buffer->parts.power || !buffer->power)
+            return -ENOMEM;
+    }
     /* Spectra that are never appended have no delay, rather than whatever was there. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     loan_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
@@ -178,6 +184,8 @@ static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
     device_free_pinned(send->device, buffer->parts.rotation);
     device_free_pinned(send->device, buffer->voltages);
     device_free_pinned(send->device, buffer->saturated);
+    device_free(send->device, buffer->parts.power);
+    device_free_pinned(send->device, buffer->power);
     destroy_job(buffer);
 }
 

@@ -22,10 +22,13 @@ struct fgpu_buffer {
     struct channelise_buffer parts; /* [const] */
     uint8_t *voltages;              /* [const] pinned host copy of parts.voltages */
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
+    uint64_t *power;                /* [const] pinned host copy of parts.power; NULL where nobody asks */
     struct device_event *finished;  /* [const] */
     struct loan download;           /* the device's: back as {downloaded_kind, 0, buffer} */
     struct loan loan;               /* the senders': back as {free_kind, 0, buffer} */
     int64_t timestamp_samples;      /* of spectrum 0 */
+    size_t n_filled;                /* spectra that were made */
+    bool whole;                     /* none of them missed input */
     struct send_job job;            /* its groups are the batches; group->send says which are valid */
     struct send_job *shares;        /* [n_shares] what of it each share of the stream sends */
 };

@@ -22,6 +22,9 @@ struct fgpu_walk {
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct delay_queue delays[N_POLS];
+    struct fgpu_gains gains[FGPU_N_GAINS];
+    struct inbox *free_gains;
+    struct fgpu_gains *new_gains; /* for the next buffer; NULL: none */
     struct fgpu_buffer *filling;
     size_t n_filled; /* spectra in 'filling' */
     bool started;
@@ -33,15 +36,28 @@ struct fgpu_walk {
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
+/* All that used the old gains has been queued before. */
+static void upload_new_gains(struct fgpu_walk *w)
+{
+    if (!w->new_gains)
+        return;
+    device_copy(w->compute, w->gain, w->new_gains->values, fgpu_gain_bytes(w->stream->output));
+    device_then(w->compute, loan_put, &w->new_gains->loan);
+    w->new_gains = NULL;
+}
+
 /* Takes an output buffer for the batches from 'next' on. */
 static bool take_buffer(struct fgpu_walk *w)
 {
     w->filling = fgpu_stream_take(w->stream);
     if (!w->filling)
         return false;
+    upload_new_gains(w);
     w->filling->timestamp_samples = w->next_samples;
     for (size_t b = 0; b < w->filling->job.n_groups; b++)
         w->filling->job.groups[b].send = true;
+    if (w->filling->power)
+        device_fill(w->compute, w->filling->parts.power, 0, N_POLS * sizeof(*w->filling->power));
     return true;
 }
 
@@ -52,10 +68,13 @@ static void finish_buffer(struct fgpu_walk *w)
     struct fgpu_buffer *buffer = w->filling;
     size_t n_batches = w->n_filled / w->spectra_per_heap;
 
+    buffer->n_filled = w->n_filled;
+    buffer->whole = true;
     w->filling = NULL;
     w->n_filled = 0;
     for (size_t b = 0; b < buffer->job.n_groups; b++) {
         struct send_group *group = &buffer->job.groups[b];
+        buffer->whole = buffer->whole && group->send;
         if (b < n_batches && !group->send)
             counter_add(&w->stream->skipped_heaps, group->n_heaps);
         group->send = group->send && b < n_batches;
@@ -68,6 +87,8 @@ static void finish_buffer(struct fgpu_walk *w)
                 fgpu_batch_bytes(w->stream->output) * buffer->job.n_groups);
     device_copy(w->download, buffer->saturated, buffer->parts.saturated,
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
+    if (buffer->power)
+        device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
     loan_out(&buffer->download, 1);
     device_then(w->download, loan_put, &buffer->download);
     w->n_finished++;
@@ -235,6 +256,21 @@ int fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
     return 0;
 }
 
+struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *w)
+{
+    struct inbox_item item;
+
+    return inbox_try_pop(w->free_gains, &item) ? NULL : item.object;
+}
+
+void fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
+{
+    loan_out(&gains->loan, 1);
+    if (w->new_gains)
+        loan_put(&w->new_gains->loan);
+    w->new_gains = gains;
+}
+
 void fgpu_walk_restart(struct fgpu_walk *w)
 {
     fgpu_walk_flush(w);
@@ -250,24 +286,30 @@ size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* The gain is one real number for now; its table on the device is complex per channel and polarisation. */
-static int upload_gain(struct fgpu_walk *w)
+/* All begins with the output's gain. */
+static int create_gains(struct fgpu_walk *w, size_t output)
 {
-    size_t n = (size_t)w->stream->output->n_chan * N_POLS;
-    float *host = device_alloc_pinned(w->device, n * 2 * sizeof(float));
+    size_t bytes = fgpu_gain_bytes(w->stream->output);
+    int err = inbox_create(FGPU_N_GAINS, &w->free_gains);
 
-    w->gain = device_alloc(w->device, n * 2 * sizeof(float));
-    if (!host || !w->gain) {
-        device_free_pinned(w->device, host);
+    if (err)
+        return err;
+    w->gain = device_alloc(w->device, bytes);
+    if (!w->gain)
         return -ENOMEM;
+    for (size_t i = 0; i < FGPU_N_GAINS; i++) {
+        struct fgpu_gains *gains = &w->gains[i];
+        gains->ant = w->stream->ant;
+        gains->output = output;
+        gains->values = device_alloc_pinned(w->device, bytes);
+        if (!gains->values)
+            return -ENOMEM;
+        fgpu_default_gains(w->stream->output, gains->values);
+        loan_init(&gains->loan, w->free_gains, (struct inbox_item){0, 0, gains});
+        inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
-    for (size_t i = 0; i < n; i++) {
-        host[2 * i] = (float)w->stream->output->gain;
-        host[2 * i + 1] = 0.0f;
-    }
-    device_copy(w->compute, w->gain, host, n * 2 * sizeof(float));
+    device_copy(w->compute, w->gain, w->gains[0].values, bytes);
     device_stream_wait(w->compute); /* before READY */
-    device_free_pinned(w->device, host);
     return 0;
 }
 
@@ -300,7 +342,7 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     if (!err)
         err = channelise_create(w->device, &config, &w->channelise);
     if (!err)
-        err = upload_gain(w);
+        err = create_gains(w, c->output);
     if (err) {
         fgpu_walk_destroy(w);
         return err;
@@ -315,6 +357,9 @@ void fgpu_walk_destroy(struct fgpu_walk *w)
         return;
     channelise_destroy(w->channelise);
     device_free(w->device, w->gain);
+    for (size_t i = 0; i < FGPU_N_GAINS; i++)
+        device_free_pinned(w->device, w->gains[i].values);
+    inbox_destroy(w->free_gains);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         free(w->spectra[pol]);
     free(w);

@@ -56,6 +56,13 @@ struct fgpu_delays {
     struct delay_queue pols[N_POLS];
 };
 
+/* Gains on their way to the worker. */
+struct fgpu_gains {
+    struct loan loan;   /* home: the walk's free ones */
+    size_t ant, output; /* [const] */
+    float *values;      /* [const] pinned host: complex [chan][pol] */
+};
+
 int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **walk);
 
 /* Makes what spectra 'in' allows.  'may_wait': rather stop and be called again with the same input than drop a batch for
@@ -65,6 +72,12 @@ bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *i
 /* Adds delay models, all or none; they hold from their start or, where that has passed, from the next spectrum on.
  * Returns 0, or -ENOSPC when too many wait already. */
 int fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
+
+/* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
+struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *walk);
+
+/* They hold from the first batch of the next buffer on; those that had not come to it yet are forgotten. */
+void fgpu_walk_set_gains(struct fgpu_walk *walk, struct fgpu_gains *gains);
 
 /* Gives up the batch that is being filled and hands over what has been filled before it. */
 void fgpu_walk_flush(struct fgpu_walk *walk);

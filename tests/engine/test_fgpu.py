@@ -1,5 +1,6 @@
 """fgpu against the float64 model, on captures: every heap that must come, no other, and the right voltages in it."""
 import os
+import re
 
 import numpy as np
 import pytest
@@ -367,3 +368,42 @@ def test_full_scale_inputs(bits, daemon, work):
     samples[0, 1] = np.where(np.arange(16384) < 8192, low, high)
     found = scenario.run_pcap(daemon, "fgpu", config, work, scenario.digitiser_heaps(config, samples, 0))
     assert check(config, found, samples, 0) > 5
+
+
+# ---- What is said of the inputs --------------------------------------------------------------------------------------
+
+
+def input_power(daemon, work, config, sent, name):
+    """What the log says at the end: dBFS of both polarisations, and whether nothing was missing in that second."""
+    source, sink = work / f"{name}.in.pcap", work / f"{name}.out.pcap"
+    harness.write_heaps(source, sent)
+    config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
+    text = daemon("fgpu", config, name).wait_end().log.read_text()
+    found = re.search(r"input power (\S+) and (\S+) dBFS in the last of (\d+) whole seconds(, of which)?", text)
+    assert found, text
+    return float(found[1]), float(found[2]), int(found[3]), not found[4]
+
+
+@pytest.mark.parametrize("bits", [2, 8, 10, 12, 16])
+def test_input_power(bits, daemon, work, rng):
+    """Of the last whole second, exactly: of a constant (that of 200 in 10 bits is known), and of noise."""
+    batch = 16 * 128  # of the first output, by which seconds are counted
+    config = merge(small_config(), {"recv": {"sample_bits": bits}, "time": {"adc_sample_rate": 4 * batch}})
+    config["outputs"][0]["batches_per_buffer"] = 2
+    limit = 2**(bits - 1) - 1
+    samples = scenario.noise(rng, 1, batch * 33 // 512 * 512, bits)
+    samples[0, 0] = 200 if bits == 10 else limit
+    # Windows begin with the samples that a window of the filter begins with, so the 28 batches from 4 on are whole.
+    pol0, pol1, n, valid = input_power(daemon, work, config, scenario.digitiser_heaps(config, samples, 0), "whole")
+    last = samples[0, 1, (n - 1) * 4 * batch:n * 4 * batch].astype(float)
+    assert valid and n >= 6
+    assert pol0 == pytest.approx(-5.137518132774 if bits == 10 else 10 * np.log10(2), abs=1e-6)
+    assert pol1 == pytest.approx(10 * np.log10(np.mean(last**2) / (limit**2 / 2)), abs=1e-6)
+    present = np.ones((1, 2, samples.shape[2] // 512), bool)
+    present[0, 0, (n - 1) * 4 * batch // 512 + 5] = False
+    sent = scenario.digitiser_heaps(config, samples, 0, present)
+    assert input_power(daemon, work, config, sent, "lost")[2:] == (n, False)
+    present[0, 0] = True
+    present[0, 1, (n - 3) * 4 * batch // 512 + 5] = False
+    sent = scenario.digitiser_heaps(config, samples, 0, present)
+    assert input_power(daemon, work, config, sent, "before") == (pol0, pol1, n, True)

@@ -100,7 +100,7 @@ START_TEST(dyadic_models_are_exact)
 
         __int128 exact = (__int128)rate * r + delay; /* in units of 2^-shift samples */
         int64_t coarse = divide_nearest_even(exact, shift);
-        __int128 fine = exact - ((__int128)coarse << shift);
+        __int128 fine = exact - (__int128)coarse * (INT64_C(1) << shift);
         struct delay_values values = delay_evaluate(&model, start + r);
         ck_assert_int_eq(values.coarse_samples, coarse);
         ck_assert(values.fine_samples == (double)(int64_t)fine / one);
@@ -118,7 +118,7 @@ START_TEST(acceleration_is_half_the_square)
         struct delay_values values = delay_evaluate(&model, model.start_samples + r);
         int64_t coarse = divide_nearest_even(r * r, 21);
         ck_assert_int_eq(values.coarse_samples, coarse);
-        ck_assert(values.fine_samples == (double)(r * r - (coarse << 21)) * 0x1p-21);
+        ck_assert(values.fine_samples == (double)(r * r - coarse * (1 << 21)) * 0x1p-21);
     }
 }
 END_TEST
@@ -171,7 +171,7 @@ START_TEST(queue_follows_the_rule)
 {
     enum { N = 40 };
 
-    for (size_t round = 0; round < 2000; round++) {
+    for (size_t round = 0; round < 200; round++) {
         struct delay_queue queue;
         int64_t starts[N];
         bool removed[N] = {0};
@@ -263,7 +263,7 @@ START_TEST(skips_are_aligned_and_minimal)
     static const int64_t bases[] = {0, INT64_C(100000000000000), WIRE_PERIOD - 10000, INT64_C(1) << 54};
     size_t n_later_pieces = 0;
 
-    for (size_t round = 0; round < 3000; round++) {
+    for (size_t round = 0; round < 1000; round++) {
         struct delay_queue queues[N_POLS];
         const struct delay_queue *const pointers[N_POLS] = {&queues[0], &queues[1]};
         int64_t base = bases[random_below(ARRAY_LEN(bases))];
@@ -280,7 +280,7 @@ START_TEST(skips_are_aligned_and_minimal)
         ck_assert_int_eq(delay_skip(pointers, first, N_POLS, start, align), expected);
         n_later_pieces += queues[0].n > 1 && expected > queues[0].models[1].start_samples;
     }
-    ck_assert_uint_gt(n_later_pieces, 100);
+    ck_assert_uint_gt(n_later_pieces, 30);
 }
 END_TEST
 
