@@ -1,4 +1,4 @@
-/* delay.c - the arithmetic of delays, between the commands that set them and antenna.c, which shifts windows by them. */
+/* delay.c - the arithmetic of delays, between the commands that set them and walk.c, which shifts windows by them. */
 #include "fgpu/delay.h"
 
 #include <assert.h>
@@ -150,7 +150,7 @@ int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first
         }
         k = end;
     }
-    return last * align_samples;
+    return INT64_MAX;
 }
 
 double delay_wideband_phase(const struct delay_values *values)

@@ -61,8 +61,8 @@ struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_sa
 void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);
 
 /* Where to begin again: the smallest multiple of 'align_samples' at or after 'start_samples' (>= 0) at which the windows
- * of all 'n' queues start at or after first_samples[i] of their inputs; the last below 2^61 where there is none
- * before it.  Minimal as long as rates stay within +-1. */
+ * of all 'n' queues start at or after first_samples[i] of their inputs; INT64_MAX where there is none
+ * below 2^61, so a delay grows as fast as time.  Minimal as long as rates stay within +-1. */
 int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
                    int64_t start_samples, int64_t align_samples);
 

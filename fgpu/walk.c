@@ -131,24 +131,28 @@ static size_t place_spectra(struct fgpu_walk *w, const struct fgpu_device_input 
     return n_max;
 }
 
-/* Starts again at the first batch that the input allows, and counts those that it does not. */
-static void skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
+/* Starts again at the first batch that the input allows, and counts those that it does not.  Returns false where the
+ * delays never allow any: then only other delays will help. */
+static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
 {
     const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
     int64_t next = delay_skip(delays, first_samples, N_POLS, w->started ? w->next_samples : 0, w->batch_samples);
 
+    fgpu_walk_flush(w);
+    if (next == INT64_MAX)
+        return false;
     if (w->started) {
         int64_t cut = round_down(w->next_samples, w->batch_samples);
         int64_t from = cut > w->skipped_samples ? cut : w->skipped_samples;
         if (next > from)
             counter_add(&w->stream->skipped_heaps,
                         (uint64_t)((next - from) / w->batch_samples) * w->stream->output->destinations.n);
-        fgpu_walk_flush(w);
     }
     w->started = true;
     w->next_samples = next;
     w->skipped_samples = next;
+    return true;
 }
 
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
@@ -198,16 +202,16 @@ static void drop_batches(struct fgpu_walk *w, size_t n)
 
 bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
 {
-    if (!w->started)
-        skip_to(w, in);
+    if (!w->started && !skip_to(w, in))
+        return true;
     for (;;) {
         enum fit fit;
         size_t n = place_spectra(w, in, w->n_buffer_spectra - w->n_filled, &fit);
-        if (n == 0 && fit == TOO_LATE)
+        if (n == 0 && (fit == TOO_LATE || !skip_to(w, in)))
             return true;
         if (n == 0)
-            skip_to(w, in);
-        else if (w->filling || take_buffer(w))
+            continue;
+        if (w->filling || take_buffer(w))
             append_spectra(w, in, n);
         else if (may_wait)
             return false;

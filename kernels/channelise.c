@@ -214,7 +214,7 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
 
 /* One polarisation, spectra [first, first + n), by stages. */
 static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
-                   size_t n, const struct channelise_spectrum *spectra)
+                   size_t n, const struct channelise_spectrum *spectra, uint64_t *power)
 {
     size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
 
@@ -222,13 +222,15 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
         run = regular_run(spectra + i, n - i, spacing);
         struct pfb_fir_args args = fir_args(c, input, row + i, spectra[i].offset, run);
         struct kernel_grid grid = pfb_fir_grid(&args, 0);
+        args.power = power;
         device_launch(stream, c->pfb_fir, &grid, &args);
     }
 }
 
 /* Both polarisations at once, so in runs that are regular in both. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
-                         size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS])
+                         size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
+                         uint64_t *power)
 {
     size_t spacing = channelise_spacing_samples(&c->config), run;
 
@@ -236,7 +238,7 @@ static void filter_fused(struct channelise *c, struct device_stream *stream, con
         const int64_t offset[N_POLS] = {spectra[0][i].offset, spectra[1][i].offset};
         run = regular_run(spectra[0] + i, n - i, spacing);
         run = regular_run(spectra[1] + i, run, spacing);
-        channelise_fused_front(c->fused, stream, input, offset, first + i, run);
+        channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
     }
 }
 
@@ -244,12 +246,14 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS])
 {
+    uint64_t *power = channelise->config.power ? buffer->power : NULL;
+
     if (channelise->fused)
-        filter_fused(channelise, stream, input, first, n, spectra);
+        filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
         if (!channelise->fused)
-            filter(channelise, stream, input[pol], pol, first, n, spectra[pol]);
+            filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;
             rotation[2 * i + 1] = spectra[pol][i].phase;

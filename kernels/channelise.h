@@ -31,6 +31,7 @@ struct channelise_config {
     unsigned n_batches;        /* of an output buffer */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
+    bool power; /* a buffer's 'power' is wanted */
     uint64_t seed;
     uint32_t stream_id;
     /* Where CUDA variants run: */
@@ -55,6 +56,9 @@ struct channelise_buffer {
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
     float *rotation_device; /* device: the same */
+    /* device: [pol], added to by append: the squares of all samples of the spectra's first taps, exact; so each sample once
+     * where spectra follow each other. */
+    uint64_t *power;
 };
 
 struct channelise;

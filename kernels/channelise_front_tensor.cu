@@ -26,8 +26,8 @@
 #define DEPTH     16                 /* spectra of a quarter in a tile */
 #define G         (QUARTERS * DEPTH) /* spectra of a tile */
 
-#define MINE       16              /* columns of a warp */
-#define SEGMENT    (C < 8 ? C : 8) /* of these, neighbours in a row */
+#define MINE       16                    /* columns of a warp */
+#define SEGMENT    (C < MINE ? C : MINE) /* of these, neighbours in a row */
 #define N_SEGMENTS (MINE / SEGMENT)
 #define N_LOADS    ((SEGMENT * SAMPLE_BITS + 126) / 64) /* of 8 bytes, which have a row's segment wherever it begins */
 #define N_WORDS    ((SEGMENT * SAMPLE_BITS + 31) / 32)  /* that it has when it begins with one */
@@ -83,6 +83,22 @@ static __device__ __forceinline__ uint32_t subtract_offset(uint32_t both)
 #endif
 }
 
+/* The squares of both halves, added to 'sum'. */
+static __device__ __forceinline__ float add_squares(uint32_t both, float sum)
+{
+    float a, b;
+
+#ifdef EMULATE_CUDA
+    a = float_of(both & 0xffff);
+    b = float_of(both >> 16);
+#else
+    asm("{ .reg .b16 lower, upper; mov.b32 {lower, upper}, %2; cvt.f32.f16 %0, lower; cvt.f32.f16 %1, upper; }"
+        : "=f"(a), "=f"(b)
+        : "r"(both));
+#endif
+    return fmaf(a, a, fmaf(b, b, sum));
+}
+
 /* d = c + a b: 16 x 8 times 8 x 8. */
 static __device__ __forceinline__ void multiply_add(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t b, float c0,
                                                     float c1, float c2, float c3)
@@ -135,7 +151,7 @@ static __device__ __forceinline__ void load_rows(const uint2 *from, int n_rows, 
         if (row < n_rows)
 #pragma unroll
             for (int w = 0; w < N_LOADS; w++)
-                loaded[i][w] = __ldg((const uint2 *)((const uint8_t *)from + row * PITCH) + w);
+                loaded[i][w] = ((const uint2 *)((const uint8_t *)from + row * PITCH))[w];
     }
 }
 
@@ -251,11 +267,8 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
     const int radix = RADIX_B == 1 ? RADIX_A : RADIX_B, n_first = M1 / radix;
     const int step = N_THREADS / (n_first * C);
     int ka = threadIdx.x / C % n_first, j2 = blockIdx.x * C + threadIdx.x % C;
-    float2 turn[radix];
+    const float2 *turn = &outer[ka][threadIdx.x % C]; /* taken from there each time, for want of registers */
 
-#pragma unroll
-    for (int kb = 0; kb < radix; kb++)
-        turn[kb] = outer[ka + n_first * kb][threadIdx.x % C];
     for (int s = threadIdx.x / (n_first * C); s < G; s += step) {
         int spectrum = s / DEPTH * quarter + s % DEPTH;
         const float2 *at = points + POINT(s) + ka * radix * C + threadIdx.x % C;
@@ -268,8 +281,25 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
         fft_registers<radix>(v);
 #pragma unroll
         for (int i = 0; i < radix; i++)
-            to[(int64_t)i * n_first * M2] = complex_multiply(v[i], turn[i]);
+            to[(int64_t)i * n_first * M2] = complex_multiply(v[i], turn[i * n_first * C]);
     }
+}
+
+/* Adds what the warp's lanes found, each of the polarisation that it has. */
+static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        if (lanes != 4)
+            power += __shfl_xor_sync(0xffffffffu, power, lanes);
+    if ((threadIdx.x & 27) == 0) /* lanes 0 and 4 */
+        atomicAdd((unsigned long long *)sum + threadIdx.x / 4 % 2, power);
+}
+
+/* Of a pair of rows, 'n' of which count, what is to be squared. */
+static __device__ __forceinline__ uint32_t mask_of(int n)
+{
+    return n >= 2 ? 0xffffffff : n == 1 ? 0x0000ffff : 0;
 }
 
 /* ---- The block --------------------------------------------------------------------------------------------------- */
@@ -306,6 +336,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     struct place places[N_SEGMENTS];
     uint2 loaded[4][N_LOADS] = {};
     uint32_t samples[MINE][K_TILES][2] = {};
+    uint64_t power = 0;
 
 #pragma unroll
     for (int i = 0; i < N_SEGMENTS; i++) {
@@ -319,15 +350,18 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     __syncthreads();
 #pragma unroll 1
     for (int tile = 1 - K_TILES; tile < n_tiles; tile++) {
+        /* Rows that count as somebody's first taps, and the sum of squares: 64 at most, of 2^18 at most, so exact. */
+        const int n_counted = (tile + K_TILES - 1) * DEPTH < quarter ? n_rows - (N_TAPS - 1) : 0;
+        float squares = 0;
 #pragma unroll
         for (int i = 0; i < N_SEGMENTS; i++) {
             uint32_t rows[4][N_WORDS + 1];
 #pragma unroll
             for (int r = 0; r < 4; r++)
                 align_row(loaded[r], places[i], rows[r]);
-            /* The next segment's are on their way meanwhile. */
             places[i].from = (const uint2 *)((const uint8_t *)places[i].from + DEPTH * PITCH);
-            load_rows(places[(i + 1) % N_SEGMENTS].from, n_rows - (i + 1 == N_SEGMENTS ? DEPTH : 0), loaded);
+            if (i + 1 < N_SEGMENTS)
+                load_rows(places[i + 1].from, n_rows, loaded);
 #pragma unroll
             for (int c = 0; c < SEGMENT; c++) {
                 const int column = i * SEGMENT + c;
@@ -338,13 +372,20 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
                         samples[column][t][k] = samples[column][t + 1][k];
                 samples[column][K_TILES - 1][0] = unpack_pair(rows[0], rows[1], c);
                 samples[column][K_TILES - 1][1] = unpack_pair(rows[2], rows[3], c);
+                if (POWER)
+                    squares =
+                        add_squares(samples[column][K_TILES - 1][0] & mask_of(n_counted),
+                                    add_squares(samples[column][K_TILES - 1][1] & mask_of(n_counted - 8), squares));
                 filter_column(&tables->weights[mine + column], samples[column], (float *)(points + mine + column));
             }
         }
+        power += (uint32_t)squares;
         n_rows -= DEPTH;
+        __syncthreads();
+        /* They are on their way while the block transforms; not before, as there are no registers. */
+        load_rows(places[0].from, n_rows, loaded);
         if (tile < 0) /* the first spectra are not complete */
             continue;
-        __syncthreads();
         if (RADIX_B > 1) {
             first_pass(points, tables->inner);
             __syncthreads();
@@ -353,4 +394,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
                   quarter);
         __syncthreads();
     }
+    if (POWER)
+        add_power(power, args.power);
 }

@@ -207,6 +207,7 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"N_CHAN", config->n_chan},
         {"N_TAPS", config->n_taps},
         {"SAMPLE_BITS", config->sample_bits},
+        {"POWER", config->power},
         {"FRONT_ROWS", shape->front_rows},
         {"FRONT_COLUMNS", shape->front_columns},
         {"FRONT_SPECTRA", shape->front_spectra},
@@ -457,7 +458,8 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 }
 
 void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
-                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n)
+                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n,
+                            uint64_t *power)
 {
     const struct channelise_shape *s = &fused->shape;
     struct channelise_front_args args = {
@@ -466,6 +468,7 @@ void channelise_fused_front(struct channelise_fused *fused, struct device_stream
         .inner = fused->inner,
         .outer = fused->outer,
         .out = fused->between + first * fused->n_points * 2,
+        .power = power,
         .offset = {offset[0], offset[1]},
         .n_spectra = (uint32_t)n,
         .section_spectra = section_spectra(fused, n),
@@ -484,6 +487,7 @@ void channelise_fused_front(struct channelise_fused *fused, struct device_stream
             .inner = args.inner,
             .outer = args.outer,
             .out = args.out,
+            .power = args.power,
             .offset = {args.offset[0], args.offset[1]},
             .n_spectra = args.n_spectra,
             .section_spectra = args.section_spectra,

@@ -11,11 +11,12 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
  *        memory.
+ *        channelise_front_tensor does the same with the filter on tensor cores, for samples of 10 bits or less.
  * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.  With BACK_DIRECT a thread of the last pass takes
  *        points of both rows that are each other's mirrors, and goes on to the end with them: only quantised values go
  *        through shared memory for the corner turn.
  *
- * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_shape.
+ * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
  * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
@@ -31,6 +32,7 @@ struct channelise_front_args {
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
     float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
+    uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
     int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
     uint32_t n_spectra;
     uint32_t section_spectra; /* of a block; a multiple of front_spectra */
@@ -42,6 +44,7 @@ struct channelise_front_tensor_args {
     const float *inner;      /* as above */
     const float *outer;      /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2^(e + 1) */
     float *out;              /* as above */
+    uint64_t *power;         /* as above */
     int64_t offset[2];
     uint32_t n_spectra;
     uint32_t section_spectra; /* of a block; a multiple of CHANNELISE_TENSOR_SPECTRA */
@@ -111,7 +114,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 11 /* also of channelise_front_tensor */
+#define CHANNELISE_FRONT_N_CONSTANTS 12 /* also of channelise_front_tensor */
 #define CHANNELISE_BACK_N_CONSTANTS  12
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
@@ -125,9 +128,11 @@ int channelise_fused_create(struct device *device, const struct channelise_confi
                             struct channelise_fused **fused);
 void channelise_fused_destroy(struct channelise_fused *fused);
 
-/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing. */
+/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing.  'power' as in
+ * struct channelise_buffer. */
 void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
-                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n);
+                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n,
+                            uint64_t *power);
 /* The whole buffer. */
 void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
                            const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);

@@ -39,6 +39,7 @@ struct group {
 
 /* What makes most of a difference comes first. */
 static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
+    {PART_FRONT, {AXIS(front_tensor, 0, 1), AXIS(front_columns, 4, 8, 16, 32), AXIS(front_blocks, 1, 2, 4)}},
     {PART_FRONT,
      {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
     {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32), AXIS(back_direct, 0, 1)}},
@@ -65,10 +66,12 @@ static uint32_t registers(uint32_t threads, uint32_t blocks)
  * twice what it needs are blocks that are not there. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    uint32_t threads = s->front_rows * s->front_columns / s->front_per_thread;
+    uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;
     uint32_t needed = 2 * s->front_per_thread * (config->n_taps - 1) + 32;
     uint32_t available = registers(threads, s->front_blocks);
 
+    if (s->front_tensor) /* two threads a column, of 128 registers at most */
+        return columns >= 64 && columns * s->front_blocks == 256;
     needed = needed < 64 ? 64 : needed;
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
@@ -128,6 +131,12 @@ size_t channelise_tune_candidates(const struct channelise_config *config, size_t
     size_t n = 0;
 
     for (size_t i = 0; n < CHANNELISE_TUNE_MOST && combine(&groups[group], i, &shape); i++) {
+        if (shape.front_tensor) { /* which has no use for these */
+            shape.front_per_thread = base->front_per_thread;
+            shape.front_spectra = base->front_spectra;
+            shape.front_together = base->front_together;
+            shape.front_stages = base->front_stages;
+        }
         if (memcmp(&shape, base, sizeof(shape)) == 0 || !channelise_shape_valid(config, &shape, shared_bytes))
             continue;
         if (groups[group].part == PART_FRONT ? front_plausible(config, &shape) : back_plausible(config, &shape))

@@ -286,20 +286,23 @@ static __device__ __forceinline__ void load_slice(const struct correlate_args &a
 {
     uint32_t thread = opaque(threadIdx.x), within = thread % SLICE_CHUNKS, loader = thread / SLICE_CHUNKS;
     uint32_t chunk = slice * SLICE_CHUNKS + within, batch = chunk / HEAP_CHUNKS;
-    bool there = batch < args.n_batches;
     const uint8_t *from = (const uint8_t *)args.voltages +
                           ((uint64_t)(args.first_batch + batch) * N_ANTS * N_CHAN + chan) * CHAN_BYTES +
                           chunk % HEAP_CHUNKS * CHUNK_BYTES;
     uint8_t *to = stage + within / STEP_CHUNKS * STEP_STRIDE + within % STEP_CHUNKS * CHUNK_BYTES;
 
+    if (loader >= LOADERS)
+        return;
+    if (batch < args.n_batches) {
 #pragma unroll
-    for (uint32_t i = 0; i < (N_SLOTS + LOADERS - 1) / LOADERS; i++) {
-        uint32_t slot = loader + i * LOADERS, ant = antenna_at(place, slot);
-        if (loader >= LOADERS || slot >= place.n_slots || ant >= N_ANTS)
-            continue;
-        if (there)
-            copy_async(to + slot * STEP_BYTES, from + ant * (N_CHAN * CHAN_BYTES));
-        else
+        for (uint32_t i = 0; i < (N_SLOTS + LOADERS - 1) / LOADERS; i++) {
+            uint32_t slot = loader + i * LOADERS, ant = antenna_at(place, slot);
+            if (slot < place.n_slots && ant < N_ANTS)
+                copy_async(to + slot * STEP_BYTES, from + ant * (N_CHAN * CHAN_BYTES));
+        }
+    } else {
+#pragma unroll 1
+        for (uint32_t slot = loader; slot < place.n_slots; slot += LOADERS)
             *(uint4 *)(to + slot * STEP_BYTES) = make_uint4(ZEROS, ZEROS, ZEROS, ZEROS);
     }
 }

@@ -154,6 +154,8 @@ static const struct {
     {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
     {65, 128, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 128, {4, 2, .n_runs = 5, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
+    {129, 160, {2, 2, .n_runs = 5, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {161, 192, {2, 2, .n_runs = 7, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
     {65, 160, {4, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},

@@ -18,7 +18,6 @@
 #include "kernels/correlate.h"
 
 struct correlate_shape {
-    bool wgmma; /* the variant of correlate_wgmma.cu, for compute capability 9.0; what follows is then ignored */
     uint32_t row_eights, column_eights; /* of a warp's tile */
     uint32_t n_runs;
     uint32_t block_rows, block_columns; /* squares: tiles of a block */
@@ -26,6 +25,7 @@ struct correlate_shape {
     uint32_t steps;    /* of 64 bytes of each antenna that a warp takes between two barriers */
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
+    bool wgmma;        /* the variant of correlate_wgmma.cu, for compute capability 9.0; all else is then ignored */
 };
 
 /* Antennas that an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need tiles for: pure arithmetic. */

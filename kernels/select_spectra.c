@@ -26,33 +26,73 @@ static struct wanted find_wanted(const struct select_spectra_args *a, size_t cha
     return w;
 }
 
-/* Of an input, its spectrum 't' in channel 'chan'. */
-static inline const uint8_t *find_sample(const struct select_spectra_args *a, size_t ant, size_t chan, size_t pol,
-                                         size_t t, size_t bytes)
+static inline size_t smaller(size_t a, size_t b)
 {
-    size_t delay = a->delays ? a->delays[ant * N_POLS + pol] : 0;
-    size_t from = (size_t)a->n_history * a->n_spectra + t - delay;
+    return a < b ? a : b;
+}
+
+/* Which spectrum of 'in', history included, an input has for spectrum 't'. */
+static inline size_t find_source(const struct select_spectra_args *a, size_t ant, size_t pol, size_t t)
+{
+    return (size_t)a->n_history * a->n_spectra + t - (a->delays ? a->delays[ant * N_POLS + pol] : 0);
+}
+
+static inline const uint8_t *find_sample(const struct select_spectra_args *a, size_t ant, size_t chan, size_t pol,
+                                         size_t from, size_t bytes)
+{
     size_t heap = (from / a->n_spectra * a->n_ants + ant) * a->n_chan + chan;
 
     return (const uint8_t *)a->in + ((heap * a->n_spectra + from % a->n_spectra) * N_POLS + pol) * bytes;
 }
 
-/* One antenna's channel of one batch out.  'bytes' of a sample is a constant to whoever inlines this. */
+/* How many of the wanted spectra from the j-th on, which is 't', are in a row, in one batch, and in one heap of each
+ * polarisation of 'in'. */
+static size_t find_run(const struct select_spectra_args *a, const struct wanted *w, size_t j, size_t t, size_t ant)
+{
+    size_t n = smaller(w->n - j, a->n_spectra - t % a->n_spectra), run = 1;
+
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        n = smaller(n, a->n_spectra - find_source(a, ant, pol, t) % a->n_spectra);
+    if (!w->list)
+        return n;
+    while (run < n && w->list[j + run] == t + run)
+        run++;
+    return run;
+}
+
+/* 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant to whoever inlines this. */
+static inline void copy_run(const struct select_spectra_args *a, size_t t, size_t ant, size_t chan, size_t n,
+                            size_t bytes, uint8_t *out)
+{
+    const uint8_t *x = find_sample(a, ant, chan, 0, find_source(a, ant, 0, t), bytes);
+    const uint8_t *y = find_sample(a, ant, chan, 1, find_source(a, ant, 1, t), bytes);
+
+    if (y == x + bytes) {
+        memcpy(out, x, n * N_POLS * bytes);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(out + i * N_POLS * bytes, x + i * N_POLS * bytes, bytes);
+        memcpy(out + (i * N_POLS + 1) * bytes, y + i * N_POLS * bytes, bytes);
+    }
+}
+
+/* One antenna's channel of one batch out. */
 static inline void select_any(const struct select_spectra_args *a, size_t out_batch, size_t ant, size_t chan,
                               size_t bytes)
 {
     struct wanted w = find_wanted(a, chan);
-    size_t n_out = a->n_out_spectra, first = out_batch * n_out;
-    uint8_t *out = (uint8_t *)a->out + ((out_batch * a->n_ants + ant) * a->n_chan + chan) * n_out * N_POLS * bytes;
+    size_t first = out_batch * a->n_out_spectra, end = first + a->n_out_spectra, step = N_POLS * bytes;
+    uint8_t *out = (uint8_t *)a->out + ((out_batch * a->n_ants + ant) * a->n_chan + chan) * a->n_out_spectra * step;
 
-    for (size_t j = 0; j < n_out; j++)
-        for (size_t pol = 0; pol < N_POLS; pol++, out += bytes) {
-            size_t t = first + j >= w.n ? 0 : w.list ? w.list[first + j] : w.first + first + j;
-            if (first + j < w.n && (!a->present || a->present[t / a->n_spectra * a->n_ants + ant]))
-                memcpy(out, find_sample(a, ant, chan, pol, t, bytes), bytes);
-            else
-                memset(out, voltage_zero(a->format), bytes);
-        }
+    for (size_t j = first, n; j < end; j += n, out += n * step) {
+        size_t t = j >= w.n ? 0 : w.list ? w.list[j] : w.first + j;
+        n = j < w.n ? smaller(find_run(a, &w, j, t, ant), end - j) : end - j;
+        if (j < w.n && (!a->present || a->present[t / a->n_spectra * a->n_ants + ant]))
+            copy_run(a, t, ant, chan, n, bytes, out);
+        else
+            memset(out, voltage_zero(a->format), n * step);
+    }
 }
 
 static void select_spectra_cpu(const void *args, int n_threads)

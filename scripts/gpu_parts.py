@@ -22,10 +22,11 @@ TOOLS = ["memcheck", "racecheck"]
 SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/engine/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/engine/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Those of the engine tests in which an fgpu runs; the first may run beside each other, the others look at the clock.
+# Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
 REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engine/test_spead_bytes.py",
-           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py"]
-REPLAYS_CHOSEN = "not live and not xbgpu and not visrec and not other_thread and not feng_heaps and not visibility_heaps"
+           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py", "tests/engine/test_xbgpu.py",
+           "tests/engine/test_gates.py"]
+REPLAYS_CHOSEN = "not live and not visrec and not emulated"
 LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over

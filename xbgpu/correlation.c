@@ -31,6 +31,66 @@ static int create_select(struct correlation *c)
     return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
 }
 
+/* Sizes that each launch of correlate has. */
+static struct correlate_args correlate_sizes(const struct correlation *c)
+{
+    const struct xbgpu_layout *l = c->layout;
+
+    return (struct correlate_args){
+        .sums = {c->sums},
+        .format = l->format,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+        .n_spectra = (uint32_t)(c->gate >= 0 ? l->n_selected_spectra : l->n_spectra),
+    };
+}
+
+static struct reduce_args reduce_sizes(const struct correlation *c)
+{
+    return (struct reduce_args){
+        .sums = {c->sums},
+        .format = c->layout->format,
+        .n_baselines = (uint32_t)c->layout->n_baselines,
+        .n_chan = (uint32_t)c->layout->n_chan,
+    };
+}
+
+static int create_kernels(struct correlation *c)
+{
+    struct correlate_args correlate = correlate_sizes(c);
+    struct reduce_args reduce = reduce_sizes(c);
+    struct kernel_constant constants[CORRELATE_N_CONSTANTS + REDUCE_N_CONSTANTS];
+
+    if (!device_compiles(c->device)) {
+        int err = device_kernel_create(c->device, &correlate_kernel, NULL, 0, &c->correlate);
+        return err ? err : device_kernel_create(c->device, &reduce_kernel, NULL, 0, &c->reduce);
+    }
+    c->shape = correlate_default_shape(&correlate, device_shared_bytes(c->device));
+    correlate_constants(&correlate, &c->shape, constants);
+    int err = device_kernel_create(c->device, correlate_shape_kernel(&c->shape), constants, CORRELATE_N_CONSTANTS,
+                                   &c->correlate);
+    if (err)
+        return err;
+    reduce_constants(&reduce, constants);
+    return device_kernel_create(c->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &c->reduce);
+}
+
+static void launch_correlate(struct correlation *c, const struct correlate_args *args)
+{
+    struct kernel_grid grid = {{0}};
+
+    if (device_compiles(c->device))
+        grid = correlate_grid(args, &c->shape, 0);
+    device_launch(c->compute, c->correlate, &grid, args);
+}
+
+static void launch_reduce(struct correlation *c, const struct reduce_args *args)
+{
+    struct kernel_grid grid = reduce_grid(args);
+
+    device_launch(c->compute, c->reduce, &grid, args);
+}
+
 int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
                      struct device_stream *download, void *selected, struct xstream *stream)
@@ -51,9 +111,7 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
         err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
                          layout->n_chan, layout->n_spectra);
     if (!err)
-        err = device_kernel_create(device, &correlate_kernel, NULL, 0, &correlation->correlate);
-    if (!err)
-        err = device_kernel_create(device, &reduce_kernel, NULL, 0, &correlation->reduce);
+        err = create_kernels(correlation);
     if (!err && correlation->gate >= 0)
         err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
@@ -102,19 +160,14 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     if (!dump->group.send)
         counter_add(&c->stream->skipped_accs, 1);
 
-    struct reduce_args args = {
-        .sums = {c->sums},
-        .weights = dump->device_weights,
-        .out = {dump->device_visibilities},
-        .n_saturated = dump->device_n_saturated,
-        .format = l->format,
-        .min_weight = dump->min_weight,
-        .n_baselines = (uint32_t)l->n_baselines,
-        .n_chan = (uint32_t)l->n_chan,
-    };
+    struct reduce_args args = reduce_sizes(c);
+    args.weights = dump->device_weights;
+    args.out = (union reduce_out){dump->device_visibilities};
+    args.n_saturated = dump->device_n_saturated;
+    args.min_weight = dump->min_weight;
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
     device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
-    device_launch(c->compute, c->reduce, NULL, &args);
+    launch_reduce(c, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);
     device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
@@ -247,7 +300,6 @@ static void select_taken(struct correlation *c, const struct correlation_input *
         device_launch(c->compute, c->select, &grid, &args);
     }
     correlate->voltages = c->selected;
-    correlate->n_spectra = args.n_out_spectra;
     correlate->first_batch = 0;
     correlate->n_batches = args.n_out_batches;
 }
@@ -266,21 +318,15 @@ static void count_taken(struct correlation *c, const struct correlation_input *i
 static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;
-    struct correlate_args args = {
-        .voltages = input->voltages,
-        .sums = {c->sums},
-        .format = l->format,
-        .n_ants = (uint32_t)l->n_ants,
-        .n_chan = (uint32_t)l->n_chan,
-        .n_spectra = (uint32_t)l->n_spectra,
-        .first_batch = (uint32_t)c->next,
-        .n_batches = (uint32_t)n,
-    };
+    struct correlate_args args = correlate_sizes(c);
 
+    args.voltages = input->voltages;
+    args.first_batch = (uint32_t)c->next;
+    args.n_batches = (uint32_t)n;
     if (c->gate >= 0)
         select_taken(c, input, n, &args);
     if (args.n_batches > 0)
-        device_launch(c->compute, c->correlate, NULL, &args);
+        launch_correlate(c, &args);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
         if (c->gate >= 0)

@@ -6,6 +6,7 @@
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
 
+#include "kernels/correlate_shape.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/window.h"
@@ -44,10 +45,11 @@ struct correlation {
     struct window window;
     struct audit audit;
     struct device_kernel *correlate, *reduce;
-    void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
-    int64_t next_window; /* the one after the last that ended and of which a heap came */
-    size_t next;         /* batch of the current input to take next */
-    int gate;            /* -1: all spectra are taken */
+    struct correlate_shape shape; /* on a GPU */
+    void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
+    int64_t next_window;          /* the one after the last that ended and of which a heap came */
+    size_t next;                  /* batch of the current input to take next */
+    int gate;                     /* -1: all spectra are taken */
     struct device_kernel *select;
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;

@@ -172,6 +172,10 @@ int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const s
         g.n_bins = (uint32_t)config->n_bins;
         for (size_t i = 0; i < config->bins.n; i++)
             g.taken[config->bins.items[i]] = 1;
+        for (uint32_t bin = g.n_bins; bin-- > 0;) {
+            bool same = bin + 1 < g.n_bins && g.taken[bin + 1] == g.taken[bin];
+            g.stretch_end[bin] = same ? g.stretch_end[bin + 1] : (uint16_t)(bin + 1);
+        }
     }
     if (gate_is_dispersed(config))
         for (size_t chan = 0; chan < g.n_rows; chan++)
@@ -241,7 +245,8 @@ size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, 
         move = (uint64_t)step_samples;
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
-        turns edge = (((turns)bin_at(gate, phase) + 1) << 64) / gate->n_bins; /* rounded down: 1 early at most */
+        turns edge =
+            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: 1 early at most */
         turns distance = edge - phase;
         left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* one bin: a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);

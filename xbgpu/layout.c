@@ -203,7 +203,7 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     int err =
         device_check_memory(device, layout->host_bytes, layout->device_bytes, "recv.batches_per_chunk",
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                            "outputs, or correlate fewer recv.antennas",
+                            "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
@@ -335,8 +335,6 @@ void xbgpu_config_check(void *values, struct config *errors)
         check_output(config, o, errors);
     xbgpu_gates_check(config, errors);
     config_check_device(&config->device, errors);
-    if (config->device.kind == DEVICE_CUDA)
-        config_error(errors, &config->device.kind, "kind cannot be cuda yet: xbgpu's kernels run on the cpu only");
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

@@ -5,9 +5,11 @@
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
  *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32, or for 80 antennas 512 x 32 x 32; small on the cpu
  *   --parts    of time into which a launch is split, 0: by the default rule
- *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), each first compared with the
- *              twin on a few channels and spectra
+ *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
+ *
+ * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variant on
+ * wgmma is measured where the GPU has it.
  *
  * Useful operations are 8 for each pair of inputs, a <= b, channel and spectrum.  A Jones vector, or jones, is a sample of
  * both polarisations of an antenna.  The ceiling is the larger of two times: that of the operations by cuBLASLt's product
@@ -85,7 +87,8 @@ static struct work make_correlate(const struct bed *bed, const struct correlate_
         correlate_constants(args, shape, constants);
         w.grid = correlate_grid(args, shape, n_parts);
     }
-    make_kernel(&w, bed, &correlate_kernel, constants, shape ? CORRELATE_N_CONSTANTS : 0, args);
+    make_kernel(&w, bed, shape ? correlate_shape_kernel(shape) : &correlate_kernel, constants,
+                shape ? CORRELATE_N_CONSTANTS : 0, args);
     return w;
 }
 
@@ -339,13 +342,29 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
     };
 }
 
+/* The default shape, or all candidates, and the variant on wgmma where the GPU has it.  Returns how many; 0 where the
+ * device compiles nothing. */
+static size_t find_shapes(const struct options *options, const struct bed *bed, const struct correlate_args *a,
+                          struct correlate_shape *shapes)
+{
+    const struct correlate_shape wgmma = {.wgmma = true};
+    size_t shared = device_shared_bytes(bed->device), n = 0;
+
+    if (!device_compiles(bed->device))
+        return 0;
+    n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
+    if (correlate_has_wgmma(bed->device) && correlate_shape_valid(a, &wgmma, shared))
+        shapes[n++] = wgmma;
+    return n;
+}
+
 /* Returns false if anything is wrong. */
 static bool bench_size(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                        unsigned n_ants, unsigned bits)
 {
     struct correlate_args a = size_of(options, strcmp(device_name(bed->device), "cpu") == 0, n_ants, bits);
-    size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format), shared = device_shared_bytes(bed->device);
-    struct correlate_shape shapes[MAX_SHAPES];
+    size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format);
+    struct correlate_shape shapes[MAX_SHAPES + 1];
     char label[64], text[200];
     bool ok = true;
 
@@ -354,13 +373,12 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
     fill_voltages(bed, a.format, (void *)a.voltages, bytes);
     device_fill(bed->stream, a.sums.integer, 0, n_sums(&a) * 8);
     snprintf(label, sizeof(label), "%u antennas, %u bits", n_ants, bits);
-    size_t n = device_compiles(bed->device) ? correlate_candidates(&a, shared, MAX_SHAPES, shapes) : 0;
+    size_t n = find_shapes(options, bed, &a, shapes);
     if (n == 0)
         ok = bench_shape(options, bed, ceilings, &a, NULL, label);
-    for (size_t i = 0; i < n && (i == 0 || options->shapes); i++) {
+    for (size_t i = 0; i < n; i++) {
         correlate_shape_format(&shapes[i], text, sizeof(text));
-        if (options->shapes)
-            printf("  %s\n", text);
+        printf("  %s\n", text);
         ok &= bench_shape(options, bed, ceilings, &a, &shapes[i], label);
     }
     if (!options->shapes)

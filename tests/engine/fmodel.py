@@ -3,6 +3,7 @@
 Timestamps are ADC samples.  A spectrum is known by its index: its window starts at sample index * 2 * channels.
 """
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -112,4 +113,86 @@ def voltages(start, samples, output, indices=None):
     for batch in indices:
         at = (batch - indices[0]) * heap
         out[batch] = np.stack([x[at:at + heap] for x in both], -1).swapaxes(0, 1)
+    return out
+
+
+# ---- Delays ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Delay:
+    """A delay model of one polarisation: samples, samples per sample (squared), radians, radians per sample."""
+    start: int = -1
+    delay: float = 0.0
+    rate: float = 0.0
+    phase: float = 0.0
+    phase_rate: float = 0.0
+    acceleration: float = 0.0
+
+    def at(self, t):
+        """Coarse delay, fine delay and phase at output time 't', from the exact values of the numbers."""
+        r = t - self.start
+        delay = Fraction(self.delay) + Fraction(self.rate) * r + Fraction(self.acceleration) * r * r / 2
+        coarse = round(delay)  # half to even
+        return coarse, float(delay - coarse), self.phase + self.phase_rate * r
+
+
+def delay_at(models, t):
+    """Of a list in order of start: zero before the first."""
+    return ([Delay()] + [m for m in models if m.start <= t])[-1].at(t)
+
+
+def held(config, start, chunks, n_samples):
+    """[first, end) of the timestamps that are at hand, one chunk after another, of samples from 'start' on of which the
+    chunks with these numbers came: a chunk, and before it as much of the one before as its history is long."""
+    recv = config["recv"]
+    packet, chunk = recv["packet_samples"], recv["chunk_samples"]
+    window = max(o["taps"] * 2 * o["channels"] for o in config["outputs"])
+    history = -(-(window + recv["max_delay_diff"]) // packet) * packet
+    out = []
+    for c in chunks:
+        end = min((c + 1) * chunk, start + n_samples)
+        first = c * chunk - (history if c - 1 in chunks else 0)
+        out.append((max(first, start) if not out else first, end))
+    return out
+
+
+def delayed_batches(output, models, inputs):
+    """{batch index: [pol][spectrum] (first sample of the window, fine delay, phase)} of the batches that must come, if
+    no packet of these inputs is lost; models[pol], and inputs as held() gives them."""
+    done, placed = {}, []
+    t = max(0, inputs[0][0] - 2**21)  # no delay of a test reaches further
+    t += -t % output.batch
+    for first, end in inputs:
+        while True:
+            values = [delay_at(m, t) for m in models]
+            starts = [t - v[0] for v in values]
+            if min(starts) < first:  # on to the next batch for which everything is there
+                placed = []
+                t += -t % output.batch
+                while min(t - delay_at(m, t)[0] for m in models) < first:
+                    t += output.batch
+                continue
+            if max(starts) + output.window > end:
+                break
+            placed.append([(s, v[1], v[2] + np.pi / 2 * (v[0] % 4)) for s, v in zip(starts, values)])
+            t += output.spacing
+            if len(placed) == output.spectra_per_heap:
+                done[t // output.batch - 1] = [list(pol) for pol in zip(*placed)]
+                placed = []
+    return done
+
+
+def delayed_voltages(start, samples, output, placed):
+    """Complex [channels][spectra][pol] of one batch, placed as delayed_batches() says, of samples[pol] from 'start'."""
+    w = weights(output.spacing, output.taps, output.w_cutoff, output.window_function)
+    chan = np.arange(output.channels)
+    out = np.empty((output.channels, output.spectra_per_heap, 2), complex)
+    for pol in range(2):
+        first = np.array([p[0] for p in placed[pol]])
+        fine, phase = (np.array([p[i] for p in placed[pol]])[:, None] for i in (1, 2))
+        windows = np.lib.stride_tricks.sliding_window_view(samples[pol], output.window)[first - start]
+        summed = (windows * w).reshape(len(first), output.taps, output.spacing).sum(axis=1)
+        theta = phase - np.pi * fine * (chan - output.channels / 2) / output.channels
+        out[..., pol] = (np.fft.rfft(summed)[:, :output.channels] * np.exp(1j * theta) * output.gain).T
     return out

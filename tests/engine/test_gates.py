@@ -1,4 +1,5 @@
 """xbgpu's shifts and gates against exact sums, on captures."""
+import shutil
 import subprocess
 
 import numpy as np
@@ -273,6 +274,24 @@ def test_random_gates(case, daemon, work, rng):
     present = rng.random((36, n_ants)) >= 0.05
     bridge(present, config)
     run(daemon, work, config, int(rng.integers(0, 100)), scenario.random_voltages(rng, config, 36), present, rng)
+
+
+@pytest.mark.parametrize("bits, encoding", [(8, "twos_complement"), (4, "offset"), (16, "twos_complement")])
+def test_emulated(bits, encoding, daemon, work, rng, monkeypatch):
+    """The CUDA variants of all kernels, on a device without a GPU: shifts, and gates with and without dispersion."""
+    plugin = harness.BUILD / "tests" / "cbf-cuda-fake.so"
+    if not plugin.exists() or not shutil.which("g++"):
+        pytest.skip("built without the CUDA toolkit, or there is no g++")
+    monkeypatch.setattr(harness, "XBGPU_WRAPPER", ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={plugin}",
+                                                   "CBF_FAKE_CUDA=emulate=1"])  # which runs in the root of the tree
+    gates = phase_gates(9, 1, frequency="99321.7", dispersion_measure=478.8, centre_frequency=856e6)
+    gates[0]["take"] = [1, 2, 5]
+    gates.append({"kind": "switch", "name": "on", "period": 5001, "on_until": 2300})
+    config = gates_config(rng, gates, OUTPUTS[:1], shifts=[3, -7, 0, 1, -1, 15], channels_per_substream=2,
+                          sample_bits=bits, sample_encoding=encoding)
+    config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    present = losses(rng, config, 24)
+    run(daemon, work, config, 3, scenario.random_voltages(rng, config, 24), present, rng)
 
 
 # ---- Mistakes --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
  * a function like note_size(). */
 #include "common/cuda/nvrtc.h"
 #include "common/units.h"
-#include "kernels/channelise.h"
+#include "kernels/channelise_fused.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/ddc.h"
 #include "kernels/reduce.h"
@@ -42,6 +42,7 @@ static const struct {
     const char *reason;
 } allowed[] = {
     {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front_tensor", 160, "a few addresses and counters, once in 64 spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -99,6 +100,68 @@ static const struct {
     {80, VOLTAGES_4_BITS},   {80, VOLTAGES_8_BITS},   {80, VOLTAGES_16_BITS},   {96, VOLTAGES_4_BITS},
     {128, VOLTAGES_4_BITS},  {128, VOLTAGES_8_BITS},  {128, VOLTAGES_16_BITS},  {80, VOLTAGES_4_BITS_OFFSET},
     {4096, VOLTAGES_4_BITS}, {4096, VOLTAGES_8_BITS}, {4096, VOLTAGES_16_BITS},
+};
+
+/* Shapes beside the default: what is 0 is as the rows have it. */
+static const struct variant {
+    unsigned n_chan;
+    struct channelise_shape shape;
+} variants[] = {
+    {1024,
+     {.front_rows = 8,
+      .front_tensor = 1,
+      .front_columns = 16,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 32,
+      .back_radix_b = 8,
+      .back_spectra = 4,
+      .back_threads = 128,
+      .back_blocks = 4}},
+    {1024,
+     {.front_rows = 16,
+      .front_tensor = 1,
+      .front_columns = 8,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 8,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {8192,
+     {.front_rows = 16,
+      .front_tensor = 1,
+      .front_columns = 8,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {32768,
+     {.front_rows = 64,
+      .front_tensor = 1,
+      .front_columns = 4,
+      .front_blocks = 1,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {65536,
+     {.front_rows = 64,
+      .front_tensor = 1,
+      .front_columns = 4,
+      .front_blocks = 1,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 16,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
 };
 
 static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};
@@ -317,6 +380,27 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     ants_now = 0;
 }
 
+static void note_variant(struct device *device, struct device_stream *stream, const struct variant *variant)
+{
+    struct channelise_config c = usual;
+    struct channelise_shape shape;
+
+    c.n_chan = variant->n_chan;
+    shape = channelise_shape_of_rows(&c, variant->shape.front_rows, device->shared_bytes);
+    for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
+        if (((const uint32_t *)&variant->shape)[i])
+            ((uint32_t *)&shape)[i] = ((const uint32_t *)&variant->shape)[i];
+    shape.front_radix = shape.front_rows <= 16 ? shape.front_rows : 8;
+    shape.back_pairs = 1;
+    c.shape = &shape;
+    c.method = CHANNELISE_FUSED;
+    size_now = c;
+    if (channelise_shape_valid(&c, &shape, device->shared_bytes))
+        note_channelise(device, stream, &c);
+    else
+        printf("too little shared memory for a variant of %u channels for %s\n", c.n_chan, gpus[gpu_now].name);
+}
+
 /* In the table the subsampling has the place of the channels. */
 static void note_ddc(struct device *device, struct device_stream *stream, uint32_t subsampling, uint32_t sample_bits)
 {
@@ -349,6 +433,8 @@ static void note_all(void)
         note_select_spectra(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
+        for (size_t i = 0; i < ARRAY_LEN(variants); i++)
+            note_variant(device, stream, &variants[i]);
     }
     device_stream_destroy(stream);
     device_close(device);

@@ -31,6 +31,7 @@ struct fixture {
     float *gain, *gain_device;
     uint8_t *voltages;   /* what came out, on the host */
     uint32_t *saturated; /* the same */
+    uint64_t power[N_POLS];
     float *weights;
     struct channelise_spectrum *spectra[N_POLS];
 };
@@ -67,6 +68,7 @@ static void fixture_init_on(struct fixture *f, const struct channelise_config *c
     ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
     f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
     f->buffer.saturated = device_alloc(f->device, config->n_batches * N_POLS * sizeof(uint32_t));
+    f->buffer.power = config->power ? device_alloc(f->device, sizeof(f->power)) : NULL;
     f->buffer.rotation = device_alloc_pinned(f->device, rotation_bytes);
     f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
     memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
@@ -109,6 +111,8 @@ static void finish(struct fixture *f, uint64_t first_spectrum)
     channelise_finish(f->channelise, f->stream, &f->buffer, f->gain_device, first_spectrum);
     test_read(f->stream, f->voltages, f->buffer.voltages, channelise_voltage_bytes(&f->config));
     test_read(f->stream, f->saturated, f->buffer.saturated, f->config.n_batches * N_POLS * sizeof(uint32_t));
+    if (f->config.power)
+        test_read(f->stream, f->power, f->buffer.power, sizeof(f->power));
 }
 
 static void fixture_fini(struct fixture *f)
@@ -125,6 +129,7 @@ static void fixture_fini(struct fixture *f)
     }
     device_free(f->device, f->buffer.rotation_device);
     device_free_pinned(f->device, f->buffer.rotation);
+    device_free(f->device, f->buffer.power);
     device_free(f->device, f->buffer.saturated);
     device_free(f->device, f->buffer.voltages);
     channelise_destroy(f->channelise);
@@ -267,10 +272,29 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
     free(filtered);
 }
 
+/* The squares of the samples of each spectrum's first tap, on top of what was there. */
+static void compare_power(const struct fixture *f)
+{
+    for (size_t pol = 0; pol < N_POLS && f->config.power; pol++) {
+        uint64_t expected = UINT64_C(1) << 50;
+        for (size_t s = 0; s < f->n_spectra; s++)
+            for (size_t i = 0; i < 2 * f->n_chan; i++) {
+                int x = sample_at(f->input[pol], (size_t)f->spectra[pol][s].offset + i, f->config.sample_bits);
+                expected += (uint64_t)((int64_t)x * x);
+            }
+        ck_assert_uint_eq(f->power[pol], expected);
+    }
+}
+
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
 static void append_in_pieces(struct fixture *f, size_t n)
 {
     const uint8_t *input[N_POLS] = {f->input_device[0], f->input_device[1]};
+
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        f->power[pol] = UINT64_C(1) << 50;
+    if (f->config.power)
+        test_write(f->stream, f->buffer.power, f->power, sizeof(f->power));
 
     for (size_t first = 0, piece; first < n; first += piece) {
         const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
@@ -282,11 +306,11 @@ static void append_in_pieces(struct fixture *f, size_t n)
 /* clang-format off */
 static const struct channelise_config configs[] = {
     { .n_chan = 64, .n_taps = 16, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 10, .spectra_per_heap = 16,
-      .n_batches = 3, .out_bits = 8, .dither = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
+      .n_batches = 3, .out_bits = 8, .dither = true, .power = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
     { .n_chan = 256, .n_taps = 8, .w_cutoff = 0.9, .window = PFB_HANN, .sample_bits = 12, .spectra_per_heap = 16,
       .n_batches = 2, .out_bits = 4, .dither = true, .seed = 99, .stream_id = 65536 },
     { .n_chan = 128, .n_taps = 4, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 8, .spectra_per_heap = 48,
-      .n_batches = 2, .out_bits = 8, .dither = false },
+      .n_batches = 2, .out_bits = 8, .dither = false, .power = true },
     { .n_chan = 64, .n_taps = 1, .w_cutoff = 0, .window = PFB_RECT, .sample_bits = 3, .spectra_per_heap = 32,
       .n_batches = 1, .out_bits = 4, .dither = false },
 };
@@ -304,6 +328,7 @@ static void run_end_to_end_on(struct fixture *f, const struct channelise_config 
         finish(f, first_spectrum);
         for (size_t pol = 0; pol < N_POLS; pol++)
             compare(f, pol, f->n_spectra, first_spectrum);
+        compare_power(f);
     }
     fixture_fini(f);
 }
@@ -341,6 +366,7 @@ static struct channelise_config random_config(unsigned log2_channels, enum chann
         .n_batches = 1 + (unsigned)random_below(2),
         .out_bits = random_below(3) ? 8 : 4,
         .dither = random_below(2),
+        .power = random_below(2),
         .seed = random_u64(),
         .stream_id = (uint32_t)random_u64(),
         .method = method,
@@ -453,6 +479,7 @@ static void compare_with_cpu(const struct channelise_config *config)
     random_spectra(&f[0]);
     append_in_pieces(&f[0], f[0].n_spectra);
     finish(&f[0], 1000);
+    compare_power(&f[0]);
     fixture_init_like(&f[1], &f[0]);
     append_in_pieces(&f[1], f[1].n_spectra);
     finish(&f[1], 1000);

@@ -295,7 +295,7 @@ START_TEST(skips_may_be_long)
     queue.models[0].delay_samples = 1e15;
     ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_C(1000000000013000));
     queue.models[0] = (struct delay_model){.rate = 1.5};
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_C(2305843009213693000)); /* 2^61 less its rest */
+    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_MAX);
 }
 END_TEST
 
