@@ -5,13 +5,15 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
-#   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (2 minutes on two cores)
+#   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (6 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
 #   make bench-send          sending packets, beside spead2 (a minute)
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
+#   make bench-xbgpu         what the X-engine's kernels reach on it; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
+#   make bench-ddc           what the down-converter reaches on it; DDC_FLAGS="--shapes --subsampling 8"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
 #   make V=1                 shows the commands
@@ -40,16 +42,17 @@ CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cu
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/correlate.o kernels/reduce.o
+KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o fgpu/gain_file.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
-XBGPU    = xbgpu/config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/correlation.o xbgpu/xpipeline.o xbgpu/xsend.o
+XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
 DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
-TOOL_OBJS    := $(DSIM) $(VISREC)
-PROGRAMS     := fgpu xbgpu dsim visrec
+TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC)
+PROGRAMS     := fgpu xbgpu dsim fsim visrec
 UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-fgpu bench-recv bench-send bench-peers demo install clean examples
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
@@ -90,6 +93,7 @@ objects  = $(addprefix $(OBJ)/,$(1))
 PARTS_fgpu   = $(FGPU)
 PARTS_xbgpu  = $(XBGPU)
 PARTS_dsim   = $(DSIM)
+PARTS_fsim   = $(FSIM) tools/vdif.o
 PARTS_visrec = $(VISREC)
 main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(1).o)
 
@@ -177,7 +181,7 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests
 
-check-engine: all $(FAKE_CUDA_DEVICE)
+check-engine: all $(FAKE_CUDA_DEVICE) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
 
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
@@ -228,14 +232,15 @@ setup:
 	@scripts/setup check
 
 # The example configurations come from the key tables; a test holds them to it.
-examples: $(BUILD)/fgpu $(BUILD)/xbgpu
+examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
+	$(BUILD)/fsim --print-example > config/fsim.yaml
 
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
 BENCHES       = count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o
+BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o tests/bench/matrix_product.o
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
@@ -248,6 +253,12 @@ bench-cpu: $(BUILD)/bench/bench_cpu
 
 bench-fgpu: $(BUILD)/bench/bench_fgpu
 	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
+
+bench-xbgpu: $(BUILD)/bench/bench_xbgpu
+	@$< $(XBGPU_FLAGS)
+
+bench-ddc: $(BUILD)/bench/bench_ddc
+	@$< $(DDC_FLAGS)
 
 bench-recv bench-send:
 	@scripts/setup bench

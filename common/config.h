@@ -18,7 +18,8 @@ enum config_type {
     CFG_INT,       /* int64_t */
     CFG_POW2,      /* int64_t, a power of two */
     CFG_DOUBLE,    /* double */
-    CFG_DECIMAL,   /* struct decimal (timebase.h): kept exactly as written */
+    CFG_DECIMAL,   /* struct decimal (timebase.h): kept exactly as written, with at most 9 decimals */
+    CFG_FINE,      /* likewise with at most 18, as frequencies of pulsars have */
     CFG_BOOL,      /* bool */
     CFG_STRING,    /* char *; NULL where it is empty; freed by config_free */
     CFG_ENUM,      /* int, index in 'choices' */

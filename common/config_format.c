@@ -94,7 +94,8 @@ char *config_expected(const struct config_key *key, char *text, size_t text_byte
     case CFG_INT: put_number(out, key, "an integer"); break;
     case CFG_POW2: put_number(out, key, "a power of two"); break;
     case CFG_DOUBLE:
-    case CFG_DECIMAL: put_number(out, key, "a number"); break;
+    case CFG_DECIMAL:
+    case CFG_FINE: put_number(out, key, "a number"); break;
     case CFG_INT_LIST: put_number(out, key, "a list of integers"); break;
     case CFG_POSITION: put_number(out, key, "a list of three numbers"); break;
     case CFG_BOOL: fputs("true or false", out); break;
@@ -250,7 +251,8 @@ void config_value_print(const struct config_key *key, const void *field, bool js
     case CFG_INT:
     case CFG_POW2: fprintf(out, "%" PRId64, *(const int64_t *)field); break;
     case CFG_DOUBLE: print_double(*(const double *)field, out); break;
-    case CFG_DECIMAL: print_decimal(*(const struct decimal *)field, out); break;
+    case CFG_DECIMAL:
+    case CFG_FINE: print_decimal(*(const struct decimal *)field, out); break;
     case CFG_BOOL: fputs(*(const bool *)field ? "true" : "false", out); break;
     case CFG_STRING: text = *(char *const *)field ? *(char *const *)field : ""; break;
     case CFG_ENUM: text = key->choices[*(const int *)field]; break;

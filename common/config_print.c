@@ -101,7 +101,8 @@ static void schema_value(const struct config_key *key, FILE *out)
     case CFG_INT: schema_numbers(key, "integer", out); break;
     case CFG_POW2: schema_powers_of_two(key, out); break;
     case CFG_DOUBLE:
-    case CFG_DECIMAL: schema_numbers(key, "number", out); break;
+    case CFG_DECIMAL:
+    case CFG_FINE: schema_numbers(key, "number", out); break;
     case CFG_BOOL: fputs("\"type\": \"boolean\"", out); break;
     case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
     case CFG_ENUM: schema_choices(key, out); break;
@@ -188,8 +189,8 @@ static void schema_section(const struct config_section *section, FILE *out)
     fputs(": {\n      \"description\": ", out);
     config_text_print(section->help, out);
     if (section->repeats)
-        fprintf(out, ",\n      \"type\": \"array\", \"minItems\": %zu, \"maxItems\": %zu, \"items\": {\n",
-                section->min_n, section->max_n);
+        fprintf(out, ",\n      \"type\": %s, \"minItems\": %zu, \"maxItems\": %zu, \"items\": {\n",
+                section->min_n == 0 ? "[\"array\", \"null\"]" : "\"array\"", section->min_n, section->max_n);
     else
         fputs(",\n", out);
     fprintf(out, "        \"type\": %s, \"additionalProperties\": false,\n",

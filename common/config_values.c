@@ -13,6 +13,7 @@
 #include <strings.h>
 
 #define DECIMAL_MAX_DECIMALS 9
+#define FINE_MAX_DECIMALS    18
 #define DEFAULT_MAX_ITEMS    16
 
 bool config_type_is_list(enum config_type type)
@@ -26,7 +27,8 @@ size_t config_value_bytes(enum config_type type)
     case CFG_INT:
     case CFG_POW2: return sizeof(int64_t);
     case CFG_DOUBLE: return sizeof(double);
-    case CFG_DECIMAL: return sizeof(struct decimal);
+    case CFG_DECIMAL:
+    case CFG_FINE: return sizeof(struct decimal);
     case CFG_BOOL: return sizeof(bool);
     case CFG_STRING: return sizeof(char *);
     case CFG_ENUM: return sizeof(int);
@@ -102,11 +104,11 @@ static bool parse_enum(const struct config_key *key, const char *item, int *valu
     return false;
 }
 
-static bool parse_decimal(const struct config_key *key, const char *item, struct decimal *value)
+static bool parse_decimal(const struct config_key *key, const char *item, int max_decimals, struct decimal *value)
 {
     struct decimal decimal;
 
-    if (decimal_parse(item, DECIMAL_MAX_DECIMALS, &decimal) != 0 || !in_range(key, decimal_to_double(decimal)))
+    if (decimal_parse(item, max_decimals, &decimal) != 0 || !in_range(key, decimal_to_double(decimal)))
         return false;
     *value = decimal;
     return true;
@@ -238,7 +240,8 @@ int config_value_parse(const struct config_key *key, const char *const *items, s
     case CFG_ENDPOINTS: return parse_endpoints(key, items, n_items, field, why, why_bytes, bad_item);
     case CFG_INT: ok = parse_int(key, items[0], field); break;
     case CFG_DOUBLE: ok = parse_double(key, items[0], field); break;
-    case CFG_DECIMAL: ok = parse_decimal(key, items[0], field); break;
+    case CFG_DECIMAL: ok = parse_decimal(key, items[0], DECIMAL_MAX_DECIMALS, field); break;
+    case CFG_FINE: ok = parse_decimal(key, items[0], FINE_MAX_DECIMALS, field); break;
     case CFG_BOOL: ok = parse_bool(items[0], field); break;
     case CFG_ENUM: ok = parse_enum(key, items[0], field); break;
     case CFG_POW2: {

@@ -68,7 +68,7 @@ static struct device_config device_config_of(const struct daemon *daemon, const 
     const struct config_device *section = (const void *)((const char *)values + daemon->device_offset);
 
     return (struct device_config){
-        .kind = daemon->cpu_only ? DEVICE_CPU : (enum device_kind)section->kind,
+        .kind = (enum device_kind)section->kind,
         .n_threads = (int)section->n_threads,
         .gpu = section->gpu,
         .kernel_cache = section->kernel_cache,

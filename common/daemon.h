@@ -28,7 +28,6 @@ struct daemon {
     void (*check)(void *values, struct config *config);
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
-    bool cpu_only;        /* its kernels have no CUDA variants: auto takes the cpu, and 'check' refuses cuda */
     /* --tune, where the table offers it: measures what suits the device, and keeps it for the next start.  Errors as of
      * 'create'. */
     int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);

@@ -8,6 +8,10 @@
 /* Whether two paths (NULL: none) name the same file, existing or not. */
 bool files_are_same(const char *a, const char *b);
 
+/* Raises the limit of open files as far as this process may: the usual one is low for select(2)'s sake, which is not
+ * used here. */
+void files_raise_limit(void);
+
 struct file_part {
     const void *data;
     size_t bytes;

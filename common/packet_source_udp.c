@@ -9,6 +9,7 @@
  * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
  * (docs/performance.md). */
 #include "common/clock.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/units.h"
@@ -23,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -501,16 +501,6 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     return err;
 }
 
-/* The system's usual limit of open files is low for select(2)'s sake, which is not used here. */
-static void allow_files(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int find_interface(struct opening *opening)
 {
     char reason[400];
@@ -561,7 +551,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     int err = find_interface(&opening);
     if (err)
         return err;
-    allow_files();
+    files_raise_limit();
     struct udp_source *source = calloc(1, sizeof(*source));
     if (!source) {
         snprintf(why, why_bytes, "out of memory");

@@ -358,12 +358,12 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
 /* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
  * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
  * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
-static uint64_t first_heap_cnt(const struct send_stream_config *config)
+uint64_t sender_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
-    if (config->sink.pcap_file)
-        return config->heap_cnt_start;
-    uint64_t n_lives = (SPEAD_VALUE_MASK / 2 + 1) / config->heap_cnt_step;
-    return config->heap_cnt_start + config->heap_cnt_step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
+    if (is_capture)
+        return start;
+    uint64_t n_lives = (SPEAD_VALUE_MASK / 2 + 1) / step;
+    return start + step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
 }
 
 /* Packets that the sink sends as one; a capture has each by itself. */
@@ -381,7 +381,8 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     stream->run_packets = config->run_packets > 0 ? config->run_packets : count_joined(config);
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
-    stream->heap_cnt = first_heap_cnt(config);
+    stream->heap_cnt =
+        sender_first_heap_cnt(config->heap_cnt_start, config->heap_cnt_step, config->sink.pcap_file != NULL);
     stream->heap_cnt_step = config->heap_cnt_step;
     stream->max_jobs = config->max_jobs;
     stream->name = strdup(config->name);

@@ -113,6 +113,9 @@ void sender_hurry(struct sender *sender);
  * stop heap on every substream; returns when the thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
 
+/* The first heap count of a stream that counts from 'start' in steps of 'step': see above. */
+uint64_t sender_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
+
 /* Packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
 uint64_t sender_n_failed(const struct sender *sender);
 

@@ -28,7 +28,9 @@ enum spead_item_id {
     /* The application's items. */
     SPEAD_TIMESTAMP = 0x1600,
     SPEAD_XENG_RAW = 0x1800,
-    SPEAD_XENG_WEIGHTS = 0x1801, /* ours: spectra per baseline, with `missing: weights` */
+    SPEAD_XENG_WEIGHTS = 0x1801,      /* ours: spectra per baseline, with `missing: weights` */
+    SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that a dump is of */
+    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: spectra that it took, per channel */
     SPEAD_DIGITISER_ID = 0x3101,
     SPEAD_DIGITISER_STATUS = 0x3102,
     SPEAD_ADC_SAMPLES = 0x3300,

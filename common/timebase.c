@@ -12,8 +12,9 @@
 #include <errno.h>
 #include <stddef.h>
 
-#define SYNC_DECIMALS_MAX 9 /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 9 /* so that 10^9 times their power of ten fits 64 bits */
+#define DECIMALS_MAX      18 /* so that their power of ten fits 64 bits */
+#define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
+#define RATE_DECIMALS_MAX 9  /* so that 10^9 times their power of ten fits 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
@@ -78,7 +79,7 @@ int decimal_parse(const char *text, int max_decimals, struct decimal *decimal)
 {
     struct digits digits = {0};
 
-    assert(max_decimals >= 0 && max_decimals <= SYNC_DECIMALS_MAX);
+    assert(max_decimals >= 0 && max_decimals <= DECIMALS_MAX);
     bool negative = *text == '-';
     if (*text == '-' || *text == '+')
         text++;

@@ -17,7 +17,7 @@ struct decimal {
 };
 
 /* Parses an optionally signed decimal number, exponent allowed ("1712e6", "1700000000.25"), with at most
- * 'max_decimals' (<= 9) digits after the point once the exponent is applied (trailing zeros do not count).
+ * 'max_decimals' (<= 18) digits after the point once the exponent is applied (trailing zeros do not count).
  * Returns 0, -EINVAL (not such a number) or -ERANGE (too many digits). */
 int decimal_parse(const char *text, int max_decimals, struct decimal *decimal);
 

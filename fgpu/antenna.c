@@ -201,7 +201,7 @@ void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gai
 
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
 {
-    if (!buffer->power || !fgpu_walk_measures_power(a->walks[0]))
+    if (!buffer->power)
         return;
     int64_t n_samples = (int64_t)buffer->n_filled * 2 * buffer->stream->output->n_chan;
     if (!fgpu_level_add(&a->level, buffer->timestamp_samples, n_samples, buffer->power, buffer->whole))
@@ -269,17 +269,15 @@ static void register_metrics(struct fgpu_antenna *a)
                   &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
                   &a->late_chunks);
-    if (fgpu_walk_measures_power(a->walks[0]))
-        stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in that second, else 0.", labels,
-                    &a->power_valid);
+    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in that second, else 0.", labels,
+                &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
-        if (fgpu_walk_measures_power(a->walks[0]))
-            stats_gauge_scaled("fgpu_input_power_dbfs",
-                               "Mean power over the last second or so; 0 is a sine that fills the range.", with_pol,
-                               &a->power_udb[pol], 1e-6);
+        stats_gauge_scaled("fgpu_input_power_dbfs",
+                           "Mean power over the last second or so; 0 is a sine that fills the range.", with_pol,
+                           &a->power_udb[pol], 1e-6);
         stats_counter("fgpu_input_clipped_samples", "Samples that the digitiser reports as saturated.", with_pol,
                       &a->clipped_samples[pol]);
     }

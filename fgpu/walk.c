@@ -279,11 +279,6 @@ void fgpu_walk_restart(struct fgpu_walk *w)
     w->skipped_samples = 0;
 }
 
-bool fgpu_walk_measures_power(const struct fgpu_walk *w)
-{
-    return channelise_measures_power(w->channelise);
-}
-
 size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
 {
     return w->n_finished;

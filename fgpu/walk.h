@@ -85,9 +85,6 @@ void fgpu_walk_flush(struct fgpu_walk *walk);
 /* Flushes; the next input starts a stream, wherever in time it is. */
 void fgpu_walk_restart(struct fgpu_walk *walk);
 
-/* Whether buffers that have a place for the inputs' power bring it. */
-bool fgpu_walk_measures_power(const struct fgpu_walk *walk);
-
 /* Output buffers handed to the device so far. */
 size_t fgpu_walk_n_finished(const struct fgpu_walk *walk);
 

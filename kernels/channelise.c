@@ -229,7 +229,8 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
 
 /* Both polarisations at once, so in runs that are regular in both. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
-                         size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS])
+                         size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
+                         uint64_t *power)
 {
     size_t spacing = channelise_spacing_samples(&c->config), run;
 
@@ -237,26 +238,22 @@ static void filter_fused(struct channelise *c, struct device_stream *stream, con
         const int64_t offset[N_POLS] = {spectra[0][i].offset, spectra[1][i].offset};
         run = regular_run(spectra[0] + i, n - i, spacing);
         run = regular_run(spectra[1] + i, run, spacing);
-        channelise_fused_front(c->fused, stream, input, offset, first + i, run);
+        channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
     }
-}
-
-bool channelise_measures_power(const struct channelise *channelise)
-{
-    return !channelise->fused;
 }
 
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS])
 {
+    uint64_t *power = channelise->config.power ? buffer->power : NULL;
+
     if (channelise->fused)
-        filter_fused(channelise, stream, input, first, n, spectra);
+        filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
         if (!channelise->fused)
-            filter(channelise, stream, input[pol], pol, first, n, spectra[pol],
-                   buffer->power ? buffer->power + pol : NULL);
+            filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;
             rotation[2 * i + 1] = spectra[pol][i].phase;

@@ -31,6 +31,7 @@ struct channelise_config {
     unsigned n_batches;        /* of an output buffer */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
+    bool power; /* a buffer's 'power' is wanted */
     uint64_t seed;
     uint32_t stream_id;
     /* Where CUDA variants run: */
@@ -55,8 +56,9 @@ struct channelise_buffer {
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
     float *rotation_device; /* device: the same */
-    uint64_t *power; /* device: [pol], or NULL: append adds the sum of the squares of each window's first samples,
-                             * as many as there are from spectrum to spectrum, where channelise_measures_power() */
+    /* device: [pol], added to by append: the squares of all samples of the spectra's first taps, exact; so each sample once
+     * where spectra follow each other. */
+    uint64_t *power;
 };
 
 struct channelise;
@@ -71,9 +73,6 @@ size_t channelise_scratch_bytes(const struct channelise_config *config, size_t s
 /* Returns 0 or -ENOMEM. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
-
-/* Whether append adds to a buffer's power. */
-bool channelise_measures_power(const struct channelise *channelise);
 
 /* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed
  * samples). spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance

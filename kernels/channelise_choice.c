@@ -39,10 +39,11 @@ struct number {
 #member, CHOICE(shape.member)                                                                                  \
     }
 static const struct number numbers[] = {
-    {"unzip", CHOICE(unzip)}, SHAPE(front_rows),    SHAPE(front_columns),  SHAPE(front_spectra),
-    SHAPE(front_per_thread),  SHAPE(front_radix),   SHAPE(front_together), SHAPE(front_stages),
-    SHAPE(front_blocks),      SHAPE(front_section), SHAPE(back_radix_a),   SHAPE(back_radix_b),
-    SHAPE(back_spectra),      SHAPE(back_pairs),    SHAPE(back_threads),   SHAPE(back_blocks),
+    {"unzip", CHOICE(unzip)}, SHAPE(front_rows),   SHAPE(front_columns),  SHAPE(front_spectra),
+    SHAPE(front_per_thread),  SHAPE(front_radix),  SHAPE(front_together), SHAPE(front_stages),
+    SHAPE(front_blocks),      SHAPE(front_tensor), SHAPE(front_section),  SHAPE(back_radix_a),
+    SHAPE(back_radix_b),      SHAPE(back_direct),  SHAPE(back_spectra),   SHAPE(back_pairs),
+    SHAPE(back_threads),      SHAPE(back_blocks),
 };
 #define N_NUMBERS ARRAY_LEN(numbers)
 _Static_assert(N_NUMBERS == 1 + sizeof(struct channelise_shape) / sizeof(uint32_t),
@@ -264,6 +265,13 @@ int channelise_choice_load(struct device *device, const struct channelise_work *
 }
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
+
+int channelise_choice_set(struct channelise_choice *choice, const char *name, const char *value)
+{
+    unsigned seen = 0;
+
+    return read_number(name, value, choice, &seen);
+}
 
 void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes)
 {

@@ -28,6 +28,9 @@ struct channelise_work {
 /* Sets method, unzip and shape of 'config', which then points to the choice. */
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
 
+/* Sets one number by its name.  Returns 0, or -EINVAL where there is no such name or 'value' is no number. */
+int channelise_choice_set(struct channelise_choice *choice, const char *name, const char *value);
+
 /* "fused, front_rows 64, ...", for people. */
 void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes);
 

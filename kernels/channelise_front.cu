@@ -161,6 +161,30 @@ static __device__ __forceinline__ void unpack_rows(const uint32_t (&where)[2], c
     }
 }
 
+/* The squares of a thread's samples of ROWS rows, the first of which is 'row' of a section that has n_rows. */
+static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][PER], int row, int n_rows,
+                                                   uint64_t (&power)[2])
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (row + r >= 0 && row + r < n_rows)
+#pragma unroll
+            for (int i = 0; i < 2 * PER; i++) {
+                int value = (int)x[r][i / PER][i % PER];
+                power[i / PER] += (uint64_t)((int64_t)value * value);
+            }
+}
+
+/* Adds what the warp's lanes found of a polarisation. */
+static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        power += __shfl_xor_sync(0xffffffffu, power, lanes);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd((unsigned long long *)sum, power);
+}
+
 /* Weights of two taps, which are taken from the last to the first. */
 struct __align__(2 * PER * 4) weights
 {
@@ -318,6 +342,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     int n_rows = (int)(end - begin) + N_TAPS - 1; /* not fetched yet */
     float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
     uint32_t masks[PER], where[2];
+    uint64_t power[2] = {0, 0};
 
 #pragma unroll
     for (int c = 0; c < PER; c++)
@@ -349,6 +374,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     for (int row = 0; row < LEAD_ROWS; row += ROWS, n_rows -= ROWS) {
         wait_for_stage();
         unpack_rows(where, masks, oldest, x);
+        if (POWER)
+            square_rows(x, row - SPARE_ROWS, (int)(end - begin), power);
         fetch_rows(fetcher, SPARE_ROWS - row - (STAGES - 1) * ROWS, n_rows, free);
         free = oldest;
         oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
@@ -359,6 +386,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
         for (int s = 0; s < G; s += ROWS, n_rows -= ROWS) {
             wait_for_stage();
             unpack_rows(where, masks, oldest, x);
+            if (POWER)
+                square_rows(x, (int)(first - begin) + N_TAPS - 1 + s, (int)(end - begin), power);
             fetch_rows(fetcher, 0, n_rows, free);
             free = oldest;
             oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
@@ -375,4 +404,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
         last_pass(points, tables->outer, (float2 *)args.out + (uint64_t)first * M, (int)min((uint32_t)G, end - first));
         __syncthreads();
     }
+    for (int pol = 0; pol < 2 && POWER; pol++)
+        add_power(power[pol], args.power + pol);
 }

@@ -11,9 +11,12 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
  *        memory.
- * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
+ *        channelise_front_tensor does the same with the filter on tensor cores, for samples of 10 bits or less.
+ * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.  With BACK_DIRECT a thread of the last pass takes
+ *        points of both rows that are each other's mirrors, and goes on to the end with them: only quantised values go
+ *        through shared memory for the corner turn.
  *
- * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_shape.
+ * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
  * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
@@ -29,9 +32,22 @@ struct channelise_front_args {
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
     float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
+    uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
     int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
     uint32_t n_spectra;
     uint32_t section_spectra; /* of a block; a multiple of front_spectra */
+};
+
+struct channelise_front_tensor_args {
+    const uint8_t *in[2];    /* as above */
+    const uint32_t *weights; /* [n_taps][M]: two half floats, the first in the lower half, whose sum is 2^e times it */
+    const float *inner;      /* as above */
+    const float *outer;      /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2^(e + 1) */
+    float *out;              /* as above */
+    uint64_t *power;         /* as above */
+    int64_t offset[2];
+    uint32_t n_spectra;
+    uint32_t section_spectra; /* of a block; a multiple of CHANNELISE_TENSOR_SPECTRA */
 };
 
 struct channelise_gains_args {
@@ -53,7 +69,11 @@ struct channelise_back_args {
     uint32_t n_spectra; /* a multiple of back_spectra */
 };
 
+#define CHANNELISE_TENSOR_SPECTRA 64 /* of a tile of channelise_front_tensor */
+#define CHANNELISE_TENSOR_BITS    10 /* of a sample, at most */
+
 extern const struct kernel channelise_front_kernel;
+extern const struct kernel channelise_front_tensor_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
@@ -68,10 +88,13 @@ struct channelise_shape {
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
     uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
     uint32_t front_blocks;     /* per multiprocessor */
-    uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
+    uint32_t
+        front_tensor; /* 1: channelise_front_tensor, with 16 columns of a warp; front_spectra to front_stages are not its */
+    uint32_t front_section; /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
-    uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
-    uint32_t back_pairs;                 /* of rows of a block */
+    uint32_t back_direct;  /* 1: what the last pass gives is quantised in registers, in two passes or more */
+    uint32_t back_spectra; /* of a block: 2, 4, 8 or 16 */
+    uint32_t back_pairs;   /* of rows of a block */
     uint32_t back_threads, back_blocks;
 };
 
@@ -91,8 +114,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 11
-#define CHANNELISE_BACK_N_CONSTANTS  11
+#define CHANNELISE_FRONT_N_CONSTANTS 12 /* also of channelise_front_tensor */
+#define CHANNELISE_BACK_N_CONSTANTS  12
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,
@@ -105,9 +128,11 @@ int channelise_fused_create(struct device *device, const struct channelise_confi
                             struct channelise_fused **fused);
 void channelise_fused_destroy(struct channelise_fused *fused);
 
-/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing. */
+/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing.  'power' as in
+ * struct channelise_buffer. */
 void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
-                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n);
+                            const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n,
+                            uint64_t *power);
 /* The whole buffer. */
 void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
                            const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);

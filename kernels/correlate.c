@@ -271,3 +271,9 @@ const struct kernel correlate_kernel = {
     .args_bytes = sizeof(struct correlate_args),
     .cpu = correlate_cpu,
 };
+
+const struct kernel correlate_wgmma_kernel = {
+    .name = "correlate_wgmma",
+    .args_bytes = sizeof(struct correlate_args),
+    .cpu = correlate_cpu,
+};

@@ -9,8 +9,10 @@
  *            2 * 128^2 = 2^15, so int32 partial sums hold 65 535 spectra; 64-bit beyond.
  *            Half floats: products are exact; the twin sums in double, CUDA in float32 over CORRELATE_FLOAT_SPECTRA
  *            spectra at most, and those in double.
- * Requires: n_spectra <= 65535 per batch.
- * Bound by: integer multiplies; 16 per (baseline, chan, spectrum). */
+ * Requires: n_spectra <= 65535 per batch; CUDA: a multiple of 16, voltages and sums aligned to 16 bytes.
+ * Bound by: integer multiplies; 16 per (baseline, chan, spectrum).  On a GPU up to some 32 antennas by memory: voltages
+ *            read once, sums read and written once in so many spectra.
+ * CUDA:     sizes and shapes are in correlate_shape.h; sm_80 and later. */
 #ifndef KERNELS_CORRELATE_H
 #define KERNELS_CORRELATE_H
 
@@ -43,6 +45,7 @@ struct correlate_args {
 };
 
 extern const struct kernel correlate_kernel;
+extern const struct kernel correlate_wgmma_kernel; /* the same, made for compute capability 9.0 */
 
 static inline size_t correlate_n_baselines(size_t n_ants)
 {

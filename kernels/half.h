@@ -2,6 +2,7 @@
 #ifndef KERNELS_HALF_H
 #define KERNELS_HALF_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -17,6 +18,18 @@ static inline float half_to_float(uint16_t half)
     bits |= (exponent == 0x7C00 ? UINT32_C(0x7F800000) : 0) | (uint32_t)(half & 0x8000) << 16;
     memcpy(&magnitude, &bits, sizeof(magnitude));
     return magnitude;
+}
+
+/* The nearest half float, |x| < 65520. */
+static inline uint16_t half_of_double(double x)
+{
+    int exponent;
+
+    frexp(x, &exponent);
+    exponent = exponent < -13 ? -13 : exponent; /* below 2^-14 halves are 2^-24 apart */
+    double units = rint(ldexp(fabs(x), 11 - exponent));
+    /* 2^10 to 2^11 units where there is a leading bit, which raises the exponent by one, as rounding up to 2^11 does. */
+    return (uint16_t)((signbit(x) ? 0x8000 : 0) + ((exponent + 13) << 10) + (int)units);
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "kernels/pfb_fir.h"
 
 #include "kernels/clones.h"
+#include "kernels/unpack.h"
 
 #include <assert.h>
 #include <string.h>
@@ -17,16 +18,6 @@
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
 };
-
-/* The sample that begins 'bit' bits into 'in'.  It lies in two bytes at most, whatever the width, and the second is
- * read only if the sample reaches it: the byte after the last sample need not exist. */
-static inline float unpack_one(const uint8_t *in, size_t bit, unsigned sample_bits)
-{
-    unsigned high = in[bit / 8];
-    unsigned low = in[(bit + sample_bits - 1) / 8];
-    uint16_t left = (uint16_t)((high << 8 | low) << (bit % 8));
-    return (float)((int16_t)left >> (16 - sample_bits));
-}
 
 /* Unpacks samples [first, first + n).  Eight samples take a whole number of bytes, so that within a group of eight bit
  * positions are constants wherever sample_bits is one. */

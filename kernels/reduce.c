@@ -52,7 +52,20 @@ static void reduce_cpu(const void *args, int n_threads)
             else
                 n_saturated += reduce_integer(a->sums.integer + at, missing, a->out.integer + at);
         }
-    *a->n_saturated = n_saturated;
+    *a->n_saturated += n_saturated;
+}
+
+void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants)
+{
+    constants[0] = (struct kernel_constant){"REAL", correlate_sums_real(args->format)};
+}
+
+struct kernel_grid reduce_grid(const struct reduce_args *args)
+{
+    uint32_t n_chan = args->n_chan < 65535 ? args->n_chan : 65535;
+
+    return (struct kernel_grid){.blocks = {(2 * args->n_baselines + REDUCE_THREADS - 1) / REDUCE_THREADS, n_chan, 1},
+                                .threads = REDUCE_THREADS};
 }
 
 const struct kernel reduce_kernel = {

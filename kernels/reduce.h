@@ -2,7 +2,7 @@
  *   sums         int64 or double  [chan][baseline][product][re, im]   read, then zeroed
  *   weights      uint32 [baseline]                                    spectra that went into each baseline
  *   out          int32 or float   [chan][baseline][product][re, im]
- *   n_saturated  uint64 [1]                             complex visibilities with a part clipped; written
+ *   n_saturated  uint64 [1]                             complex visibilities with a part clipped; added to
  *
  * Integers (int64 to int32): a baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products
  * and never counts.  Else each part is clipped to +-(2^31 - 1).
@@ -13,7 +13,7 @@
 
 #include "kernels/correlate.h"
 
-#define REDUCE_MISSING_RE INT32_MIN
+#define REDUCE_MISSING_RE (-2147483647 - 1)
 #define REDUCE_MISSING_IM 1
 
 union reduce_out {
@@ -33,5 +33,11 @@ struct reduce_args {
 };
 
 extern const struct kernel reduce_kernel;
+
+/* What the CUDA variant is compiled with, and the shape of a launch.  'sums' and 'out' aligned to 16 bytes. */
+#define REDUCE_N_CONSTANTS 1
+#define REDUCE_THREADS     256
+void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants);
+struct kernel_grid reduce_grid(const struct reduce_args *args);
 
 #endif

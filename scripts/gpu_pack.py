@@ -13,10 +13,10 @@ ROOT = gpu_machine.HERE
 PACK = ROOT / ".gpu"
 LIMIT_MIB = 50
 
-SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime", "scripts/repair_uvh5.py", "docs/loss.md",
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/repair_uvh5.py", "docs/loss.md",
            "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
            "tests/bench/*.py", "kernels/*"]
-PROGRAMS = ["fgpu", "xbgpu", "dsim", "visrec", "bench/*", "*.so"]
+PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/*", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"

@@ -22,10 +22,11 @@ TOOLS = ["memcheck", "racecheck"]
 SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/engine/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/engine/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Those of the engine tests in which an fgpu runs; the first may run beside each other, the others look at the clock.
+# Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
 REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engine/test_spead_bytes.py",
-           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py"]
-REPLAYS_CHOSEN = "not live and not xbgpu and not visrec and not other_thread and not feng_heaps and not visibility_heaps"
+           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py", "tests/engine/test_xbgpu.py",
+           "tests/engine/test_gates.py"]
+REPLAYS_CHOSEN = "not live and not visrec and not emulated"
 LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
@@ -237,11 +238,31 @@ def bench(run):
         yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
 
 
+def xbench(run):
+    """bench_xbgpu ($XBENCH_FLAGS): the X-engine's kernels"""
+    program = run.place.build / "bench" / "bench_xbgpu"
+    flags = shlex.split(os.environ.get("XBENCH_FLAGS", ""))
+    yield run.program("bench_xbgpu", [program, "--device", gpu_machine.DEVICE, *flags])
+
+
+def ddc(run):
+    """bench_ddc ($DDC_FLAGS): the down-converter"""
+    flags = shlex.split(os.environ.get("DDC_FLAGS", ""))
+    yield run.program("bench_ddc", [run.place.build / "bench" / "bench_ddc", "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
     flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
     yield run.program("realtime", [run.place.python, "scripts/realtime", "--build", run.place.build,
                                    "--device", gpu_machine.DEVICE, *flags])
+
+
+def realtime_x(run):
+    """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
+    flags = shlex.split(os.environ.get("REALTIME_X_FLAGS", ""))
+    yield run.program("realtime-x", [run.place.python, "scripts/realtime-x", "--build", run.place.build,
+                                     "--device", gpu_machine.DEVICE, *flags])
 
 
 def tune(run):
@@ -252,15 +273,15 @@ def tune(run):
 
 
 PARTS = {  # and how many seconds each may take
-    "unit": (unit, 150), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
-    "startup": (startup, 120), "bench": (bench, 300), "realtime": (realtime, 560),
-    "tune": (tune, 560),
+    "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
+    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
+    "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "tune": (tune, 560),
 }
-ALL = [name for name in PARTS if name not in ("realtime", "tune")]
+ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
 
 
 def describe():
-    return "parts:\n" + "\n".join(f"  {name:10}{function.__doc__} ({limit} s at most)"
+    return "parts:\n" + "\n".join(f"  {name:11}{function.__doc__} ({limit} s at most)"
                                   for name, (function, limit) in PARTS.items())
 
 

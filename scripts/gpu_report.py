@@ -13,7 +13,7 @@ def text(summary):
     machine = summary["machine"]
     rows = "\n".join(f"| {r['part']} | {r['name']} | {r['passed']} | {r['failed']} | {r['skipped']} | {r['seconds']:.0f} |"
                      for r in summary["rows"])
-    measured = [line for row in summary["rows"] for line in row["lines"] if row["part"] != "bench"]
+    measured = [line for row in summary["rows"] for line in row["lines"] if row["part"] not in ("bench", "xbench")]
     return "\n".join([
         f"Commit {summary['commit']}, {summary['date']}, on {machine['gpu']} ({machine['memory']}), driver "
         f"{machine['driver']}, CUDA {machine['cuda']}, {machine['host']}.", "",

@@ -1,4 +1,4 @@
-/* vdif.c - what the bytes of a VDIF frame mean, for dsim_recording_vdif*.c.  See vdif.h. */
+/* vdif.c - what the bytes of a VDIF frame mean, for dsim_recording_vdif*.c and fsim_recording.c.  See vdif.h. */
 #include "tools/vdif.h"
 
 #include <assert.h>
@@ -107,4 +107,35 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
             word++;
         }
     }
+}
+
+/* ---- Voltages ---------------------------------------------------------------------------------------------------- */
+
+#define VOLTAGE_BITS    4 /* of each part */
+#define VOLTAGE_LEVEL_0 8 /* the code of zero */
+
+const char *vdif_no_voltages(const struct vdif_header *header)
+{
+    if (header->frame_bytes <= VDIF_HEADER_BYTES)
+        return "is not longer than its header, so this is no VDIF frame";
+    if (!header->is_complex || header->bits != VOLTAGE_BITS)
+        return "does not hold complex samples of 4 bits";
+    if ((header->frame_bytes - header->header_bytes) % header->n_channels != 0)
+        return "does not hold a whole number of spectra";
+    return NULL;
+}
+
+uint32_t vdif_n_spectra(const struct vdif_header *header)
+{
+    return (uint32_t)((header->frame_bytes - header->header_bytes) / header->n_channels);
+}
+
+void vdif_voltage(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t spectrum,
+                  double value[2])
+{
+    assert(channel < header->n_channels && spectrum < vdif_n_spectra(header));
+    uint8_t codes = payload[(size_t)spectrum * header->n_channels + channel];
+
+    value[0] = (codes & 15) - VOLTAGE_LEVEL_0;
+    value[1] = (codes >> VOLTAGE_BITS) - VOLTAGE_LEVEL_0;
 }

@@ -57,4 +57,15 @@ uint32_t vdif_n_samples(const struct vdif_header *header);
 void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t first,
                  size_t n_samples, double *values);
 
+/* Channelised voltages: complex samples, real part first, as CHIME's backend writes them, one of each channel at a time.
+ * NULL if the frame holds such of 4 bits, else the predicate of a sentence as above. */
+const char *vdif_no_voltages(const struct vdif_header *header);
+
+/* Spectra in a frame of voltages, at least 1. */
+uint32_t vdif_n_spectra(const struct vdif_header *header);
+
+/* value = (real, imaginary) part of a voltage, -8 to 7, from the bytes behind the header of a frame of voltages. */
+void vdif_voltage(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t spectrum,
+                  double value[2]);
+
 #endif

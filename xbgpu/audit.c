@@ -110,21 +110,27 @@ static void add_halves(struct audit_sample *s, const uint8_t *at1, const uint8_t
     }
 }
 
-void audit_add(struct audit *audit, const int8_t *const *heaps)
+void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *first, const uint8_t *second, size_t n_spectra)
 {
     size_t spectrum_bytes = N_POLS * voltage_bytes(audit->format);
+    const uint8_t *x = first, *y = second;
+
+    for (size_t t = 0; t < n_spectra; t++, x += spectrum_bytes, y += spectrum_bytes)
+        if (correlate_sums_real(audit->format))
+            add_halves(&audit->samples[i], x, y);
+        else
+            add_integers(&audit->samples[i], audit->format, x, y);
+}
+
+void audit_add(struct audit *audit, const uint8_t *const *heaps)
+{
+    size_t chan_bytes = audit->n_spectra * N_POLS * voltage_bytes(audit->format);
 
     for (size_t i = 0; i < audit->n_samples; i++) {
-        struct audit_sample *s = &audit->samples[i];
-        if (!heaps[s->ant1] || !heaps[s->ant2])
-            continue;
-        const uint8_t *x = (const uint8_t *)heaps[s->ant1] + s->chan * audit->n_spectra * spectrum_bytes;
-        const uint8_t *y = (const uint8_t *)heaps[s->ant2] + s->chan * audit->n_spectra * spectrum_bytes;
-        for (size_t t = 0; t < audit->n_spectra; t++, x += spectrum_bytes, y += spectrum_bytes)
-            if (correlate_sums_real(audit->format))
-                add_halves(s, x, y);
-            else
-                add_integers(s, audit->format, x, y);
+        const struct audit_sample *s = &audit->samples[i];
+        if (heaps[s->ant1] && heaps[s->ant2])
+            audit_add_spectra(audit, i, heaps[s->ant1] + s->chan * chan_bytes, heaps[s->ant2] + s->chan * chan_bytes,
+                              audit->n_spectra);
     }
 }
 

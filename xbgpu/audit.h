@@ -51,7 +51,10 @@ void audit_fini(struct audit *audit);
 void audit_draw(struct audit *audit);
 
 /* Adds a batch: heaps[ant] is the antenna's heap [chan][spectrum][pol] in host memory, or NULL where absent. */
-void audit_add(struct audit *audit, const int8_t *const *heaps);
+void audit_add(struct audit *audit, const uint8_t *const *heaps);
+
+/* Adds to sample 'i' alone 'n_spectra' spectra [spectrum][pol] of its first antenna and of its second. */
+void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
 
 /* Compares a drawn sample with a dump's visibilities, int32 or of half floats float [chan][baseline][product][re, im];
  * 'flagged': the baseline must say that it is missing.  Returns whether they agree. */

@@ -45,6 +45,9 @@ static const struct config_key recv_keys[] = {
      "Receive threads, among which F-engines are dealt."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each receive thread, repeated as needed; none: not pinned."},
+    {"shifts", CFG_INT_LIST, UNIT_SPECTRA, -65520, 65520, "", false, AT(shifts), NULL,
+     "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 and 1 of "
+     "antenna 0, then of antenna 1, and so on; none: by none."},
 };
 #undef AT
 
@@ -68,6 +71,8 @@ static const struct config_key output_keys[] = {
     {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL, "Send data from the start."},
     {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,
      "Dump buffers; 0 is enough for the dumps of two chunks."},
+    {"gate", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(gate), NULL,
+     "Name of the gate whose spectra are accumulated; empty: all are."},
 };
 #undef AT
 
@@ -83,6 +88,8 @@ static const struct config_section sections[] = {
     CONFIG_DEVICE_SECTION(struct xbgpu_config),
     {"recv", "Channelised voltages in.", SECTION(recv_keys), sizeof(struct xbgpu_config_recv),
      offsetof(struct xbgpu_config, recv), false, 0, 0, false, NULL},
+    {"gates", "Which spectra there may be outputs of.", SECTION(xbgpu_gate_keys), sizeof(struct xbgpu_config_gate),
+     offsetof(struct xbgpu_config, gates), true, 0, XBGPU_GATES_MAX, true, xbgpu_gate_example},
     {"outputs", "Streams made of the voltages.", SECTION(output_keys), sizeof(struct xbgpu_config_output),
      offsetof(struct xbgpu_config, outputs), true, 1, 64, false, output_example},
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),

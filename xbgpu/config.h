@@ -8,6 +8,7 @@
 #include "common/device.h"
 #include "common/endpoint.h"
 #include "common/sections.h"
+#include "xbgpu/gate_config.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,6 +36,7 @@ struct xbgpu_config_recv {
     int64_t n_chunks; /* buffers per receive thread */
     int64_t n_threads;
     struct config_int_list affinity;
+    struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
 };
 
 struct xbgpu_config_output {
@@ -49,12 +51,14 @@ enum xbgpu_output_kind */
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
     bool send_enabled;
     int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
+    char *gate;        /* name; NULL: all spectra */
 };
 
 struct xbgpu_config {
     struct config_time time;
     struct config_device device;
     struct xbgpu_config_recv recv;
+    struct config_array gates;   /* struct xbgpu_config_gate */
     struct config_array outputs; /* struct xbgpu_config_output */
     struct config_send send;
     struct config_http http;

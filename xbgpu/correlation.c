@@ -3,8 +3,10 @@
 
 #include "common/device.h"
 #include "common/log.h"
+#include "common/units.h"
 #include "kernels/correlate.h"
 #include "kernels/reduce.h"
+#include "kernels/select_spectra.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,9 +20,80 @@ static size_t sums_bytes(const struct correlation *c)
     return 2 * c->layout->vis_bytes; /* 64 bits for each of the dump's 32 */
 }
 
+static int create_select(struct correlation *c)
+{
+    const struct select_spectra_args sizes = {.format = c->layout->format,
+                                              .n_spectra = (uint32_t)c->layout->n_spectra,
+                                              .n_out_spectra = (uint32_t)c->layout->n_selected_spectra};
+    struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+
+    select_spectra_constants(&sizes, constants);
+    return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
+}
+
+/* Sizes that each launch of correlate has. */
+static struct correlate_args correlate_sizes(const struct correlation *c)
+{
+    const struct xbgpu_layout *l = c->layout;
+
+    return (struct correlate_args){
+        .sums = {c->sums},
+        .format = l->format,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+        .n_spectra = (uint32_t)(c->gate >= 0 ? l->n_selected_spectra : l->n_spectra),
+    };
+}
+
+static struct reduce_args reduce_sizes(const struct correlation *c)
+{
+    return (struct reduce_args){
+        .sums = {c->sums},
+        .format = c->layout->format,
+        .n_baselines = (uint32_t)c->layout->n_baselines,
+        .n_chan = (uint32_t)c->layout->n_chan,
+    };
+}
+
+static int create_kernels(struct correlation *c)
+{
+    struct correlate_args correlate = correlate_sizes(c);
+    struct reduce_args reduce = reduce_sizes(c);
+    struct kernel_constant constants[CORRELATE_N_CONSTANTS + REDUCE_N_CONSTANTS];
+
+    if (!device_compiles(c->device)) {
+        int err = device_kernel_create(c->device, &correlate_kernel, NULL, 0, &c->correlate);
+        return err ? err : device_kernel_create(c->device, &reduce_kernel, NULL, 0, &c->reduce);
+    }
+    c->shape = correlate_default_shape(&correlate, device_shared_bytes(c->device));
+    correlate_constants(&correlate, &c->shape, constants);
+    int err = device_kernel_create(c->device, correlate_shape_kernel(&c->shape), constants, CORRELATE_N_CONSTANTS,
+                                   &c->correlate);
+    if (err)
+        return err;
+    reduce_constants(&reduce, constants);
+    return device_kernel_create(c->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &c->reduce);
+}
+
+static void launch_correlate(struct correlation *c, const struct correlate_args *args)
+{
+    struct kernel_grid grid = {{0}};
+
+    if (device_compiles(c->device))
+        grid = correlate_grid(args, &c->shape, 0);
+    device_launch(c->compute, c->correlate, &grid, args);
+}
+
+static void launch_reduce(struct correlation *c, const struct reduce_args *args)
+{
+    struct kernel_grid grid = reduce_grid(args);
+
+    device_launch(c->compute, c->reduce, &grid, args);
+}
+
 int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                     struct device_stream *download, struct xstream *stream)
+                     struct device_stream *download, void *selected, struct xstream *stream)
 {
     const struct xbgpu_config_output *output = stream->output;
 
@@ -29,17 +102,21 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
                                         .compute = compute,
                                         .download = download,
                                         .stream = stream,
+                                        .gate = xbgpu_output_gate(config, output),
+                                        .selected = selected,
                                         .next_window = NO_WINDOW};
     int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
-                          output->missing == XBGPU_MISSING_WEIGHTS);
+                          xbgpu_output_gate_rows(config, output), output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
         err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
                          layout->n_chan, layout->n_spectra);
     if (!err)
-        err = device_kernel_create(device, &correlate_kernel, NULL, 0, &correlation->correlate);
-    if (!err)
-        err = device_kernel_create(device, &reduce_kernel, NULL, 0, &correlation->reduce);
+        err = create_kernels(correlation);
+    if (!err && correlation->gate >= 0)
+        err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
+        err = -ENOMEM;
+    if (!err && !(correlation->audited = malloc(2 * layout->n_spectra * N_POLS * voltage_bytes(layout->format))))
         err = -ENOMEM;
     if (err) {
         correlation_fini(correlation);
@@ -53,6 +130,8 @@ void correlation_fini(struct correlation *correlation)
 {
     window_fini(&correlation->window);
     audit_fini(&correlation->audit);
+    free(correlation->audited);
+    device_kernel_destroy(correlation->select);
     device_kernel_destroy(correlation->reduce);
     device_kernel_destroy(correlation->correlate);
     if (correlation->device)
@@ -69,6 +148,10 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     dump->timestamp_samples = window_first(&c->window) * l->batch_samples;
     dump->min_weight = by_baseline ? 1 : (uint32_t)(c->window.n_length * (int64_t)l->n_spectra);
     dump->n_weighted = window_weights(&c->window, (uint32_t)l->n_spectra, dump->weights);
+    if (dump->gate_weights)
+        window_gate_weights(&c->window, dump->gate_weights);
+    for (size_t chan = 0; c->gate >= 0 && chan < l->n_chan; chan++)
+        dump->gate_spectra[chan] = c->window.n_taken[c->window.n_rows == 1 ? 0 : chan];
     dump->group.ready_ns = c->last_arrival_ns;
     memcpy(dump->audit, c->audit.samples, c->audit.n_samples * sizeof(*dump->audit));
     if (c->window.n_full < c->window.n_length)
@@ -77,18 +160,14 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     if (!dump->group.send)
         counter_add(&c->stream->skipped_accs, 1);
 
-    struct reduce_args args = {
-        .sums = {c->sums},
-        .weights = dump->device_weights,
-        .out = {dump->device_visibilities},
-        .n_saturated = dump->device_n_saturated,
-        .format = l->format,
-        .min_weight = dump->min_weight,
-        .n_baselines = (uint32_t)l->n_baselines,
-        .n_chan = (uint32_t)l->n_chan,
-    };
+    struct reduce_args args = reduce_sizes(c);
+    args.weights = dump->device_weights;
+    args.out = (union reduce_out){dump->device_visibilities};
+    args.n_saturated = dump->device_n_saturated;
+    args.min_weight = dump->min_weight;
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
-    device_launch(c->compute, c->reduce, NULL, &args);
+    device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
+    launch_reduce(c, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);
     device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
@@ -127,30 +206,132 @@ static bool close_window(struct correlation *c, bool may_wait)
     return true;
 }
 
-void correlation_begin(struct correlation *correlation)
+void correlation_begin(struct correlation *correlation, const struct correlation_input *input)
 {
-    correlation->next = 0;
+    correlation->next = input->begin;
 }
 
-/* Correlates batches [next, next + n), all in the open window. */
-static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
+/* Some spectra of one channel, counted from batch 0: 'n' of a gate's list, or from 'first' on. */
+struct spectra {
+    const uint32_t *list; /* NULL: no gate */
+    size_t first, n;
+};
+
+static struct spectra find_spectra(const struct correlation *c, const struct correlation_input *input, size_t batch,
+                                   size_t chan)
+{
+    if (c->gate < 0)
+        return (struct spectra){NULL, batch * c->layout->n_spectra, c->layout->n_spectra};
+    const struct correlation_gate *gate = &input->gates[c->gate];
+    size_t row = gate->n_rows == 1 ? 0 : chan;
+    const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
+    return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
+}
+
+/* Copies what the device has of an audited antenna in one channel, out of the heaps as received. */
+static void gather(const struct correlation *c, const struct correlation_input *input, struct spectra spectra,
+                   size_t ant, size_t chan, uint8_t *out)
 {
     const struct xbgpu_layout *l = c->layout;
-    struct correlate_args args = {
-        .voltages = input->voltages,
-        .sums = {c->sums},
+    size_t bytes = voltage_bytes(l->format), history = input->n_history * l->n_spectra;
+
+    for (size_t i = 0; i < spectra.n; i++)
+        for (size_t pol = 0; pol < N_POLS; pol++, out += bytes) {
+            size_t from = history + (spectra.list ? spectra.list[i] : spectra.first + i);
+            from -= input->delays ? input->delays[ant * N_POLS + pol] : 0;
+            const uint8_t *heap = input->heaps[from / l->n_spectra * l->n_ants + ant];
+            memcpy(out, heap + ((chan * l->n_spectra + from % l->n_spectra) * N_POLS + pol) * bytes, bytes);
+        }
+}
+
+/* Adds a batch to the audit: heap by heap where the device has them as they came, else what it has in their place. */
+static void audit_batch(struct correlation *c, const struct correlation_input *input, size_t batch)
+{
+    const struct xbgpu_layout *l = c->layout;
+    const uint8_t *present = input->present + batch * l->n_ants;
+    uint8_t *x = c->audited, *y = c->audited + l->n_spectra * N_POLS * voltage_bytes(l->format);
+
+    if (!input->delays && c->gate < 0) {
+        audit_add(&c->audit, input->heaps + (input->n_history + batch) * l->n_ants);
+        return;
+    }
+    for (size_t i = 0; i < c->audit.n_samples; i++) {
+        const struct audit_sample *s = &c->audit.samples[i];
+        if (!present[s->ant1] || !present[s->ant2])
+            continue;
+        struct spectra spectra = find_spectra(c, input, batch, s->chan);
+        gather(c, input, spectra, s->ant1, s->chan, x);
+        gather(c, input, spectra, s->ant2, s->chan, y);
+        audit_add_spectra(&c->audit, i, x, y, spectra.n);
+    }
+}
+
+/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
+static void select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
+                         struct correlate_args *correlate)
+{
+    const struct xbgpu_layout *l = c->layout;
+    const struct correlation_gate *gate = &input->gates[c->gate];
+    size_t most = 0;
+
+    for (size_t row = 0; row < gate->n_rows; row++) {
+        const uint32_t *ends = gate->ends + row * gate->ends_pitch + c->next;
+        most = ends[n] - ends[0] > most ? ends[n] - ends[0] : most;
+    }
+    struct select_spectra_args args = {
+        .in = input->voltages,
+        .out = c->selected,
+        .spectra = gate->device_spectra,
+        .ends = gate->device_ends,
         .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
         .first_batch = (uint32_t)c->next,
         .n_batches = (uint32_t)n,
+        .n_out_spectra = (uint32_t)l->n_selected_spectra,
+        .n_out_batches = (uint32_t)((most + l->n_selected_spectra - 1) / l->n_selected_spectra),
+        .n_rows = (uint32_t)gate->n_rows,
+        .row_pitch = (uint32_t)gate->row_pitch,
+        .ends_pitch = (uint32_t)gate->ends_pitch,
     };
+    if (args.n_out_batches > 0) {
+        struct kernel_grid grid = select_spectra_grid(&args);
+        device_launch(c->compute, c->select, &grid, &args);
+    }
+    correlate->voltages = c->selected;
+    correlate->first_batch = 0;
+    correlate->n_batches = args.n_out_batches;
+}
 
-    device_launch(c->compute, c->correlate, NULL, &args);
+static void count_taken(struct correlation *c, const struct correlation_input *input, size_t batch)
+{
+    const struct correlation_gate *gate = &input->gates[c->gate];
+
+    for (size_t row = 0; row < gate->n_rows; row++) {
+        const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
+        window_add_taken(&c->window, input->present + batch * c->layout->n_ants, row, ends[1] - ends[0]);
+    }
+}
+
+/* Correlates batches [next, next + n), all in the open window. */
+static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
+{
+    const struct xbgpu_layout *l = c->layout;
+    struct correlate_args args = correlate_sizes(c);
+
+    args.voltages = input->voltages;
+    args.first_batch = (uint32_t)c->next;
+    args.n_batches = (uint32_t)n;
+    if (c->gate >= 0)
+        select_taken(c, input, n, &args);
+    if (args.n_batches > 0)
+        launch_correlate(c, &args);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
-        audit_add(&c->audit, input->heaps + b * l->n_ants);
+        if (c->gate >= 0)
+            count_taken(c, input, b);
+        audit_batch(c, input, b);
     }
     c->last_arrival_ns = input->last_arrival_ns;
     c->next += n;

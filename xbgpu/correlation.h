@@ -6,6 +6,7 @@
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
 
+#include "kernels/correlate_shape.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/window.h"
@@ -15,13 +16,24 @@
 
 struct device_stream;
 
-/* What is known of the chunk being correlated. */
+/* What a gate takes of the batches being correlated: as gate_list() (gate.h) writes it, in host memory and on the device. */
+struct correlation_gate {
+    size_t n_rows, row_pitch, ends_pitch;
+    uint32_t *spectra, *ends;
+    uint32_t *device_spectra, *device_ends;
+};
+
+/* What is known of the batches being correlated. */
 struct correlation_input {
-    int64_t first_batch;        /* number of batch 0: its timestamp / samples of a batch */
-    size_t n_batches;           /* that there are: fewer than a chunk's at the end of a stream */
-    const int8_t *voltages;     /* device: [batch][ant][chan][spectrum][pol][re, im] */
-    const uint8_t *present;     /* host: [batch][ant] 0 or 1 */
-    const int8_t *const *heaps; /* host: [batch][ant] heaps as received, NULL where absent */
+    int64_t first_batch;         /* number of batch 0: its timestamp / samples of a batch */
+    size_t begin;                /* the batch to begin with: 0 or 1 */
+    size_t n_batches;            /* where to end: fewer than a chunk's at the end of a stream */
+    const void *voltages;        /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent */
+    const uint8_t *present;      /* host: [batch][ant] 0 or 1 */
+    const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent */
+    size_t n_history;            /* batches before batch 0 */
+    const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
+    const struct correlation_gate *gates; /* [n_gates] */
     int64_t last_arrival_ns;
 };
 
@@ -33,20 +45,26 @@ struct correlation {
     struct window window;
     struct audit audit;
     struct device_kernel *correlate, *reduce;
-    void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
-    int64_t next_window; /* the one after the last that ended and of which a heap came */
-    size_t next;         /* batch of the current input to take next */
+    struct correlate_shape shape; /* on a GPU */
+    void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
+    int64_t next_window;          /* the one after the last that ended and of which a heap came */
+    size_t next;                  /* batch of the current input to take next */
+    int gate;                     /* -1: all spectra are taken */
+    struct device_kernel *select;
+    void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
     size_t n_finished; /* dumps handed to the device */
+    uint8_t *audited;  /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
+/* 'selected' is what outputs with a gate use by turns: NULL where there are none. */
 int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                     struct device_stream *download, struct xstream *stream);
+                     struct device_stream *download, void *selected, struct xstream *stream);
 void correlation_fini(struct correlation *correlation);
 
-/* A new input: the walk starts at its batch 0. */
-void correlation_begin(struct correlation *correlation);
+/* A new input, to be walked. */
+void correlation_begin(struct correlation *correlation, const struct correlation_input *input);
 
 /* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait';
  * else that dump is dropped and counted). */

@@ -9,12 +9,16 @@
 #include "common/spead.h"
 #include "common/units.h"
 #include "kernels/correlate.h"
+#include "xbgpu/gate.h"
 
 #include <math.h>
 #include <string.h>
 
 #define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
-#define MAX_SAMPLES 0x1p46     /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
+/* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
+ * measured: 32, 64, 128, 256. */
+#define SELECTED_SPECTRA 64
+#define MAX_SAMPLES      0x1p46 /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -46,22 +50,43 @@ size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
     return m * layout->n_ants / layout->n_members;
 }
 
-static size_t n_dump_items(const struct xbgpu_config_output *output)
+int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
-    return output->missing == XBGPU_MISSING_WEIGHTS ? 4 : 3;
+    return output->gate ? xbgpu_find_gate(&config->gates, output->gate) : -1;
 }
 
-size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config_output *output)
+size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
-    size_t weights = output->missing == XBGPU_MISSING_WEIGHTS ? layout->n_baselines * sizeof(uint32_t) : 0;
+    int gate = xbgpu_output_gate(config, output);
 
-    return layout->vis_bytes + weights;
+    return gate < 0 ? 0 : gate_n_rows(xbgpu_config_gate(&config->gates, (size_t)gate), config);
+}
+
+static size_t n_dump_items(const struct xbgpu_config_output *output)
+{
+    return 3 + (output->missing == XBGPU_MISSING_WEIGHTS ? 1 : 0) + (output->gate ? 2 : 0);
+}
+
+size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                           const struct xbgpu_config_output *output)
+{
+    size_t n_rows = output->gate ? xbgpu_output_gate_rows(config, output) : 1;
+
+    return output->missing == XBGPU_MISSING_WEIGHTS ? n_rows * layout->n_baselines * sizeof(uint32_t) : 0;
+}
+
+size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                        const struct xbgpu_config_output *output)
+{
+    size_t gate_spectra = output->gate ? layout->n_chan * sizeof(uint32_t) : 0;
+
+    return layout->vis_bytes + xbgpu_weights_bytes(layout, config, output) + gate_spectra;
 }
 
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output)
 {
-    size_t dump_bytes = xbgpu_dump_bytes(layout, output);
+    size_t dump_bytes = xbgpu_dump_bytes(layout, config, output);
     size_t payload = (size_t)config->send.packet_payload_bytes;
     size_t n_packets = (dump_bytes + payload - 1) / payload;
     double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output)));
@@ -80,6 +105,57 @@ static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
     return recv->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_16_BITS;
 }
 
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i)
+{
+    int64_t shift = config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
+
+    return (uint32_t)(shift + (int64_t)(layout->n_lag * layout->n_spectra));
+}
+
+static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *config)
+{
+    const struct config_int_list *shifts = &config->recv.shifts;
+
+    for (size_t i = 0; i < shifts->n; i++) {
+        l->shifted = l->shifted || shifts->items[i] != 0;
+        l->n_lag = shifts->items[i] < 0 ? 1 : l->n_lag;
+    }
+    for (size_t i = 0; i < shifts->n; i++) {
+        size_t n = (xbgpu_delay(l, config, i) + l->n_spectra - 1) / l->n_spectra;
+        l->n_history = n > l->n_history ? n : l->n_history;
+    }
+}
+
+/* What gates take beside their outputs' dumps. */
+static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
+{
+    size_t n_spectra = l->n_batches * l->n_spectra;
+
+    if (l->n_gates == 0)
+        return;
+    l->n_selected_spectra = n_spectra < SELECTED_SPECTRA ? n_spectra : SELECTED_SPECTRA;
+    l->n_selected_batches = (n_spectra + l->n_selected_spectra - 1) / l->n_selected_spectra;
+    size_t spectrum_bytes = l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
+    uint64_t selected = bytes_times(l->n_selected_batches * l->n_selected_spectra, spectrum_bytes), lists = 0;
+    for (size_t g = 0; g < l->n_gates; g++) {
+        size_t n_rows = gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
+        lists = bytes_plus(lists, bytes_times(n_rows * sizeof(uint32_t), n_spectra + l->n_batches + 1));
+    }
+    lists = bytes_times(lists, XBGPU_N_DEVICE_INPUTS);
+    l->host_bytes = bytes_plus(l->host_bytes, lists);
+    l->device_bytes = bytes_plus(l->device_bytes, bytes_plus(lists, selected));
+}
+
+/* What an output with a gate counts, and sends of it, more than others. */
+static uint64_t gate_output_bytes(const struct xbgpu_layout *l, const struct xbgpu_config *config,
+                                  const struct xbgpu_config_output *output)
+{
+    uint64_t counts = xbgpu_weights_bytes(l, config, output);
+    uint64_t sent = xbgpu_dump_bytes(l, config, output) - l->vis_bytes;
+
+    return output->gate ? bytes_plus(counts, bytes_times(sent, xbgpu_output_buffers(config, output))) : 0;
+}
+
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
@@ -92,8 +168,10 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         .n_batches = (size_t)recv->batches_per_chunk,
         .batch_samples = recv->spectra_per_heap * recv->samples_between_spectra,
         .n_outputs = config->outputs.n,
+        .n_gates = config->gates.n,
     };
 
+    init_shifts(&l, config);
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
@@ -104,13 +182,17 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         l.host_bytes =
             bytes_plus(l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
     }
-    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * l.n_batches * l.n_ants, l.heap_bytes);
+    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * (l.n_history + l.n_batches) * l.n_ants, l.heap_bytes);
+    if (l.shifted)
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_batches * l.n_ants, l.heap_bytes));
     for (size_t o = 0; o < l.n_outputs; o++) {
-        uint64_t n_buffers = xbgpu_output_buffers(config, xbgpu_config_output(config, o));
+        const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
+        uint64_t n_buffers = xbgpu_output_buffers(config, output);
         uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
-        l.host_bytes = bytes_plus(l.host_bytes, dumps);
+        l.host_bytes = bytes_plus(l.host_bytes, bytes_plus(dumps, gate_output_bytes(&l, config, output)));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, 2 * l.vis_bytes) /* 64-bit sums */);
     }
+    add_gates(&l, config);
     l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
     *layout = l;
 }
@@ -121,9 +203,30 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     int err =
         device_check_memory(device, layout->host_bytes, layout->device_bytes, "recv.batches_per_chunk",
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                            "outputs, or correlate fewer recv.antennas",
+                            "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
+}
+
+/* Returns whether they can be used. */
+static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *errors)
+{
+    const struct config_int_list *shifts = &recv->shifts;
+
+    if (shifts->n > 0 && shifts->n != (size_t)recv->n_ants * N_POLS) {
+        config_error(errors, shifts, "shifts must be %lld, one for each polarisation of %lld antennas, not %zu",
+                     (long long)recv->n_ants * N_POLS, (long long)recv->n_ants, shifts->n);
+        return false;
+    }
+    for (size_t i = 0; i < shifts->n; i++)
+        if (shifts->items[i] > recv->spectra_per_heap || shifts->items[i] < -recv->spectra_per_heap) {
+            config_error(errors, shifts,
+                         "a shift of %lld spectra, of polarisation %zu of antenna %zu, is longer than a "
+                         "heap of %lld",
+                         (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
+            return false;
+        }
+    return true;
 }
 
 static void check_recv(const struct xbgpu_config *config, struct config *errors)
@@ -131,8 +234,11 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
     const struct xbgpu_config_recv *recv = &config->recv;
     size_t n_members = (size_t)(recv->n_threads < recv->n_ants ? recv->n_threads : recv->n_ants);
     struct matcher_config matcher = {.n_members = (unsigned)n_members, .window_chunks = (unsigned)recv->window_chunks};
-    int64_t n_min = recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+    struct xbgpu_layout shifts = {.n_spectra = (size_t)recv->spectra_per_heap};
 
+    if (check_shifts(recv, errors))
+        init_shifts(&shifts, config);
+    int64_t n_min = recv->window_chunks + (int64_t)(matcher_depth(&matcher) + shifts.n_history) + 2;
     if (recv->n_chan % recv->n_chan_substream != 0)
         config_error(errors, &recv->n_chan_substream, "%lld channels cannot be divided into substreams of %lld",
                      (long long)recv->n_chan, (long long)recv->n_chan_substream);
@@ -177,8 +283,9 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->window_chunks, (long long)recv->batches_per_chunk,
                      (long long)recv->spectra_per_heap, (long long)recv->samples_between_spectra);
     if (recv->n_chunks < n_min)
-        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
-                     (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
+        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld%s, not %lld",
+                     (long long)n_min, (long long)recv->window_chunks, shifts.n_history ? " and shifts" : "",
+                     (long long)recv->n_chunks);
 }
 
 static void check_output(const struct xbgpu_config *config, size_t o, struct config *errors)
@@ -226,9 +333,8 @@ void xbgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    xbgpu_gates_check(config, errors);
     config_check_device(&config->device, errors);
-    if (config->device.kind == DEVICE_CUDA)
-        config_error(errors, &config->device.kind, "kind cannot be cuda yet: xbgpu's kernels run on the cpu only");
     config_check_send(&config->send, config->recv.pcap_file, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

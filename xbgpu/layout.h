@@ -28,9 +28,15 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    size_t vis_bytes;      /* of a dump's visibilities */
-    uint64_t host_bytes;   /* UINT64_MAX where they go beyond 64 bits */
-    uint64_t device_bytes; /* likewise */
+    bool shifted;     /* some input is */
+    size_t n_lag;     /* batches that outputs are behind what came: 1 where an input reads ahead, else 0 */
+    size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
+    size_t n_gates;
+    size_t n_selected_spectra; /* of a heap of what a gate takes */
+    size_t n_selected_batches; /* that hold a whole chunk */
+    size_t vis_bytes;          /* of a dump's visibilities */
+    uint64_t host_bytes;       /* UINT64_MAX where they go beyond 64 bits */
+    uint64_t device_bytes;     /* likewise */
 };
 
 /* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
@@ -40,6 +46,9 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
  * negative errno with one sentence in 'why'. */
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
+
+/* Spectra by which input 'i' (2 * ant + pol) is later than the foremost that may be: its shift and the lag. */
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
@@ -51,8 +60,17 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
  * chunk's are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Bytes of an output's heap: visibilities, and weights where they are sent. */
-size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config_output *output);
+/* Bytes of an output's heap: visibilities, weights where they are sent, and what its gate took if it has one. */
+size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                        const struct xbgpu_config_output *output);
+
+/* Of an output: the number of its gate, and how many rows of counts it has: 1, or one per channel.  -1 and 0 without. */
+int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
+size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
+
+/* Bytes of the weights that such an output sends: of each baseline, for each row; 0 where it sends none. */
+size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                           const struct xbgpu_config_output *output);
 
 /* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

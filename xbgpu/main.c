@@ -10,7 +10,6 @@ static const struct daemon daemon_xbgpu = {
     .check = xbgpu_config_check,
     .device_offset = offsetof(struct xbgpu_config, device),
     .http_offset = offsetof(struct xbgpu_config, http),
-    .cpu_only = true,
     .create = xpipeline_create,
     .start = xpipeline_start,
     .stop = xpipeline_stop,

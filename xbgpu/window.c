@@ -9,12 +9,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-int window_init(struct window *window, int64_t n_length, size_t n_ants, bool count_baselines)
+int window_init(struct window *window, int64_t n_length, size_t n_ants, size_t n_rows, bool count_baselines)
 {
-    *window = (struct window){.n_length = n_length, .n_ants = n_ants, .count_baselines = count_baselines};
+    size_t n_baselines = count_baselines ? correlate_n_baselines(n_ants) : 0;
+
+    *window =
+        (struct window){.n_length = n_length, .n_ants = n_ants, .n_rows = n_rows, .count_baselines = count_baselines};
+    window->n_taken = calloc(n_rows + 1, sizeof(*window->n_taken));
+    window->n_full_taken = calloc(n_rows + 1, sizeof(*window->n_full_taken));
+    window->n_extra_taken = calloc(n_rows * n_baselines + 1, sizeof(*window->n_extra_taken));
     window->n_ant_batches = calloc(n_ants, sizeof(*window->n_ant_batches));
     window->n_extra = calloc(correlate_n_baselines(n_ants), sizeof(*window->n_extra));
-    if (!window->n_ant_batches || !window->n_extra) {
+    if (!window->n_ant_batches || !window->n_extra || !window->n_taken || !window->n_full_taken ||
+        !window->n_extra_taken) {
         window_fini(window);
         return -ENOMEM;
     }
@@ -25,6 +32,10 @@ void window_fini(struct window *window)
 {
     free(window->n_ant_batches);
     free(window->n_extra);
+    free(window->n_taken);
+    free(window->n_full_taken);
+    free(window->n_extra_taken);
+    window->n_taken = window->n_full_taken = window->n_extra_taken = NULL;
     window->n_ant_batches = NULL;
     window->n_extra = NULL;
 }
@@ -36,15 +47,21 @@ void window_open(struct window *window, int64_t batch)
     window->n_heaps = 0;
     window->n_full = 0;
     memset(window->n_ant_batches, 0, window->n_ants * sizeof(*window->n_ant_batches));
-    if (window->count_baselines)
-        memset(window->n_extra, 0, correlate_n_baselines(window->n_ants) * sizeof(*window->n_extra));
+    memset(window->n_taken, 0, window->n_rows * sizeof(*window->n_taken));
+    memset(window->n_full_taken, 0, window->n_rows * sizeof(*window->n_full_taken));
+    if (window->count_baselines) {
+        size_t n_baselines = correlate_n_baselines(window->n_ants);
+        memset(window->n_extra, 0, n_baselines * sizeof(*window->n_extra));
+        memset(window->n_extra_taken, 0, window->n_rows * n_baselines * sizeof(*window->n_extra_taken));
+    }
 }
 
-static void add_baselines(struct window *window, const uint8_t *present)
+/* Adds 'n' to the counts of all baselines of antennas that are both there. */
+static void add_baselines(const struct window *window, const uint8_t *present, uint32_t n, uint32_t *counts)
 {
     for (size_t a2 = 0; a2 < window->n_ants; a2++)
         for (size_t a1 = 0; present[a2] && a1 <= a2; a1++)
-            window->n_extra[correlate_baseline(a1, a2)] += present[a1];
+            counts[correlate_baseline(a1, a2)] += present[a1] * n;
 }
 
 void window_add(struct window *window, const uint8_t *present)
@@ -60,7 +77,17 @@ void window_add(struct window *window, const uint8_t *present)
     if (n_present == window->n_ants)
         window->n_full++;
     else if (window->count_baselines && n_present > 0)
-        add_baselines(window, present);
+        add_baselines(window, present, 1, window->n_extra);
+}
+
+void window_add_taken(struct window *window, const uint8_t *present, size_t row, uint32_t n_taken)
+{
+    assert(window->open && row < window->n_rows);
+    window->n_taken[row] += n_taken;
+    if (!memchr(present, 0, window->n_ants))
+        window->n_full_taken[row] += n_taken;
+    else if (window->count_baselines && n_taken > 0)
+        add_baselines(window, present, n_taken, window->n_extra_taken + row * correlate_n_baselines(window->n_ants));
 }
 
 size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights)
@@ -81,4 +108,13 @@ size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t 
             n_weighted += n > 0;
         }
     return n_weighted;
+}
+
+void window_gate_weights(const struct window *window, uint32_t *weights)
+{
+    size_t n_baselines = correlate_n_baselines(window->n_ants);
+
+    for (size_t row = 0; row < window->n_rows; row++)
+        for (size_t b = 0; b < n_baselines; b++)
+            weights[row * n_baselines + b] = window->n_full_taken[row] + window->n_extra_taken[row * n_baselines + b];
 }

@@ -21,10 +21,15 @@ struct window {
     int64_t n_full;         /* batches in which every antenna was there */
     int64_t *n_ant_batches; /* [n_ants] batches in which the antenna was there */
     uint32_t *n_extra;      /* [n_baselines] batches, not full ones, in which both antennas were there */
+    /* Spectra that a gate took, where there is one; none of this says anything of flags. */
+    size_t n_rows;           /* [const] 0: no gate; 1, or the number of channels, which then differ */
+    uint32_t *n_taken;       /* [n_rows] in all batches that were added */
+    uint32_t *n_full_taken;  /* [n_rows] in full ones */
+    uint32_t *n_extra_taken; /* [n_rows][n_baselines] in others in which both antennas were there */
 };
 
 /* Returns 0 or -ENOMEM. */
-int window_init(struct window *window, int64_t n_length, size_t n_ants, bool count_baselines);
+int window_init(struct window *window, int64_t n_length, size_t n_ants, size_t n_rows, bool count_baselines);
 void window_fini(struct window *window);
 
 /* First batch of the open window, and the one after its last. */
@@ -43,8 +48,15 @@ void window_open(struct window *window, int64_t batch);
 /* A batch of the open window: present[ant] is 0 or 1. */
 void window_add(struct window *window, const uint8_t *present);
 
+/* The same batch: so many spectra of it did the gate take of the channels of 'row'. */
+void window_add_taken(struct window *window, const uint8_t *present, size_t row, uint32_t n_taken);
+
 /* Writes what each baseline weighs, in spectra, 'n_spectra' to a batch.  Where baselines are not counted one by one, a
  * baseline has either all spectra of the window or none.  Returns the number of baselines with a weight. */
 size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights);
+
+/* Writes for each row how many spectra the gate took that went into each baseline: weights[row][baseline].  Where
+ * baselines are counted. */
+void window_gate_weights(const struct window *window, uint32_t *weights);
 
 #endif

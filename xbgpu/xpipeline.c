@@ -1,4 +1,4 @@
-/* xpipeline.c - the worker's loop, device inputs, and the order in which the stages are made and unmade. */
+/* xpipeline.c - the worker's loop, and the order in which the stages are made and unmade. */
 #include "xbgpu/xpipeline.h"
 
 #include "common/chunk.h"
@@ -8,8 +8,10 @@
 #include "common/service.h"
 #include "common/matcher.h"
 #include "common/thread.h"
+#include "common/units.h"
 #include "xbgpu/correlation.h"
 #include "xbgpu/recv.h"
+#include "xbgpu/xinput.h"
 #include "xbgpu/xsend.h"
 
 #include <errno.h>
@@ -21,17 +23,11 @@
 /* What comes to the worker's inbox; item.object in brackets. */
 enum item_kind {
     ITEM_CHUNK,      /* a full chunk of a member [struct chunk] */
-    ITEM_INPUT_FREE, /* a device input has no readers left [struct device_input] */
+    ITEM_INPUT_FREE, /* a device input has no readers left [xinput.c's] */
     ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
     ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DRAIN,      /* main: no more chunks will come */
-};
-
-struct device_input {
-    struct loan loan;              /* home: the worker's inbox */
-    int8_t *voltages;              /* [const] device: [batch][ant][chan][spectrum][pol][re, im] */
-    struct device_event *uploaded; /* [const] */
 };
 
 struct xpipeline {
@@ -45,19 +41,15 @@ struct xpipeline {
     struct matcher *matcher;
     struct xsend *send;
     struct xbgpu_recv *recv;
-    struct device_input inputs[XBGPU_N_DEVICE_INPUTS];
+    struct xinputs *inputs;
+    void *selected;              /* device: what the outputs with gates use by turns */
     struct correlation *outputs; /* [n_outputs] */
     struct thread worker;
     bool started;
     struct counter late_chunks;
     /* [worker] */
-    struct device_input *free_inputs[XBGPU_N_DEVICE_INPUTS];
-    size_t n_free_inputs;
-    struct device_input *current;
-    struct chunk **set;   /* [n_members] the current input's chunks, kept until all outputs have walked it */
-    uint8_t *present;     /* [batch][ant] of the current input */
-    const int8_t **heaps; /* [batch][ant] */
-    struct correlation_input walk;
+    bool walking;
+    struct correlation_input walk; /* what the outputs walk */
     bool draining;
     size_t n_recv_ended;
     size_t n_downloaded;
@@ -68,77 +60,24 @@ static bool may_wait(const struct xpipeline *p)
     return p->draining || xbgpu_recv_can_wait(p->recv);
 }
 
-/* ---- Sets of chunks to device inputs ---------------------------------------------------------------------------- */
-
-/* Queues the upload of a member's chunk into the antennas' places, and zeroes for what is absent. */
-static void upload_member(struct xpipeline *p, struct device_input *in, size_t m, const struct chunk *chunk)
-{
-    const struct xbgpu_layout *l = p->layout;
-    size_t first = xbgpu_member_first(l, m), n_sources = xbgpu_member_first(l, m + 1) - first;
-
-    if (chunk)
-        device_copy_2d(p->upload, in->voltages + first * l->heap_bytes, l->n_ants * l->heap_bytes, chunk->payload,
-                       n_sources * l->heap_bytes, n_sources * l->heap_bytes, l->n_batches);
-    for (size_t b = 0; b < l->n_batches; b++)
-        for (size_t s = 0; s < n_sources; s++) {
-            size_t to = b * l->n_ants + first + s;
-            p->present[to] = chunk && chunk->present[b * n_sources + s];
-            p->heaps[to] = p->present[to] ? (const int8_t *)chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
-            if (!p->present[to])
-                device_fill(p->upload, in->voltages + to * l->heap_bytes, voltage_zero(l->format), l->heap_bytes);
-        }
-    if (chunk && chunk->last_arrival_ns > p->walk.last_arrival_ns)
-        p->walk.last_arrival_ns = chunk->last_arrival_ns;
-    if (chunk && chunk->n_times > p->walk.n_batches)
-        p->walk.n_batches = chunk->n_times;
-}
-
-/* Makes the next set the current device input.  Returns false if there is none, or nowhere to put it. */
-static bool next_input(struct xpipeline *p)
-{
-    int64_t timestamp_samples;
-
-    if (!p->n_free_inputs || !matcher_next(p->matcher, p->set, &timestamp_samples))
-        return false;
-    p->current = p->free_inputs[--p->n_free_inputs];
-    p->walk = (struct correlation_input){
-        .first_batch = timestamp_samples / p->layout->batch_samples,
-        .voltages = p->current->voltages,
-        .present = p->present,
-        .heaps = p->heaps,
-    };
-    for (size_t m = 0; m < p->layout->n_members; m++)
-        upload_member(p, p->current, m, p->set[m]);
-    device_event_record(p->current->uploaded, p->upload);
-    device_stream_wait_event(p->compute, p->current->uploaded);
-    for (size_t o = 0; o < p->layout->n_outputs; o++)
-        correlation_begin(&p->outputs[o]);
-    return true;
-}
-
-/* The outputs have taken all they need of the current input: chunks and input go home when the device is done. */
-static void release_input(struct xpipeline *p)
-{
-    for (size_t m = 0; m < p->layout->n_members; m++)
-        if (p->set[m])
-            device_then(p->upload, loan_put, &p->set[m]->loan);
-    loan_out(&p->current->loan, 1);
-    device_then(p->compute, loan_put, &p->current->loan);
-    p->current = NULL;
-}
-
 /* Goes on as far as possible.  Returns true when nothing is left to do. */
 static bool advance(struct xpipeline *p)
 {
     for (;;) {
-        if (!p->current && !next_input(p))
-            return p->n_free_inputs > 0; /* else there may be more sets */
+        if (!p->walking) {
+            if (!xinputs_next(p->inputs, p->draining, &p->walk))
+                return xinputs_have_room(p->inputs); /* else there may be more sets */
+            p->walking = true;
+            for (size_t o = 0; o < p->layout->n_outputs; o++)
+                correlation_begin(&p->outputs[o], &p->walk);
+        }
         bool done = true;
         for (size_t o = 0; o < p->layout->n_outputs; o++)
             done = correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
         if (!done)
             return false;
-        release_input(p);
+        p->walking = false;
+        xinputs_release(p->inputs);
     }
 }
 
@@ -163,7 +102,7 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         chunk = item->object;
         matcher_add(p->matcher, chunk->member, chunk);
         break;
-    case ITEM_INPUT_FREE: p->free_inputs[p->n_free_inputs++] = item->object; break;
+    case ITEM_INPUT_FREE: xinputs_give(p->inputs, item->object); break;
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
         if (!device_ok(p->device)) { /* there may be anything in it */
@@ -207,6 +146,7 @@ static void *run_worker(void *arg)
         handle(p, &item);
         idle = advance(p);
     }
+    xinputs_end(p->inputs);
     if (p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
         service_stop(p->c.service, 0);
     return NULL;
@@ -223,27 +163,6 @@ static size_t inbox_slots(const struct xpipeline *p)
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += xbgpu_output_buffers(p->config, xbgpu_config_output(p->config, o));
     return n + p->layout->n_recv_threads + 1 /* drain */;
-}
-
-static int create_inputs(struct xpipeline *p)
-{
-    const struct xbgpu_layout *l = p->layout;
-
-    p->set = calloc(l->n_members, sizeof(struct chunk *));
-    p->present = calloc(l->n_batches * l->n_ants, 1);
-    p->heaps = calloc(l->n_batches * l->n_ants, sizeof(*p->heaps));
-    if (!p->set || !p->present || !p->heaps)
-        return -ENOMEM;
-    for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
-        struct device_input *in = &p->inputs[i];
-        loan_init(&in->loan, p->inbox, (struct inbox_item){ITEM_INPUT_FREE, 0, in});
-        in->voltages = device_alloc(p->device, l->n_batches * l->n_ants * l->heap_bytes);
-        int err = in->voltages ? device_event_create(p->device, &in->uploaded) : -ENOMEM;
-        if (err)
-            return err;
-        p->free_inputs[p->n_free_inputs++] = in;
-    }
-    return 0;
 }
 
 static int create_device_side(struct xpipeline *p)
@@ -265,17 +184,24 @@ static int create_device_side(struct xpipeline *p)
         err = device_stream_create(p->device, "compute", &p->compute);
     if (!err)
         err = device_stream_create(p->device, "download", &p->download);
-    return err ? err : create_inputs(p);
+    if (err)
+        return err;
+    struct xinput_config inputs = {p->config,  p->layout,  p->device, p->upload,
+                                   p->compute, p->matcher, p->inbox,  ITEM_INPUT_FREE};
+    return xinputs_create(&inputs, &p->inputs);
 }
 
 static int create_outputs(struct xpipeline *p)
 {
     p->outputs = calloc(p->layout->n_outputs, sizeof(*p->outputs));
-    if (!p->outputs)
+    size_t selected_bytes = p->layout->n_selected_batches * p->layout->n_selected_spectra * p->layout->n_ants *
+                            p->layout->n_chan * N_POLS * voltage_bytes(p->layout->format);
+    if (!p->outputs || (selected_bytes && !(p->selected = device_alloc(p->device, selected_bytes))))
         return -ENOMEM;
     for (size_t o = 0; o < p->layout->n_outputs; o++) {
         struct xstream *stream = xsend_stream(p->send, o);
-        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download, stream);
+        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
+                                   p->selected, stream);
         if (err)
             return err;
         if (!stream->output->send_enabled)
@@ -392,15 +318,10 @@ void xpipeline_destroy(void *arg)
     for (size_t o = 0; pipeline->outputs && o < pipeline->layout->n_outputs; o++)
         correlation_fini(&pipeline->outputs[o]);
     free(pipeline->outputs);
-    for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
-        device_event_destroy(pipeline->inputs[i].uploaded);
-        device_free(pipeline->device, pipeline->inputs[i].voltages);
-    }
+    device_free(pipeline->device, pipeline->selected);
+    xinputs_destroy(pipeline->inputs);
     xbgpu_recv_destroy(pipeline->recv);
     xsend_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
-    free(pipeline->set);
-    free(pipeline->present);
-    free(pipeline->heaps);
     free(pipeline);
 }

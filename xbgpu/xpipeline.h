@@ -1,6 +1,6 @@
 /* xpipeline.h - xbgpu's worker for correlation: one thread that feeds the device.
  *
- * Flow:      chunks of all members --matcher--> set --upload--> device input [batch][ant][chan][spectrum][pol]
+ * Flow:      chunks of all members --matcher--> set --upload--> device input (xinput.h)
  *            each output: its windows' share of the batches --correlate--> sums --reduce--> dump --download--> audit
  *            --> sender
  * Missing:   absent heaps are zeroed on the device, so they add nothing; who was there is kept per window (window.h).

@@ -5,17 +5,16 @@
 #include "common/log.h"
 #include "common/spead.h"
 #include "common/units.h"
+#include "xbgpu/gate.h"
 #include "kernels/correlate.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define ITEM_FREQUENCY       0 /* indices in the heap's items */
-#define ITEM_TIMESTAMP       1
-#define ITEM_VISIBILITIES    2
-#define ITEM_WEIGHTS         3
+#define ITEM_TIMESTAMP       1 /* index in the heap's items */
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
 struct xsend {
@@ -59,35 +58,59 @@ void xsend_push(struct xdump *dump)
 static void create_job(struct xsend *send, struct xdump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
-    bool weights = output->missing == XBGPU_MISSING_WEIGHTS;
+    size_t vis_bytes = send->layout->vis_bytes, weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
 
     dump->heap = (struct send_heap){
         .payload = dump->visibilities,
-        .payload_bytes = xbgpu_dump_bytes(send->layout, output),
-        .items = {[ITEM_FREQUENCY] = {SPEAD_FREQUENCY, true, (uint64_t)send->config->recv.chan_offset},
+        .payload_bytes = xbgpu_dump_bytes(send->layout, send->config, output),
+        .items = {{SPEAD_FREQUENCY, true, (uint64_t)send->config->recv.chan_offset},
                   [ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
-                  [ITEM_VISIBILITIES] = {SPEAD_XENG_RAW, false, 0},
-                  [ITEM_WEIGHTS] = {SPEAD_XENG_WEIGHTS, false, send->layout->vis_bytes}},
-        .n_items = weights ? 4 : 3,
+                  {SPEAD_XENG_RAW, false, 0}},
+        .n_items = 3,
     };
+    if (weights_bytes)
+        dump->heap.items[dump->heap.n_items++] = (struct spead_item){SPEAD_XENG_WEIGHTS, false, vis_bytes};
+    if (output->gate) {
+        uint64_t gate = (uint64_t)xbgpu_output_gate(send->config, output);
+        dump->heap.items[dump->heap.n_items++] = (struct spead_item){SPEAD_XENG_GATE, true, gate};
+        dump->heap.items[dump->heap.n_items++] =
+            (struct spead_item){SPEAD_XENG_GATE_SPECTRA, false, vis_bytes + weights_bytes};
+    }
     dump->group = (struct send_group){.heaps = &dump->heap, .n_heaps = 1};
     dump->job = (struct send_job){.loan = &dump->loan, .groups = &dump->group, .n_groups = 1};
 }
 
+/* What lies behind the visibilities. */
+static void place_counts(struct xsend *send, struct xdump *dump)
+{
+    const struct xbgpu_config_output *output = dump->stream->output;
+    size_t weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
+    uint8_t *behind = (uint8_t *)dump->visibilities + send->layout->vis_bytes;
+
+    dump->weights = (uint32_t *)behind;
+    if (!output->gate)
+        return;
+    dump->gate_weights = weights_bytes ? (uint32_t *)behind : NULL;
+    dump->gate_spectra = (uint32_t *)(behind + weights_bytes);
+    dump->weights = dump->gate_spectra + send->layout->n_chan; /* not sent */
+}
+
 static int create_dump(struct xsend *send, const struct xsend_config *c, struct xdump *dump)
 {
+    const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weight_bytes = send->layout->n_baselines * sizeof(uint32_t);
+    size_t sent_bytes = xbgpu_dump_bytes(send->layout, send->config, output);
 
     dump->device_visibilities = device_alloc(send->device, vis_bytes);
     dump->device_weights = device_alloc(send->device, weight_bytes);
     dump->device_n_saturated = device_alloc(send->device, sizeof(uint64_t));
-    dump->visibilities = device_alloc_pinned(send->device, vis_bytes + weight_bytes);
+    dump->visibilities = device_alloc_pinned(send->device, (output->gate ? sent_bytes : vis_bytes) + weight_bytes);
     dump->n_saturated = device_alloc_pinned(send->device, sizeof(uint64_t));
     dump->audit = calloc((size_t)dump->stream->output->audit_samples + 1, sizeof(*dump->audit));
     if (!dump->device_visibilities || !dump->device_weights || !dump->device_n_saturated || !dump->visibilities ||
         !dump->n_saturated || !dump->audit)
         return -ENOMEM;
-    dump->weights = (uint32_t *)((uint8_t *)dump->visibilities + vis_bytes);
+    place_counts(send, dump);
     loan_init(&dump->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, dump});
     loan_init(&dump->loan, c->worker, (struct inbox_item){c->free_kind, 0, dump});
     create_job(send, dump);
@@ -136,12 +159,16 @@ static void register_metrics(struct xstream *stream)
                        labels, &stream->stats.latency_ns, 1e-9);
 }
 
-static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
+/* Writes what receivers must know of the items of a dump.  Returns how many there are. */
+static size_t describe(const struct xsend *send, const struct xbgpu_config_output *output,
+                       struct spead_descriptor *descriptors, char *gate_help, size_t gate_help_bytes)
 {
-    const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
-    bool weights = stream->output->missing == XBGPU_MISSING_WEIGHTS, real = correlate_sums_real(l->format);
-    const struct spead_descriptor descriptors[] = {
+    bool real = correlate_sums_real(l->format);
+    int64_t n_chan = (int64_t)l->n_chan, n_baselines = (int64_t)l->n_baselines;
+    int gate_index = xbgpu_output_gate(send->config, output);
+    bool by_channel = gate_index >= 0 && gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
+    const struct spead_descriptor all[] = {
         {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
         {SPEAD_TIMESTAMP,
          "timestamp",
@@ -158,16 +185,44 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
          real ? 'f' : 'i',
          32,
          3,
-         {(int64_t)l->n_chan, (int64_t)(l->n_baselines * N_POL_PRODUCTS), 2}},
-        {SPEAD_XENG_WEIGHTS,
-         "xeng_weights",
-         "Spectra that went into each baseline of antennas.",
-         "<u4",
-         'u',
-         32,
-         1,
-         {(int64_t)l->n_baselines}},
+         {n_chan, n_baselines * N_POL_PRODUCTS, 2}},
     };
+    const struct spead_descriptor weights = {SPEAD_XENG_WEIGHTS,
+                                             "xeng_weights",
+                                             "Spectra that went into each baseline of antennas.",
+                                             "<u4",
+                                             'u',
+                                             32,
+                                             by_channel ? 2 : 1,
+                                             {by_channel ? n_chan : n_baselines, n_baselines}};
+    const struct spead_descriptor gate = {SPEAD_XENG_GATE, "gate", gate_help, NULL, 'u', 48, 0, {0}};
+    const struct spead_descriptor spectra = {SPEAD_XENG_GATE_SPECTRA,
+                                             "gate_spectra",
+                                             "Spectra that the gate took of each channel.",
+                                             "<u4",
+                                             'u',
+                                             32,
+                                             1,
+                                             {n_chan}};
+    size_t n = ARRAY_LEN(all);
+
+    memcpy(descriptors, all, sizeof(all));
+    if (output->missing == XBGPU_MISSING_WEIGHTS)
+        descriptors[n++] = weights;
+    if (output->gate) {
+        snprintf(gate_help, gate_help_bytes, "Number of the gate, which is called %s.", output->gate);
+        descriptors[n++] = gate;
+        descriptors[n++] = spectra;
+    }
+    return n;
+}
+
+static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
+{
+    const struct config_send *c = &send->config->send;
+    const struct xbgpu_layout *l = send->layout;
+    struct spead_descriptor descriptors[SEND_ITEMS_MAX];
+    char gate_help[160];
     struct send_stream_config config = {
         .name = stream->output->name,
         .sink = {.destinations = &stream->output->destination,
@@ -180,7 +235,7 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
         .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
         .heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream),
         .descriptors = descriptors,
-        .n_descriptors = weights ? ARRAY_LEN(descriptors) : ARRAY_LEN(descriptors) - 1,
+        .n_descriptors = describe(send, stream->output, descriptors, gate_help, sizeof(gate_help)),
         .descriptor_first_ns = DESCRIPTOR_PERIOD_NS,
         .descriptor_interval_ns = DESCRIPTOR_PERIOD_NS,
         .max_jobs = stream->n_dumps,

@@ -16,14 +16,17 @@ struct device;
 struct device_event;
 struct xstream;
 
-/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights]. */
+/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
+ * gate [visibilities][gate_weights][gate_spectra]. */
 struct xdump {
     struct xstream *stream;        /* [const] */
     void *device_visibilities;     /* [const] int32, or float32 of half floats */
     uint32_t *device_weights;      /* [const] [baseline] */
     uint64_t *device_n_saturated;  /* [const] [1] */
     void *visibilities;            /* [const] pinned */
-    uint32_t *weights;             /* [const] pinned, behind the visibilities; written by the host */
+    uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
+    uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */
     uint64_t *n_saturated;         /* [const] pinned */
     struct device_event *finished; /* [const] */
     struct loan download;          /* the device's: back as {downloaded_kind, 0, dump} */

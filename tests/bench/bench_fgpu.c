@@ -3,11 +3,13 @@
  *
  * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
  *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
- *                   [--once | --tune SECONDS]
+ *                   [--once | --tune SECONDS | --shapes FILE]
  *   --samples         of each polarisation, in one run of the kernels
  *   --buffer-samples  of each polarisation, transformed at once (a whole number of heaps, at least one)
  *   --chunk-samples   of each polarisation, in one upload of the chain
  *   --tune            for each size looks for so long for a better shape, and compares it with the default; nothing is kept
+ *   --shapes          measures the kernels, and each of the two, with the default shape and all of the file's: a line each,
+ *                     "CHANNELS NAME=VALUE ...", with what differs from the shape that is good for so many front_rows
  *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
  * 16 taps, 10 bits in, 8 bits out, uniform dither, heaps of 256 spectra; random input.  The defaults are for a GPU; on
  * the cpu device they are small.  A Gsample/s is 10^9 sampling instants of the ADC a second, both polarisations done. */
@@ -15,11 +17,13 @@
 #include "common/log.h"
 #include "common/units.h"
 #include "common/version.h"
+#include "kernels/channelise_timing.h"
 #include "kernels/channelise_tune.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/fgpu_runs.h"
 #include "tests/unit/test_random.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MAX_SIZES        8
@@ -40,7 +44,7 @@ struct options {
     size_t n_repetitions;
     size_t copy_bytes;
     unsigned n_taps, sample_bits;
-    const char *json;
+    const char *json, *shapes;
     bool once;
     double tune_s; /* 0: no */
 };
@@ -365,6 +369,83 @@ static void bench_tuned(const struct options *options, struct device *device, un
     fflush(stdout);
 }
 
+/* ---- Shapes given ------------------------------------------------------------------------------------------------- */
+
+/* "NAME=VALUE ..." on top of what is good for the number of rows given, or for the default's. */
+static void parse_shape(const struct channelise_config *config, size_t shared_bytes, char *text,
+                        struct channelise_choice *choice)
+{
+    const char *rows = strstr(text, "front_rows=");
+    uint32_t n_rows = rows ? (uint32_t)strtoul(strchr(rows, '=') + 1, NULL, 10) : 0;
+
+    if (rows && (n_rows < 8 || n_rows > 256 || n_rows > config->n_chan / 8))
+        fail("--shapes: front_rows is 8 to 256, and an eighth of the channels at most");
+    choice->shape =
+        rows ? channelise_shape_of_rows(config, n_rows, shared_bytes) : channelise_fused_shape(config, shared_bytes);
+    for (char *word; (word = strsep(&text, " \n"));) {
+        char *value = strchr(word, '=');
+        if (!*word)
+            continue;
+        if (value)
+            *value++ = '\0';
+        if (!value || channelise_choice_set(choice, word, value))
+            fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape");
+    }
+}
+
+/* The kernels together and one without the other, 10^9 samples/s. */
+static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
+{
+    struct fgpu_runs_config config = configure(options, device, n_chan);
+    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
+    const struct channelise_work work = {config.channelise, n_spectra};
+    double n_samples = (double)fgpu_runs_buffer_samples(&config), ns[N_PARTS];
+    struct channelise_choice choice = {.method = CHANNELISE_FUSED};
+    char label[24], formatted[512];
+    struct timing *timing;
+
+    parse_shape(&config.channelise, device_shared_bytes(device), text, &choice);
+    channelise_choice_format(&choice, formatted, sizeof(formatted));
+    if (!channelise_shape_valid(&config.channelise, &choice.shape, device_shared_bytes(device))) {
+        printf("%u channels: cannot be cut so\n    %s\n", n_chan, formatted);
+        return;
+    }
+    if (timing_create(device, &work, 10 * NS_PER_MS, 5, &timing) ||
+        timing_measure(timing, &choice, PART_FRONT, INFINITY, &ns[PART_FRONT]) ||
+        timing_measure(timing, &choice, PART_BACK, INFINITY, &ns[PART_BACK]))
+        fail("a shape cannot be measured");
+    timing_destroy(timing);
+    channelise_choice_apply(&choice, &config.channelise);
+    snprintf(label, sizeof(label), "%u channels", n_chan);
+    bench_print_row(label, bench_kernels(options, &config), 0, "");
+    printf("    front alone %.1f, back alone %.1f; %s\n", n_samples / ns[PART_FRONT], n_samples / ns[PART_BACK],
+           formatted);
+    fflush(stdout);
+}
+
+static void bench_shapes(const struct options *options, struct device *device)
+{
+    FILE *file = fopen(options->shapes, "re");
+    char line[512], *rest;
+    unsigned n_chan_before = 0;
+
+    if (!file)
+        fail("--shapes: the file cannot be read");
+    while (fgets(line, sizeof(line), file)) {
+        char by_default[1] = "";
+        unsigned n_chan = (unsigned)strtoul(line, &rest, 10);
+        if (line[0] == '#' || line[0] == '\n')
+            continue;
+        if (n_chan < 64 || n_chan > 65536 || (n_chan & (n_chan - 1)) != 0)
+            fail("--shapes: a line begins with a number of channels");
+        if (n_chan != n_chan_before)
+            bench_shape(options, device, n_chan, by_default);
+        bench_shape(options, device, n_chan, rest);
+        n_chan_before = n_chan;
+    }
+    fclose(file);
+}
+
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
 static void write_stat(FILE *file, const char *name, struct bench_stat stat, const char *end)
@@ -454,6 +535,8 @@ static void parse(struct options *options, int argc, char **argv)
             options->sample_bits = (unsigned)strtoul(argv[i], NULL, 0);
         else if (strcmp(name, "--tune") == 0)
             options->tune_s = strtod(argv[i], NULL);
+        else if (strcmp(name, "--shapes") == 0)
+            options->shapes = argv[i];
         else if (strcmp(name, "--json") == 0)
             options->json = argv[i];
         else
@@ -498,12 +581,14 @@ int main(int argc, char **argv)
         return 0;
     }
     bench_print_machine();
-    if (options.tune_s > 0) {
+    if (options.tune_s > 0 || options.shapes) {
         if (device_compiles(device))
             bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
         else
             printf("there is nothing to tune on the %s device\n", device_name(device));
-        for (size_t i = 0; i < options.n_sizes && device_compiles(device); i++)
+        if (options.shapes && device_compiles(device))
+            bench_shapes(&options, device);
+        for (size_t i = 0; i < options.n_sizes && options.tune_s > 0 && device_compiles(device); i++)
             bench_tuned(&options, device, options.n_chan[i]);
         device_close(device);
         return 0;

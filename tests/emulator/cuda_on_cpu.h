@@ -83,6 +83,10 @@ static inline void __syncthreads()
     emulate_block_barrier();
 }
 
+/* PTX's bar.arrive and bar.sync with a number: the barrier opens when 'n_threads' have come. */
+void emulate_barrier_arrive(unsigned barrier, unsigned n_threads);
+void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
+
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     emulate_warp(WARP_SYNC, mask, 0, 0);
@@ -163,7 +167,74 @@ static inline void __threadfence()
 {
 }
 
+/* ---- Matrices: mma.sync.  Every lane puts its registers where the others find them. ---------------------------------- */
+
+extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
+
+/* Row and column of c[i] of a lane: m16n8 (PTX ISA, matrix fragments of mma). */
+#define EMULATE_ROW(lane, i)    ((lane) / 4 + (i) / 2 * 8)
+#define EMULATE_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2)
+
+/* c[i] += sum over k of multiply(register of the row, register of the column). */
+template <typename T, typename M>
+static inline void emulate_mma(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, M multiply)
+{
+    unsigned lane = threadIdx.x % 32;
+    uint32_t(*registers)[6] = emulate_registers[threadIdx.x / 32];
+
+    for (int i = 0; i < 4; i++)
+        registers[lane][i] = a[i];
+    registers[lane][4] = b0;
+    registers[lane][5] = b1;
+    __syncwarp();
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned row = EMULATE_ROW(lane, i), column = EMULATE_COLUMN(lane, i);
+        for (unsigned k = 0; k < 8; k++) /* registers of a row: four lanes' two */
+            c[i] = multiply(registers[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2],
+                            registers[column * 4 + k % 4][4 + k / 4], c[i]);
+    }
+    __syncwarp();
+}
+
+static inline int emulate_dp4a(uint32_t a, uint32_t b, int sum)
+{
+    for (int i = 0; i < 4; i++)
+        sum = (int)((unsigned)sum + (unsigned)((int8_t)(a >> (8 * i)) * (int8_t)(b >> (8 * i))));
+    return sum;
+}
+
+/* Half floats: two in a register. */
+static inline float emulate_half(uint32_t halves, int which)
+{
+    _Float16 half;
+    uint16_t bits = (uint16_t)(halves >> (16 * which));
+    memcpy(&half, &bits, sizeof(half));
+    return (float)half;
+}
+
+static inline float emulate_dot2(uint32_t a, uint32_t b, float sum)
+{
+    return sum + (emulate_half(a, 0) * emulate_half(b, 0) + emulate_half(a, 1) * emulate_half(b, 1));
+}
+
+/* m16n8k32.row.col.s32.s8.s8.s32 and m16n8k16.row.col.f32.f16.f16.f32, added to c. */
+static inline void emulate_mma_s8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulate_mma(c, a, b0, b1, emulate_dp4a);
+}
+
+static inline void emulate_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulate_mma(c, a, b0, b1, emulate_dot2);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+/* cp.async: what is copied is there after a wait, and not before. */
+void emulate_copy_async(void *to, const void *from, unsigned bytes);
+void emulate_copies_commit();
+/* Waits for all but the last 'n' groups that were committed. */
+void emulate_copies_wait(unsigned n);
 
 template <typename T> static inline T __ldg(const T *from)
 {

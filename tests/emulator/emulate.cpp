@@ -26,7 +26,10 @@
 #define GUARD_BYTE    0xA5
 #define SHARED_POISON 0xFFC5A5A5u /* as a float it is not a number */
 
+#define MAX_COPIES    256 /* of a thread, on their way */
+
 uint3 threadIdx, blockIdx, blockDim, gridDim;
+uint32_t emulate_registers[32][32][6];
 alignas(1024) float4 shared_memory[(SHARED_BYTES + GUARD_BYTES) / sizeof(float4)];
 
 #include KERNEL_FILE
@@ -86,15 +89,29 @@ static void context_init(struct context *context, uint8_t *stack, void (*entry)(
 
 /* ---- Threads of the block ---------------------------------------------------------------------------------------- */
 
-enum state { READY, AT_BLOCK_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BLOCK_BARRIER, AT_NAMED_BARRIER, AT_WARP, ENDED };
+
+struct copy {
+    void *to;
+    const void *from;
+    unsigned bytes, group;
+};
 
 struct thread {
     struct context context;
+    struct copy copies[MAX_COPIES]; /* in order */
+    unsigned n_copies, group;
     enum state state;
     enum emulate_warp_kind kind;
-    unsigned mask, source;
-    uint64_t value; /* in: this lane's; out: the result */
+    unsigned mask, source; /* of AT_NAMED_BARRIER: its number */
+    uint64_t value;        /* in: this lane's; out: the result */
 };
+
+/* Threads that have come to a barrier with a number since it last opened. */
+#define N_NAMED 16
+static struct {
+    unsigned n_arrived, n_expected;
+} named[N_NAMED];
 
 static struct thread threads[MAX_THREADS];
 static struct thread *current;
@@ -146,6 +163,27 @@ void emulate_block_barrier()
     leave(AT_BLOCK_BARRIER);
 }
 
+void emulate_barrier_arrive(unsigned barrier, unsigned n_threads)
+{
+    if (barrier >= N_NAMED || n_threads % WARP || (named[barrier].n_arrived && named[barrier].n_expected != n_threads))
+        fail("a barrier that there is not, or that others expect other numbers at");
+    named[barrier].n_expected = n_threads;
+    if (++named[barrier].n_arrived < n_threads)
+        return;
+    named[barrier].n_arrived = 0;
+    for (unsigned i = 0; i < blockDim.x; i++)
+        if (threads[i].state == AT_NAMED_BARRIER && threads[i].source == barrier)
+            threads[i].state = READY;
+}
+
+void emulate_barrier_wait(unsigned barrier, unsigned n_threads)
+{
+    current->source = barrier;
+    current->state = AT_NAMED_BARRIER;
+    emulate_barrier_arrive(barrier, n_threads);
+    leave(current->state);
+}
+
 uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned source, uint64_t value)
 {
     struct thread *self = current;
@@ -158,6 +196,36 @@ uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned sourc
     self->value = value;
     leave(AT_WARP);
     return self->value;
+}
+
+/* Copies that have not been waited for until they are: in a thread that ends, never. */
+void emulate_copy_async(void *to, const void *from, unsigned bytes)
+{
+    if (current->n_copies == MAX_COPIES)
+        fail("it has more asynchronous copies on their way than the emulator takes");
+    if ((uintptr_t)to % bytes || (uintptr_t)from % bytes)
+        fail("an asynchronous copy is not aligned to its size");
+    current->copies[current->n_copies++] = {to, from, bytes, current->group};
+}
+
+void emulate_copies_commit()
+{
+    current->group++;
+}
+
+void emulate_copies_wait(unsigned n)
+{
+    struct thread *self = current;
+    unsigned n_left = 0;
+
+    for (unsigned i = 0; i < self->n_copies; i++) {
+        const struct copy &copy = self->copies[i];
+        if (copy.group + n < self->group)
+            memcpy(copy.to, copy.from, copy.bytes);
+        else
+            self->copies[n_left++] = copy;
+    }
+    self->n_copies = n_left;
 }
 
 /* Runs every thread that can until it waits or ends, in random order.  Says whether there was any. */
@@ -223,14 +291,17 @@ static bool complete_warps()
 /* All threads that have not ended wait at the block's barrier: lets them go on.  Says whether there were any. */
 static bool complete_block()
 {
-    size_t n_waiting = 0, n_warp = 0;
+    size_t n_waiting = 0, n_warp = 0, n_named = 0;
 
     for (unsigned i = 0; i < blockDim.x; i++) {
         n_waiting += threads[i].state == AT_BLOCK_BARRIER;
         n_warp += threads[i].state == AT_WARP;
+        n_named += threads[i].state == AT_NAMED_BARRIER;
     }
     if (n_warp > 0)
         fail("lanes wait in a warp operation for others that wait elsewhere");
+    if (n_named > 0)
+        fail("threads wait at a numbered barrier that too few come to");
     if (n_waiting > 0 && n_waiting < blockDim.x)
         fail("only some of the threads wait at a barrier; the others have ended");
     for (unsigned i = 0; i < blockDim.x; i++)
@@ -260,10 +331,14 @@ static void run_block(uint32_t shared_bytes)
         words[i] = SHARED_POISON;
     for (unsigned i = 0; i < blockDim.x; i++) {
         threads[i].state = READY;
+        threads[i].n_copies = threads[i].group = 0;
         context_init(&threads[i].context, stacks + (size_t)i * STACK_BYTES, thread_main);
     }
     while (run_ready() || complete_warps() || complete_block())
         continue;
+    for (unsigned i = 0; i < N_NAMED; i++)
+        if (named[i].n_arrived)
+            fail("threads have come to a numbered barrier that never opened");
     check_guard(shared_bytes, GUARD_BYTES);
 }
 

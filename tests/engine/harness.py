@@ -30,8 +30,9 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
-DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every fgpu that does not say otherwise
+DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every daemon that does not say otherwise
 FGPU_WRAPPER = shlex.split(os.environ.get("CBF_FGPU_WRAPPER", ""))  # a program that runs fgpu, such as a sanitizer
+XBGPU_WRAPPER = []  # likewise of xbgpu
 LIBRARY_PATH = os.environ.get("CBF_LIBRARY_PATH")  # of the programs; this one keeps its own
 LOOPBACK = "127.0.0.1"
 
@@ -248,8 +249,9 @@ class Decoder:
         if descriptor.dtype is not None:
             return raw.view(descriptor.dtype).reshape(descriptor.shape)
         (code, bits), = descriptor.format
-        assert code == "i" and bits < 8 and 8 % bits == 0
-        parts = [(raw << (bits * i)).astype(np.int8) >> (8 - bits) for i in range(8 // bits)]
+        assert code in "iu" and bits < 8 and 8 % bits == 0
+        kind = np.int8 if code == "i" else np.uint8
+        parts = [(raw << (bits * i)).astype(kind) >> (8 - bits) for i in range(8 // bits)]
         return np.stack(parts, -1).reshape(descriptor.shape)
 
 
@@ -361,7 +363,7 @@ FGPU_OUTPUT = {"kind": "wideband", "name": "wide", "channels": 64, "spectra_per_
 
 XBGPU = {
     "time": {"sync_time": 1700000000, "adc_sample_rate": 1712000000, "timebase": "packets"},
-    "device": {"kind": "cpu", "threads": 1},
+    "device": {"kind": DEVICE, "threads": 1},
     "recv": {"antennas": 2, "channels": 64, "channels_per_substream": 4, "channel_offset": 8, "spectra_per_heap": 16,
              "samples_between_spectra": 128, "batches_per_chunk": 4, "buffer": 4194304},
     "outputs": [],
@@ -436,7 +438,7 @@ class Daemon:
         environment["NOTIFY_SOCKET"] = str(notify_path)
         if LIBRARY_PATH:
             environment["LD_LIBRARY_PATH"] = LIBRARY_PATH
-        wrapper = FGPU_WRAPPER if program == "fgpu" else []
+        wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, [])
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([*wrapper, str(binary), str(path)], stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, env=environment, cwd=work)

@@ -384,7 +384,6 @@ def input_power(daemon, work, config, sent, name):
     return float(found[1]), float(found[2]), int(found[3]), not found[4]
 
 
-@pytest.mark.skipif(harness.DEVICE == "cuda", reason="the fused kernels do not measure it yet")
 @pytest.mark.parametrize("bits", [2, 8, 10, 12, 16])
 def test_input_power(bits, daemon, work, rng):
     """Of the last whole second, exactly: of a constant (that of 200 in 10 bits is known), and of noise."""

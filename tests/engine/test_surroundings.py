@@ -521,7 +521,6 @@ CASES = [
     # The GPU
     *row("no-such-form-of-gpu", "fgpu xbgpu", key("device.gpu", "the big one"), CONFIG, "device.gpu",
          'must be auto, an index, a UUID (GPU-...) or a PCI address (0000:3b:00.0), not "the big one"', pure=True),
-    *row("cuda", "xbgpu", key("device.kind", "cuda"), CONFIG, "device.kind", "run on the cpu only", pure=True),
     *row("no-cuda-device", "fgpu", (key("device.kind", "cuda"), environment(CBF_CUDA_DEVICE="/nonexistent.so")), CONFIG,
          "device.kind", "there is no cuda device here: cbf-cuda.so was not built or not installed"),
     *row("no-cuda-device-for-gpu", "fgpu", (key("device.kind", "auto"), key("device.gpu", "3b:00.0"),

@@ -3,6 +3,9 @@
 Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also those of 4 bits, or float16; presence is bool
 [batch][ant].  Sums of float16 are float64, and dumps float32 that come near them.
 """
+import math
+from fractions import Fraction
+
 import numpy as np
 
 MAGIC = np.array([-2**31, 1], np.int32)
@@ -76,12 +79,33 @@ def dump(voltages, present, missing="flag"):
     return out, w, n_clipped
 
 
-def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send"):
+def shift(voltages, present, shifts):
+    """Voltages and presence of which input i = 2 * ant + pol is, at spectrum t, what it was at t - shifts[i].
+
+    A batch of an antenna is there if every heap that it is made of was; what is not there is zero.
+    """
+    n_batches, n_ants, n_chan, n_spectra = voltages.shape[:4]
+    n = n_batches * n_spectra
+    out, there = np.zeros_like(voltages), np.ones_like(present)
+    for i, by in enumerate(shifts):
+        ant, pol = divmod(i, 2)
+        at = np.arange(n) - by
+        inside = (at >= 0) & (at < n)
+        series = voltages[:, ant, :, :, pol].swapaxes(1, 2).reshape(n, n_chan, 2)
+        moved = np.where(inside[:, None, None], series[np.clip(at, 0, n - 1)], 0)
+        out[:, ant, :, :, pol] = moved.reshape(n_batches, n_spectra, n_chan, 2).swapaxes(1, 2)
+        came = inside & present[np.clip(at, 0, n - 1) // n_spectra, ant]
+        there[:, ant] &= came.reshape(n_batches, n_spectra).all(axis=1)
+    return np.where(there[:, :, None, None, None, None], out, 0), there
+
+
+def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send", came=None):
     """{window: dump} of batches first_batch, first_batch + 1, ... in windows of 'length' batches.
 
-    A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.
+    A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.  'came' is which
+    heaps did, where 'present' is of what was made of them.
     """
-    observed = np.flatnonzero(present.any(axis=1))
+    observed = np.flatnonzero((present if came is None else came).any(axis=1))
     out = {}
     if not len(observed):
         return out
@@ -95,4 +119,69 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
         made = dump(v, p, missing)
         if p.any() and not (missing_dump == "skip" and is_missing(made[0]).all()):
             out[window] = made
+    return out
+
+
+# ---- Gates -----------------------------------------------------------------------------------------------------------
+
+
+def dispersion_samples(config, gate, chan):
+    """By how many samples the engine's channel 'chan' is later than where the gate's phase holds."""
+    recv, dm = config["recv"], gate.get("dispersion_measure", 0)
+    rate = config["time"]["adc_sample_rate"]
+    if not dm:
+        return 0
+    f = Fraction(gate["centre_frequency"]) + (recv["channel_offset"] + chan - recv["channels"] // 2) * Fraction(
+        rate, recv["samples_between_spectra"])
+    ref = gate.get("reference_frequency", 0)
+    per_mhz2 = 1 / (f / 10**6) ** 2 - (1 / (Fraction(ref) / 10**6) ** 2 if ref else 0)
+    return round(Fraction(dm) / Fraction("2.41e-4") * per_mhz2 * rate)
+
+
+def taken(config, gate, first_batch, n_batches):
+    """bool [batch][channel][spectrum]: which spectra a gate takes, in exact arithmetic."""
+    recv = config["recv"]
+    step, n_spectra = recv["samples_between_spectra"], recv["spectra_per_heap"]
+    rate = config["time"]["adc_sample_rate"]
+    epoch = gate.get("epoch", 0)
+    if gate.get("epoch_time"):
+        epoch = (Fraction(str(gate["epoch_time"])) - config["time"]["sync_time"]) * rate // 1
+    delays = [dispersion_samples(config, gate, chan) for chan in range(recv["channels_per_substream"])]
+    start = first_batch * n_spectra * step - epoch
+    dt = np.array([[int(start) + s * step - d for s in range(n_batches * n_spectra)] for d in delays], object)
+    if gate["kind"] == "switch":
+        on = gate["on_until"] - gate.get("on_from", 0)
+        out = (dt - gate.get("on_from", 0)) % gate["period"] < (on if on > 0 else on + gate["period"])
+        out = out.astype(bool)
+    else:
+        # (a + b dt + c dt^2) / n turns, all integers.
+        terms = [Fraction(str(gate.get("phase", 0))), Fraction(str(gate["frequency"])) / rate,
+                 Fraction(str(gate.get("frequency_derivative", 0))) / 2 / rate**2]
+        n = math.lcm(*(term.denominator for term in terms))
+        a, b, c = (int(term * n) for term in terms)
+        place = (a + b * dt + c * dt * dt) % n * gate["bins"]
+        edge = n // 10**9
+        sure = (dt == 0) | (place % n > edge) & (place % n < n - edge)
+        assert sure.all(), "too near the edge of a bin to be sure"
+        out = np.isin((place // n).astype(np.int64), gate["take"])
+    return out.reshape(len(out), n_batches, n_spectra).swapaxes(0, 1)
+
+
+def gated_dumps(first_batch, voltages, present, length, mask, walked, by_channel, **kwargs):
+    """As dumps(), of the spectra that mask[batch][channel][spectrum] has; with the spectra of each channel as a fourth.
+
+    walked[batch]: whether anything came of the chunk that it is in.  Flags are those of all spectra.
+    """
+    sums = dumps(first_batch, voltages * mask[:, None, :, :, None, None], present, length, **kwargs)
+    counts = mask.sum(axis=2)  # [batch][channel]
+    n_ants = present.shape[1]
+    out = {}
+    for window, (vis, _, clipped) in sums.items():
+        at = slice(max(window * length - first_batch, 0), (window + 1) * length - first_batch)
+        here, there = counts[at], present[at]
+        w = np.empty((here.shape[1], n_baselines(n_ants)), np.uint32)
+        for a2 in range(n_ants):
+            for a1 in range(a2 + 1):
+                w[:, baseline(a1, a2)] = (here * (there[:, a1] & there[:, a2])[:, None]).sum(axis=0)
+        out[window] = vis, w if by_channel else w[0], clipped, (here * walked[at, None]).sum(axis=0)
     return out

@@ -2,11 +2,16 @@
  * is no GPU, and prints a table of what they take.  What uses local memory fails, unless 'allowed' has it with its
  * reason.
  *
- * What is compiled is what would run: each size is channelised on a device that only notes the kernels that are made
- * and launched.  So a kernel of channelise is here by itself; any other is to be launched from note_size(). */
+ * What is compiled is what would run: each size is channelised, or correlated and reduced, on a device that only notes
+ * the kernels that are made and launched.  So a kernel of channelise is here by itself; any other is to be launched from
+ * a function like note_size(). */
 #include "common/cuda/nvrtc.h"
 #include "common/units.h"
-#include "kernels/channelise.h"
+#include "kernels/channelise_fused.h"
+#include "kernels/correlate_shape.h"
+#include "kernels/ddc.h"
+#include "kernels/reduce.h"
+#include "kernels/select_spectra.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -18,7 +23,7 @@
 #include <unistd.h>
 
 #define MAX_JOBS      4096
-#define MAX_CONSTANTS 16
+#define MAX_CONSTANTS CORRELATE_N_CONSTANTS
 #define MAX_PROCESSES 16
 
 /* Kinds of GPU, and the shared memory that a block may have there (CUDA C++ Programming Guide, compute
@@ -36,8 +41,8 @@ static const struct {
     unsigned spill_bytes; /* at most */
     const char *reason;
 } allowed[] = {
-    {"channelise_front", 96,
-     "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front_tensor", 160, "a few addresses and counters, once in 64 spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -84,6 +89,83 @@ static const struct channelise_config sizes[] = {
     {.out_bits = 4, .spectra_per_heap = 16, .unzip = 2},
 };
 
+/* Arrays, whose default shapes differ. */
+static const struct {
+    uint32_t n_ants;
+    enum voltage_format format;
+} arrays[] = {
+    {8, VOLTAGES_4_BITS},    {8, VOLTAGES_8_BITS},    {8, VOLTAGES_16_BITS},    {16, VOLTAGES_4_BITS},
+    {16, VOLTAGES_8_BITS},   {16, VOLTAGES_16_BITS},  {32, VOLTAGES_4_BITS},    {32, VOLTAGES_8_BITS},
+    {32, VOLTAGES_16_BITS},  {48, VOLTAGES_4_BITS},   {64, VOLTAGES_4_BITS},    {64, VOLTAGES_8_BITS},
+    {80, VOLTAGES_4_BITS},   {80, VOLTAGES_8_BITS},   {80, VOLTAGES_16_BITS},   {96, VOLTAGES_4_BITS},
+    {128, VOLTAGES_4_BITS},  {128, VOLTAGES_8_BITS},  {128, VOLTAGES_16_BITS},  {80, VOLTAGES_4_BITS_OFFSET},
+    {4096, VOLTAGES_4_BITS}, {4096, VOLTAGES_8_BITS}, {4096, VOLTAGES_16_BITS},
+};
+
+/* Shapes beside the default: what is 0 is as the rows have it. */
+static const struct variant {
+    unsigned n_chan;
+    struct channelise_shape shape;
+} variants[] = {
+    {1024,
+     {.front_rows = 8,
+      .front_tensor = 1,
+      .front_columns = 16,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 32,
+      .back_radix_b = 8,
+      .back_spectra = 4,
+      .back_threads = 128,
+      .back_blocks = 4}},
+    {1024,
+     {.front_rows = 16,
+      .front_tensor = 1,
+      .front_columns = 8,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 8,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {8192,
+     {.front_rows = 16,
+      .front_tensor = 1,
+      .front_columns = 8,
+      .front_blocks = 2,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {32768,
+     {.front_rows = 64,
+      .front_tensor = 1,
+      .front_columns = 4,
+      .front_blocks = 1,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 8,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
+    {65536,
+     {.front_rows = 64,
+      .front_tensor = 1,
+      .front_columns = 4,
+      .front_blocks = 1,
+      .back_direct = 1,
+      .back_radix_a = 16,
+      .back_radix_b = 16,
+      .back_spectra = 2,
+      .back_threads = 128,
+      .back_blocks = 5}},
+};
+
+static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};
+
 /* ---- What is to be compiled -------------------------------------------------------------------------------------- */
 
 struct job {
@@ -91,13 +173,17 @@ struct job {
     struct kernel_constant constants[MAX_CONSTANTS];
     size_t n_constants, gpu;
     struct channelise_config size; /* that it was first noted for */
-    uint32_t shared_bytes;         /* of the last launch */
+    uint32_t n_ants;               /* instead, where it is not 0 */
+    enum voltage_format format;
+    uint32_t shared_bytes; /* of the last launch */
 };
 
 static struct job jobs[MAX_JOBS];
 static size_t n_jobs;
 static size_t gpu_now;
 static struct channelise_config size_now;
+static uint32_t ants_now;
+static enum voltage_format format_now;
 
 /* A kernel of the noting device. */
 struct noted {
@@ -112,7 +198,12 @@ static int note_kernel(struct device *device, const struct kernel *kernel, const
     size_t i;
 
     assert(noted && n_constants <= MAX_CONSTANTS && n_jobs < MAX_JOBS);
-    jobs[n_jobs] = (struct job){.kernel = kernel, .n_constants = n_constants, .gpu = gpu_now, .size = size_now};
+    jobs[n_jobs] = (struct job){.kernel = kernel,
+                                .n_constants = n_constants,
+                                .gpu = gpu_now,
+                                .size = size_now,
+                                .n_ants = ants_now,
+                                .format = format_now};
     memcpy(jobs[n_jobs].constants, constants, n_constants * sizeof(*constants));
     for (i = 0; i < n_jobs; i++)
         if (jobs[i].kernel == kernel && jobs[i].gpu == gpu_now &&
@@ -232,6 +323,98 @@ static void note_size(struct device *device, struct device_stream *stream, const
     note_channelise(device, stream, &c);
 }
 
+static void note_launched(struct device *device, struct device_stream *stream, const struct kernel *kernel,
+                          const struct kernel_constant *constants, size_t n_constants, struct kernel_grid grid)
+{
+    struct device_kernel *made;
+
+    if (device_kernel_create(device, kernel, constants, n_constants, &made))
+        abort();
+    device_launch(stream, made, &grid, NULL);
+    device_kernel_destroy(made);
+}
+
+static void note_select_spectra(struct device *device, struct device_stream *stream)
+{
+    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS, VOLTAGES_16_BITS};
+
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        struct select_spectra_args args = {.format = formats[i],
+                                           .n_ants = 80,
+                                           .n_chan = 128,
+                                           .n_spectra = 256,
+                                           .n_out_spectra = 64,
+                                           .n_out_batches = 1};
+        struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+        ants_now = args.n_ants;
+        format_now = formats[i];
+        select_spectra_constants(&args, constants);
+        note_launched(device, stream, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS,
+                      select_spectra_grid(&args));
+        ants_now = 0;
+    }
+}
+
+static void note_array(struct device *device, struct device_stream *stream, uint32_t n_ants, enum voltage_format format)
+{
+    const struct correlate_args correlate = {
+        .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8, .format = format};
+    const struct reduce_args reduce = {
+        .n_baselines = (uint32_t)correlate_n_baselines(n_ants), .n_chan = 64, .format = format};
+    struct correlate_shape shape = correlate_default_shape(&correlate, device->shared_bytes);
+    struct kernel_constant constants[CORRELATE_N_CONSTANTS];
+
+    ants_now = n_ants;
+    format_now = format;
+    correlate_constants(&correlate, &shape, constants);
+    note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
+                  correlate_grid(&correlate, &shape, 0));
+    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0) {
+        shape = (struct correlate_shape){.wgmma = true};
+        correlate_constants(&correlate, &shape, constants);
+        note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
+                      correlate_grid(&correlate, &shape, 0));
+    }
+    reduce_constants(&reduce, constants);
+    note_launched(device, stream, &reduce_kernel, constants, REDUCE_N_CONSTANTS, reduce_grid(&reduce));
+    ants_now = 0;
+}
+
+static void note_variant(struct device *device, struct device_stream *stream, const struct variant *variant)
+{
+    struct channelise_config c = usual;
+    struct channelise_shape shape;
+
+    c.n_chan = variant->n_chan;
+    shape = channelise_shape_of_rows(&c, variant->shape.front_rows, device->shared_bytes);
+    for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
+        if (((const uint32_t *)&variant->shape)[i])
+            ((uint32_t *)&shape)[i] = ((const uint32_t *)&variant->shape)[i];
+    shape.front_radix = shape.front_rows <= 16 ? shape.front_rows : 8;
+    shape.back_pairs = 1;
+    c.shape = &shape;
+    c.method = CHANNELISE_FUSED;
+    size_now = c;
+    if (channelise_shape_valid(&c, &shape, device->shared_bytes))
+        note_channelise(device, stream, &c);
+    else
+        printf("too little shared memory for a variant of %u channels for %s\n", c.n_chan, gpus[gpu_now].name);
+}
+
+/* In the table the subsampling has the place of the channels. */
+static void note_ddc(struct device *device, struct device_stream *stream, uint32_t subsampling, uint32_t sample_bits)
+{
+    const struct ddc_args args = {
+        .n_out = 1, .n_taps = 16 * subsampling, .subsampling = subsampling, .sample_bits = sample_bits};
+    const struct ddc_shape shape = ddc_default_shape(&args);
+    struct kernel_constant constants[DDC_N_CONSTANTS];
+
+    size_now =
+        (struct channelise_config){.n_chan = subsampling, .n_taps = args.n_taps, .sample_bits = args.sample_bits};
+    ddc_constants(&args, &shape, constants);
+    note_launched(device, stream, &ddc_kernel, constants, DDC_N_CONSTANTS, ddc_grid(&args, &shape));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -243,6 +426,15 @@ static void note_all(void)
         device->shared_bytes = gpus[gpu_now].shared_bytes;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
             note_size(device, stream, &sizes[i]);
+        for (size_t i = 0; i < ARRAY_LEN(subsamplings); i++)
+            note_ddc(device, stream, subsamplings[i], 10);
+        for (size_t i = 0; i < ARRAY_LEN(ddc_bits); i++)
+            note_ddc(device, stream, 8, ddc_bits[i]);
+        note_select_spectra(device, stream);
+        for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+            note_array(device, stream, arrays[i].n_ants, arrays[i].format);
+        for (size_t i = 0; i < ARRAY_LEN(variants); i++)
+            note_variant(device, stream, &variants[i]);
     }
     device_stream_destroy(stream);
     device_close(device);
@@ -339,8 +531,12 @@ static bool is_bad(const struct job *job, const struct result *result)
     return true;
 }
 
-static bool same_size(const struct channelise_config *a, const struct channelise_config *b)
+static bool same_size(const struct job *x, const struct job *y)
 {
+    const struct channelise_config *a = &x->size, *b = &y->size;
+
+    if (x->n_ants || y->n_ants)
+        return x->n_ants == y->n_ants && x->format == y->format;
     return a->n_chan == b->n_chan && a->n_taps == b->n_taps && a->sample_bits == b->sample_bits &&
            a->out_bits == b->out_bits && a->spectra_per_heap == b->spectra_per_heap && a->unzip == b->unzip;
 }
@@ -350,12 +546,17 @@ static void print_row(size_t first, const struct shared *shared)
 {
     const struct job *of = &jobs[first];
 
-    printf("%-17s %8u %5u %5u %4u %5u %6u", of->kernel->name, of->size.n_chan, of->size.n_taps, of->size.sample_bits,
-           of->size.out_bits, of->size.spectra_per_heap, of->size.unzip);
+    if (of->n_ants)
+        printf("%-17s %4u antennas, %2u bits%s %9s", of->kernel->name, of->n_ants, 4 * voltage_bytes(of->format),
+               of->format == VOLTAGES_4_BITS_OFFSET ? ", offset" : "",
+               of->format == VOLTAGES_4_BITS_OFFSET ? "" : "  ");
+    else
+        printf("%-17s %8u %5u %5u %4u %5u %6u", of->kernel->name, of->size.n_chan, of->size.n_taps,
+               of->size.sample_bits, of->size.out_bits, of->size.spectra_per_heap, of->size.unzip);
     for (size_t gpu = 0; gpu < N_GPUS; gpu++) {
         char cell[32] = "";
         for (size_t i = 0; i < n_jobs; i++)
-            if (jobs[i].gpu == gpu && jobs[i].kernel == of->kernel && same_size(&jobs[i].size, &of->size))
+            if (jobs[i].gpu == gpu && jobs[i].kernel == of->kernel && same_size(&jobs[i], of))
                 snprintf(cell, sizeof(cell), "%u %6.1f%s", shared->results[i].registers,
                          shared->results[i].shared_bytes / 1024.0, shared->results[i].stack_bytes ? "!" : " ");
         printf(" %11s", cell);

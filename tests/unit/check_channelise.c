@@ -31,6 +31,7 @@ struct fixture {
     float *gain, *gain_device;
     uint8_t *voltages;   /* what came out, on the host */
     uint32_t *saturated; /* the same */
+    uint64_t power[N_POLS];
     float *weights;
     struct channelise_spectrum *spectra[N_POLS];
 };
@@ -67,6 +68,7 @@ static void fixture_init_on(struct fixture *f, const struct channelise_config *c
     ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
     f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
     f->buffer.saturated = device_alloc(f->device, config->n_batches * N_POLS * sizeof(uint32_t));
+    f->buffer.power = config->power ? device_alloc(f->device, sizeof(f->power)) : NULL;
     f->buffer.rotation = device_alloc_pinned(f->device, rotation_bytes);
     f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
     memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
@@ -109,6 +111,8 @@ static void finish(struct fixture *f, uint64_t first_spectrum)
     channelise_finish(f->channelise, f->stream, &f->buffer, f->gain_device, first_spectrum);
     test_read(f->stream, f->voltages, f->buffer.voltages, channelise_voltage_bytes(&f->config));
     test_read(f->stream, f->saturated, f->buffer.saturated, f->config.n_batches * N_POLS * sizeof(uint32_t));
+    if (f->config.power)
+        test_read(f->stream, f->power, f->buffer.power, sizeof(f->power));
 }
 
 static void fixture_fini(struct fixture *f)
@@ -125,6 +129,7 @@ static void fixture_fini(struct fixture *f)
     }
     device_free(f->device, f->buffer.rotation_device);
     device_free_pinned(f->device, f->buffer.rotation);
+    device_free(f->device, f->buffer.power);
     device_free(f->device, f->buffer.saturated);
     device_free(f->device, f->buffer.voltages);
     channelise_destroy(f->channelise);
@@ -267,10 +272,29 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
     free(filtered);
 }
 
+/* The squares of the samples of each spectrum's first tap, on top of what was there. */
+static void compare_power(const struct fixture *f)
+{
+    for (size_t pol = 0; pol < N_POLS && f->config.power; pol++) {
+        uint64_t expected = UINT64_C(1) << 50;
+        for (size_t s = 0; s < f->n_spectra; s++)
+            for (size_t i = 0; i < 2 * f->n_chan; i++) {
+                int x = sample_at(f->input[pol], (size_t)f->spectra[pol][s].offset + i, f->config.sample_bits);
+                expected += (uint64_t)((int64_t)x * x);
+            }
+        ck_assert_uint_eq(f->power[pol], expected);
+    }
+}
+
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
 static void append_in_pieces(struct fixture *f, size_t n)
 {
     const uint8_t *input[N_POLS] = {f->input_device[0], f->input_device[1]};
+
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        f->power[pol] = UINT64_C(1) << 50;
+    if (f->config.power)
+        test_write(f->stream, f->buffer.power, f->power, sizeof(f->power));
 
     for (size_t first = 0, piece; first < n; first += piece) {
         const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
@@ -282,11 +306,11 @@ static void append_in_pieces(struct fixture *f, size_t n)
 /* clang-format off */
 static const struct channelise_config configs[] = {
     { .n_chan = 64, .n_taps = 16, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 10, .spectra_per_heap = 16,
-      .n_batches = 3, .out_bits = 8, .dither = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
+      .n_batches = 3, .out_bits = 8, .dither = true, .power = true, .seed = UINT64_C(0xfedcba9876543210), .stream_id = 7 },
     { .n_chan = 256, .n_taps = 8, .w_cutoff = 0.9, .window = PFB_HANN, .sample_bits = 12, .spectra_per_heap = 16,
       .n_batches = 2, .out_bits = 4, .dither = true, .seed = 99, .stream_id = 65536 },
     { .n_chan = 128, .n_taps = 4, .w_cutoff = 1, .window = PFB_HANN, .sample_bits = 8, .spectra_per_heap = 48,
-      .n_batches = 2, .out_bits = 8, .dither = false },
+      .n_batches = 2, .out_bits = 8, .dither = false, .power = true },
     { .n_chan = 64, .n_taps = 1, .w_cutoff = 0, .window = PFB_RECT, .sample_bits = 3, .spectra_per_heap = 32,
       .n_batches = 1, .out_bits = 4, .dither = false },
 };
@@ -304,6 +328,7 @@ static void run_end_to_end_on(struct fixture *f, const struct channelise_config 
         finish(f, first_spectrum);
         for (size_t pol = 0; pol < N_POLS; pol++)
             compare(f, pol, f->n_spectra, first_spectrum);
+        compare_power(f);
     }
     fixture_fini(f);
 }
@@ -341,6 +366,7 @@ static struct channelise_config random_config(unsigned log2_channels, enum chann
         .n_batches = 1 + (unsigned)random_below(2),
         .out_bits = random_below(3) ? 8 : 4,
         .dither = random_below(2),
+        .power = random_below(2),
         .seed = random_u64(),
         .stream_id = (uint32_t)random_u64(),
         .method = method,
@@ -373,6 +399,8 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
+        shape->front_tensor = (uint32_t)random_below(2);
+        shape->back_direct = (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
     }
@@ -451,6 +479,7 @@ static void compare_with_cpu(const struct channelise_config *config)
     random_spectra(&f[0]);
     append_in_pieces(&f[0], f[0].n_spectra);
     finish(&f[0], 1000);
+    compare_power(&f[0]);
     fixture_init_like(&f[1], &f[0]);
     append_in_pieces(&f[1], f[1].n_spectra);
     finish(&f[1], 1000);
@@ -561,6 +590,76 @@ START_TEST(sizes)
 }
 END_TEST
 
+/* The last pass quantises what it has: in two passes and in three, with few and many spectra, and both rows of a pair or a
+ * row that is its own mirror in the same threads. */
+START_TEST(quantised_in_registers)
+{
+    static const struct {
+        unsigned n_chan;
+        uint32_t rows, radix_a, radix_b, spectra, pairs, threads, out_bits;
+    } cases[] = {
+        {128, 8, 8, 4, 8, 1, 32, 8},   {128, 8, 4, 8, 2, 4, 32, 4},    {256, 16, 8, 4, 16, 2, 64, 8},
+        {512, 8, 16, 8, 2, 1, 32, 8},  {512, 8, 4, 4, 4, 2, 64, 8},    {512, 16, 4, 16, 4, 8, 128, 4},
+        {256, 8, 4, 4, 16, 4, 128, 8}, {1024, 8, 32, 8, 4, 1, 128, 8},
+    };
+    struct channelise_config config = configs[_i % 2];
+    struct channelise_shape shape;
+
+    config.n_chan = cases[_i].n_chan;
+    config.n_batches = 1;
+    config.out_bits = cases[_i].out_bits;
+    config.dither = _i != 2;
+    shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
+    shape.back_direct = 1;
+    shape.back_radix_a = cases[_i].radix_a;
+    shape.back_radix_b = cases[_i].radix_b;
+    shape.back_spectra = cases[_i].spectra;
+    shape.back_pairs = cases[_i].pairs;
+    shape.back_threads = cases[_i].threads;
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    config.shape = &shape;
+    if (config.n_chan < 512)
+        run_end_to_end(&config, EMULATED);
+    else
+        compare_with_cpu(&config);
+}
+END_TEST
+
+/* The filter on tensor cores: every width of samples that it takes, few taps and many, one pass and two of the transform,
+ * and fewer spectra than a tile has. */
+START_TEST(filtered_on_tensor_cores)
+{
+    static const struct {
+        unsigned n_chan, n_taps, bits;
+        uint32_t rows, columns, radix, section;
+    } cases[] = {
+        {64, 16, 10, 8, 16, 8, 64},  {64, 1, 2, 8, 8, 4, 0},       {128, 17, 9, 8, 32, 8, 128},
+        {128, 18, 3, 16, 8, 4, 64},  {128, 9, 5, 8, 4, 8, 0},      {256, 32, 7, 32, 4, 8, 64},
+        {64, 2, 8, 8, 4, 8, 64},     {256, 10, 4, 16, 16, 16, 64}, {64, 25, 6, 8, 8, 8, 192},
+        {1024, 16, 10, 8, 16, 8, 0}, {512, 3, 10, 64, 4, 8, 64},
+    };
+    struct channelise_config config = configs[0];
+    struct channelise_shape shape;
+
+    config.n_chan = cases[_i].n_chan;
+    config.n_taps = cases[_i].n_taps;
+    config.sample_bits = cases[_i].bits;
+    config.n_batches = 1 + (unsigned)random_below(config.n_chan < 256 ? 5 : 2);
+    shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
+    shape.front_tensor = 1;
+    shape.front_columns = cases[_i].columns;
+    shape.front_radix = cases[_i].radix;
+    shape.front_section = cases[_i].section;
+    shape.front_blocks = 1;
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    config.shape = &shape;
+    if (config.n_chan < 512)
+        run_end_to_end(&config, EMULATED);
+    else
+        compare_with_cpu(&config);
+}
+END_TEST
+
 /* Pieces of few bits, which begin in the last bits of the 16 bytes that are fetched at a time. */
 START_TEST(short_pieces)
 {
@@ -616,6 +715,8 @@ int main(void)
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, short_pieces, 0, 2);
+    tcase_add_loop_test(tcase, quantised_in_registers, 0, 8);
+    tcase_add_loop_test(tcase, filtered_on_tensor_cores, 0, 11);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);

@@ -356,10 +356,10 @@ START_TEST(several_at_once)
         if (pid > 0)
             continue;
         for (uint32_t i = 1; i <= N_WRITES; i++) {
-            choice.shape.front_section = choice.shape.front_spectra * (uint32_t)(1 + writer);
+            choice.shape.front_section = 64 * (uint32_t)(1 + writer); /* whatever else is in the shape */
             if (channelise_choice_store(&device, &work, &choice) ||
                 channelise_choice_load(&device, &work, &got, why, sizeof(why)) ||
-                got.shape.front_section % choice.shape.front_spectra)
+                got.shape.front_section % 64)
                 _exit(1);
         }
         _exit(0);

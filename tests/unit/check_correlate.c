@@ -1,8 +1,10 @@
-/* check_correlate - sums of products against arithmetic straight from the definition, in 64-bit integers, or in double
- * where the voltages are half floats. */
+/* check_correlate - the plain C twin against arithmetic straight from the definition, in 64-bit integers, or in double
+ * where the voltages are half floats; the CUDA variant, of all shapes, against the twin. */
 #include "kernels/correlate.h"
 
 #include "common/units.h"
+#include "kernels/correlate_shape.h"
+#include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
@@ -141,6 +143,88 @@ static void run_random(struct correlate_args *a, size_t n_batches, int n_threads
     free(voltages);
 }
 
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+/* Sums after the launch of 'args', whose sums are host memory, as CUDA leaves them. */
+static void launch(const struct test_device *d, struct correlate_args args, size_t n_batches,
+                   const struct correlate_shape *shape, uint32_t n_parts, union sum *sums, size_t n_sums)
+{
+    struct kernel_constant constants[CORRELATE_N_CONSTANTS];
+    struct kernel_grid grid = correlate_grid(&args, shape, n_parts);
+    struct device_kernel *kernel;
+    size_t bytes = voltages_bytes(&args, n_batches);
+    void *voltages = test_upload(d, args.voltages, bytes, bytes);
+    void *device_sums = test_upload(d, sums, n_sums * sizeof(*sums), n_sums * sizeof(*sums));
+
+    correlate_constants(&args, shape, constants);
+    ck_assert_int_eq(
+        device_kernel_create(d->device, correlate_shape_kernel(shape), constants, CORRELATE_N_CONSTANTS, &kernel), 0);
+    args.voltages = voltages;
+    args.sums.integer = device_sums;
+    device_launch(d->stream, kernel, &grid, &args);
+    test_download(d, sums, device_sums, n_sums * sizeof(*sums));
+    device_kernel_destroy(kernel);
+    device_free(d->device, device_sums);
+    device_free(d->device, voltages);
+}
+
+/* Integers are the same; half floats, whose parts are below 2 here, within float32 sums. */
+static bool is_same(const struct correlate_args *a, union sum twin, union sum cuda)
+{
+    if (correlate_sums_real(a->format))
+        return fabs(twin.real - cuda.real) <= 0x1p-20 * 8 * a->n_spectra * a->n_batches;
+    return twin.integer == cuda.integer;
+}
+
+/* Adds 'args' to random sums by the twin and by CUDA, and compares them all; 'shape' NULL: the default. */
+static void compare_variants(const struct test_device *d, struct correlate_args *a, size_t n_batches,
+                             const struct correlate_shape *shape, uint32_t n_parts)
+{
+    size_t n = correlate_n_baselines(a->n_ants) * a->n_chan * N_POL_PRODUCTS * 2;
+    union sum *twin = malloc((n + GUARD) * sizeof(*twin)), *cuda = malloc((n + GUARD) * sizeof(*cuda));
+    struct correlate_shape chosen = shape ? *shape : correlate_default_shape(a, device_shared_bytes(d->device));
+    char text[200];
+
+    ck_assert(twin && cuda);
+    for (size_t i = 0; i < n + GUARD; i++)
+        twin[i] = cuda[i] = random_sum(a->format);
+    a->sums.integer = &twin->integer;
+    correlate_kernel.cpu(a, 2);
+    launch(d, *a, n_batches, &chosen, n_parts, cuda, n + GUARD);
+    correlate_shape_format(&chosen, text, sizeof(text));
+    for (size_t i = 0; i < n; i++)
+        if (!is_same(a, twin[i], cuda[i]))
+            ck_abort_msg("%s, %u ants, %u chans, %u spectra, batches %u + %u, %u parts of time, %s: part %zu, product "
+                         "%zu, baseline %zu, chan %zu is wrong",
+                         format_names[a->format], a->n_ants, a->n_chan, a->n_spectra, a->first_batch, a->n_batches,
+                         n_parts, text, i % 2, i / 2 % N_POL_PRODUCTS, i / 8 % correlate_n_baselines(a->n_ants),
+                         i / 8 / correlate_n_baselines(a->n_ants));
+    ck_assert_mem_eq(twin + n, cuda + n, GUARD * sizeof(*twin));
+    free(cuda);
+    free(twin);
+}
+
+/* Half floats are of any size from 1/8 to below 2. */
+static void compare_random(const struct test_device *d, struct correlate_args *a, size_t n_batches,
+                           const struct correlate_shape *shape, uint32_t n_parts)
+{
+    size_t bytes = voltages_bytes(a, n_batches);
+    uint16_t *voltages = malloc(bytes);
+
+    ck_assert_ptr_nonnull(voltages);
+    random_bytes(voltages, bytes);
+    for (size_t i = 0; a->format == VOLTAGES_16_BITS && i < bytes / 2; i++)
+        voltages[i] = (uint16_t)((voltages[i] & 0x8FFF) | 0x3000);
+    a->voltages = voltages;
+    compare_variants(d, a, n_batches, shape, n_parts);
+    free(voltages);
+}
+
+static bool on_a_gpu(const struct test_device *d)
+{
+    return strcmp(device_name(d->device), "emulated") != 0;
+}
+
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
 START_TEST(array_sizes)
@@ -251,6 +335,193 @@ START_TEST(baseline_order)
 }
 END_TEST
 
+/* Any array has a shape, of mma.sync, on any GPU; every tile of it that is wanted is there. */
+START_TEST(default_shapes)
+{
+    static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10};
+
+    for (uint32_t n_ants = 1; n_ants <= 4096; n_ants += n_ants < 300 ? 1 : 97)
+        for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
+            struct correlate_args args = {
+                .format = VOLTAGES_8_BITS, .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8};
+            struct correlate_shape shape = correlate_default_shape(&args, shared_bytes[i]);
+            struct correlate_plan plan = correlate_plan(&args, &shape);
+            ck_assert(!shape.wgmma && correlate_shape_valid(&args, &shape, shared_bytes[i]));
+            ck_assert(plan.computed > 0 && plan.computed <= 1);
+            ck_assert_uint_le(plan.shared_bytes * shape.resident, shared_bytes[i]);
+            ck_assert(n_ants < 300 || plan.computed > 0.6);
+        }
+}
+END_TEST
+
+/* Every array size with its default shape; on the emulator each with one format, and few spectra. */
+START_TEST(cuda_array_sizes)
+{
+    static const uint32_t n_ants[] = {1, 2, 3, 5, 16, 19, 33, 64, 80, 127, 100, 256, 1024};
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    for (size_t f = 0; f < ARRAY_LEN(formats); f++) {
+        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
+                                      .n_ants = n_ants[_i],
+                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
+                                      .n_spectra = on_a_gpu(&d) ? 112 : 48,
+                                      .first_batch = 1,
+                                      .n_batches = 2};
+        if (on_a_gpu(&d) || (f == 0 && args.n_ants < 200))
+            compare_random(&d, &args, 4, NULL, 0);
+    }
+    test_device_close(&d);
+}
+END_TEST
+
+/* Shapes of all kinds, valid ones, on arrays that they may not be meant for. */
+START_TEST(cuda_random_shapes)
+{
+    struct test_device d;
+
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* each round is forked off the same state */
+    if (!test_device_open(&d))
+        return;
+    for (int n_done = 0; n_done < (on_a_gpu(&d) ? 2 : 1);) {
+        uint32_t n_batches = 1 + (uint32_t)random_below(5), first = (uint32_t)random_below(n_batches);
+        struct correlate_args args = {
+            .format = formats[random_below(ARRAY_LEN(formats))],
+            .n_ants = 1 + (uint32_t)random_below(70),
+            .n_chan = 1 + (uint32_t)random_below(3),
+            .n_spectra = 16 * (1 + (uint32_t)random_below(5)),
+            .first_batch = first,
+            .n_batches = 1 + (uint32_t)random_below(n_batches - first),
+        };
+        struct correlate_shape shape = {
+            .row_eights = 1 + (uint32_t)random_below(4),
+            .column_eights = 1 + (uint32_t)random_below(3),
+            .n_runs = (uint32_t)random_below(4),
+            .block_rows = 1 + (uint32_t)random_below(3),
+            .block_columns = 1 + (uint32_t)random_below(3),
+            .time_warps = 1 + (uint32_t)random_below(3),
+            .steps = 1 + (uint32_t)random_below(2),
+            .stages = 2 + (uint32_t)random_below(3),
+            .resident = 1,
+        };
+        if (!correlate_shape_valid(&args, &shape, device_shared_bytes(d.device)))
+            continue;
+        compare_random(&d, &args, n_batches, &shape, 1 + (uint32_t)random_below(3));
+        n_done++;
+    }
+    test_device_close(&d);
+}
+END_TEST
+
+/* Sizes about the edges of its blocks, all formats, heaps of any multiple of 16, parts of time. */
+START_TEST(cuda_wgmma)
+{
+    static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
+    static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
+    const struct correlate_shape shape = {.wgmma = true};
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
+        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
+                                      .n_ants = n_ants[_i],
+                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
+                                      .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
+                                      .first_batch = 1,
+                                      .n_batches = 1 + (uint32_t)random_below(3)};
+        if (on_a_gpu(&d) || args.n_ants < 20 || (f == 0 && args.n_ants < 200))
+            compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
+    }
+    test_device_close(&d);
+}
+END_TEST
+
+/* Every candidate shape of some arrays, on a GPU; formats by turns. */
+START_TEST(cuda_candidates)
+{
+    static const uint32_t n_ants[] = {16, 60, 80, 128, 200};
+    struct correlate_shape shapes[64];
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    struct correlate_args args = {.n_ants = n_ants[_i], .n_chan = 3, .n_spectra = 80, .n_batches = 3};
+    size_t n = correlate_candidates(&args, device_shared_bytes(d.device), ARRAY_LEN(shapes), shapes);
+    for (size_t i = 0; on_a_gpu(&d) && i < n; i++) {
+        args.format = formats[i % ARRAY_LEN(formats)];
+        compare_random(&d, &args, 3, &shapes[i], 0);
+    }
+    test_device_close(&d);
+}
+END_TEST
+
+/* The largest sums, as in full_scale, of 8 and of 4 bits: at the bound of an int32, and beyond it. */
+START_TEST(cuda_full_scale)
+{
+    static const uint8_t values[][4] = {
+        {0x80, 0x80, 0x80, 0x80}, {0x80, 0x80, 0x80, 0x7F}, {0x7F, 0x7F, 0x80, 0x80}, {0x7F, 0x80, 0x7F, 0x7F}};
+    static const uint8_t nibbles[][2] = {{0x88, 0x88}, {0x88, 0x87}, {0x77, 0x88}, {0x78, 0x77}};
+    struct correlate_args args = {.format = _i % 2 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS,
+                                  .n_ants = 2,
+                                  .n_chan = 1,
+                                  .n_spectra = _i / 2 % 2 ? 65520 : 16,
+                                  .n_batches = _i / 2 % 2 ? 2 : 4097};
+    size_t bytes = voltages_bytes(&args, args.n_batches);
+    uint8_t *voltages = malloc(bytes);
+    struct test_device d;
+
+    ck_assert_ptr_nonnull(voltages);
+    if (!test_device_open(&d))
+        return;
+    for (int value = 0; value < 4; value++) {
+        for (size_t i = 0; i < bytes; i++)
+            voltages[i] = _i % 2 ? values[value][i % 4] : nibbles[value][i % 2];
+        args.voltages = voltages;
+        compare_variants(&d, &args, args.n_batches, NULL, 1);
+    }
+    test_device_close(&d);
+    free(voltages);
+}
+END_TEST
+
+/* Half floats beyond what is summed in float32 at once, with a large mean: every tenth of a per cent would show. */
+START_TEST(cuda_long_floats)
+{
+    struct correlate_args args = {
+        .format = VOLTAGES_16_BITS, .n_ants = 3, .n_chan = 1, .n_spectra = 1024, .n_batches = 20};
+    size_t bytes = voltages_bytes(&args, args.n_batches);
+    uint16_t *voltages = malloc(bytes);
+    struct test_device d;
+
+    ck_assert_ptr_nonnull(voltages);
+    if (!test_device_open(&d))
+        return;
+    for (size_t i = 0; i < bytes / 2; i++)
+        voltages[i] = (uint16_t)(0x3C00 + random_below(0x400)); /* 1 to 2 */
+    args.voltages = voltages;
+    compare_variants(&d, &args, args.n_batches, NULL, 0);
+    test_device_close(&d);
+    free(voltages);
+}
+END_TEST
+
+/* The largest array. */
+START_TEST(cuda_4096_antennas)
+{
+    struct correlate_args args = {.format = formats[_i], .n_ants = 4096, .n_chan = 2, .n_spectra = 16, .n_batches = 1};
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    if (on_a_gpu(&d))
+        compare_random(&d, &args, 1, NULL, 0);
+    test_device_close(&d);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("correlate");
@@ -265,6 +536,17 @@ int main(void)
     tcase_add_loop_test(tcase, ends_of_the_range, 0, 3);
     tcase_add_loop_test(tcase, zeros_are_zero, 0, ARRAY_LEN(formats));
     tcase_add_test(tcase, baseline_order);
+    tcase_add_test(tcase, default_shapes);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("cuda");
+    tcase_set_timeout(tcase, 600);
+    tcase_add_loop_test(tcase, cuda_array_sizes, 0, 13);
+    tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
+    tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
+    tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
+    tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
+    tcase_add_test(tcase, cuda_long_floats);
+    tcase_add_loop_test(tcase, cuda_4096_antennas, 0, ARRAY_LEN(formats));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

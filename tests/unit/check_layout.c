@@ -79,8 +79,8 @@ START_TEST(x_engine)
     ck_assert_int_eq(layout.batch_samples, 2097152);
     ck_assert_int_eq(xbgpu_integration_batches(&config, half), 408); /* 0.5 x 1712e6 / 2097152 = 408.17 */
     ck_assert_int_eq(xbgpu_integration_batches(&config, fast), 3);
-    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, half), 13271040);
-    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, fast), 13271040 + 3240 * 4);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, half), 13271040);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, fast), 13271040 + 3240 * 4);
     ck_assert_double_eq_tol(xbgpu_send_rate(&config, &layout, half),
                             1.1 * (13271040 + 1620 * 64) / (408 * 2097152 / 1712e6), 1);
     ck_assert_uint_eq(xbgpu_output_buffers(&config, half), 2 * 1 + 2);
@@ -141,6 +141,55 @@ START_TEST(sample_formats)
 }
 END_TEST
 
+/* Shifts: how far outputs lag, and what is kept in front of a chunk; gates: what their dumps and their lists take. */
+START_TEST(shifts_and_gates)
+{
+    static const struct {
+        const char *shifts;
+        size_t n_lag, n_history;
+        uint32_t first_delay;
+    } cases[] = {
+        {"[0, 0, 0, 0]", 0, 0, 0},   {"[1, 0, 0, 0]", 0, 1, 1},         {"[0, 16, 0, 0]", 0, 1, 0},
+        {"[0, 0, -1, 0]", 1, 1, 16}, {"[-16, 1, 0, 0]", 1, 2, 0},       {"[16, 0, -16, 0]", 1, 2, 32},
+        {"[-3, 0, 0, 0]", 1, 1, 13}, {"[-16, -16, -16, -16]", 1, 0, 0},
+    };
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, chunks: 10,\n"
+        "       spectra_per_heap: 16, samples_between_spectra: 128, batches_per_chunk: 5, shifts: %s}\n"
+        "gates: [{kind: phase, name: p, frequency: 30, bins: 4, take: [1], dispersion_measure: 1,\n"
+        "         centre_frequency: 1284e6},\n"
+        "        {kind: switch, name: s, period: 1000, on_until: 500}]\n"
+        "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.3, buffers: 4},\n"
+        "          {name: b, integration_batches: 3, destination: 239.3.0.4, buffers: 4, missing: weights, gate: p},\n"
+        "          {name: c, integration_batches: 3, destination: 239.3.0.5, buffers: 4, missing: weights, gate: s},\n"
+        "          {name: d, integration_batches: 3, destination: 239.3.0.6, buffers: 4, gate: s}]\n";
+    size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, lists = 3 * (9 * (5 * 16 + 6) * 4); /* 8 rows and 1 */
+    char yaml[2000];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xbgpu_config config = {0};
+        struct xbgpu_layout l;
+        snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
+        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+
+        xbgpu_layout_init(&l, &config);
+        ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
+        ck_assert_uint_eq(l.n_history, cases[i].n_history);
+        ck_assert_uint_eq(xbgpu_delay(&l, &config, 0), cases[i].first_delay);
+        ck_assert_int_eq(l.shifted, i > 0);
+        const size_t dump_bytes[] = {vis, vis + 8 * 3 * 4 + 8 * 4, vis + 3 * 4 + 8 * 4, vis + 8 * 4};
+        for (size_t o = 0; o < 4; o++)
+            ck_assert_uint_eq(xbgpu_dump_bytes(&l, &config, xbgpu_config_output(&config, o)), dump_bytes[o]);
+        /* 80 spectra of a chunk are 2 heaps of 64. */
+        ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
+        ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap + (i > 0) * 5 * 2 * heap +
+                                              4 * (4 * (vis + 3 * 4) + 2 * vis) + lists + 128 * 2 * 8 * 4);
+        config_free(&xbgpu_config_table, &config, errors);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("layout");
@@ -149,6 +198,7 @@ int main(void)
 
     tcase_add_test(tcase, f_engine);
     tcase_add_test(tcase, x_engine);
+    tcase_add_test(tcase, shifts_and_gates);
     tcase_add_loop_test(tcase, sample_formats, 0, 8);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

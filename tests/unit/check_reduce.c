@@ -1,7 +1,8 @@
-/* check_reduce - dumps against the definition, with sums on both sides of the limits. */
+/* check_reduce - dumps of both variants against the definition, with sums on both sides of the limits. */
 #include "kernels/reduce.h"
 
 #include "common/units.h"
+#include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 
 #include <check.h>
@@ -47,7 +48,37 @@ static int compare(const int64_t *sum, uint32_t weight, const int32_t *out)
     return re != sum[0] || im != sum[1];
 }
 
-static void run_and_compare(uint32_t n_baselines, uint32_t n_chan, int n_threads)
+/* Runs 'args', all host memory, of n + GUARD sums and outputs: on the device, or NULL, the twin. */
+static void run(const struct test_device *d, const struct reduce_args *args, size_t n, int n_threads)
+{
+    struct kernel_constant constants[REDUCE_N_CONSTANTS];
+    struct kernel_grid grid = reduce_grid(args);
+    struct reduce_args there = *args;
+    struct device_kernel *kernel;
+    size_t sums = (n + GUARD) * sizeof(int64_t), out = (n + GUARD) * sizeof(int32_t);
+
+    if (!d) {
+        reduce_kernel.cpu(args, n_threads);
+        return;
+    }
+    there.sums.integer = test_upload(d, args->sums.integer, sums, sums);
+    there.out.integer = test_upload(d, args->out.integer, out, out);
+    there.weights = test_upload(d, args->weights, args->n_baselines * 4, args->n_baselines * 4);
+    there.n_saturated = test_upload(d, args->n_saturated, 8, 8);
+    reduce_constants(args, constants);
+    ck_assert_int_eq(device_kernel_create(d->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &kernel), 0);
+    device_launch(d->stream, kernel, &grid, &there);
+    test_download(d, args->sums.integer, there.sums.integer, sums);
+    test_download(d, args->out.integer, there.out.integer, out);
+    test_download(d, args->n_saturated, there.n_saturated, 8);
+    device_kernel_destroy(kernel);
+    device_free(d->device, there.sums.integer);
+    device_free(d->device, there.out.integer);
+    device_free(d->device, (void *)there.weights);
+    device_free(d->device, there.n_saturated);
+}
+
+static void run_and_compare(const struct test_device *d, uint32_t n_baselines, uint32_t n_chan, int n_threads)
 {
     size_t n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
     int64_t *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
@@ -63,10 +94,10 @@ static void run_and_compare(uint32_t n_baselines, uint32_t n_chan, int n_threads
     memset(out, 0xa5, (n + GUARD) * sizeof(*out));
     for (size_t i = 0; i < n_baselines; i++)
         weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
-    reduce_kernel.cpu(&args, n_threads);
+    run(d, &args, n, n_threads);
     for (size_t i = 0; i < n; i += 2)
         expected += (uint64_t)compare(before + i, weights[i / (N_POL_PRODUCTS * 2) % n_baselines], out + i);
-    ck_assert_uint_eq(n_saturated[0], expected);
+    ck_assert_uint_eq(n_saturated[0], 12345 + expected);
     ck_assert_uint_eq(n_saturated[1], 67890);
     for (size_t i = 0; i < n; i++)
         if (sums[i])
@@ -81,7 +112,7 @@ static void run_and_compare(uint32_t n_baselines, uint32_t n_chan, int n_threads
 }
 
 /* Of half floats: double to float, not a number where it is missing, and nothing counts. */
-static void run_and_compare_real(uint32_t n_baselines, uint32_t n_chan, int n_threads)
+static void run_and_compare_real(const struct test_device *d, uint32_t n_baselines, uint32_t n_chan, int n_threads)
 {
     size_t n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
     double *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
@@ -103,8 +134,8 @@ static void run_and_compare_real(uint32_t n_baselines, uint32_t n_chan, int n_th
     memset(out, 0xa5, (n + GUARD) * sizeof(*out));
     for (size_t i = 0; i < n_baselines; i++)
         weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
-    reduce_kernel.cpu(&args, n_threads);
-    ck_assert_uint_eq(n_saturated, 0);
+    run(d, &args, n, n_threads);
+    ck_assert_uint_eq(n_saturated, 12345);
     for (size_t i = 0; i < n; i++) {
         bool missing = weights[i / (N_POL_PRODUCTS * 2) % n_baselines] < MIN_WEIGHT;
         if (missing ? !isnan(out[i]) : fabs(out[i] - before[i]) > 0x1p-24 * fabs(before[i]))
@@ -123,12 +154,30 @@ static void run_and_compare_real(uint32_t n_baselines, uint32_t n_chan, int n_th
     free(sums);
 }
 
+static void run_random(const struct test_device *d, size_t max_baselines)
+{
+    uint32_t n_baselines = 1 + (uint32_t)random_below(max_baselines), n_chan = 1 + (uint32_t)random_below(17);
+
+    run_and_compare(d, n_baselines, n_chan, 1 + (int)random_below(3));
+    run_and_compare_real(d, n_baselines, n_chan, 1 + (int)random_below(3));
+}
+
 START_TEST(random_dumps)
 {
-    for (int trial = 0; trial < 30; trial++) {
-        run_and_compare(1 + (uint32_t)random_below(40), 1 + (uint32_t)random_below(17), 1 + (int)random_below(3));
-        run_and_compare_real(1 + (uint32_t)random_below(40), 1 + (uint32_t)random_below(17), 1 + (int)random_below(3));
-    }
+    for (int trial = 0; trial < 30; trial++)
+        run_random(NULL, 40);
+}
+END_TEST
+
+START_TEST(cuda_random_dumps)
+{
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    for (int trial = 0; trial < 30; trial++)
+        run_random(&d, trial % 3 ? 40 : 400);
+    test_device_close(&d);
 }
 END_TEST
 
@@ -141,6 +190,7 @@ int main(void)
     random_start();
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, random_dumps);
+    tcase_add_test(tcase, cuda_random_dumps);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

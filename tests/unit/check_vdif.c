@@ -241,6 +241,82 @@ START_TEST(rubbish)
 }
 END_TEST
 
+#define COMPLEX_4 (1U << 31 | 3U << 26)
+
+static const struct {
+    uint32_t w0, w2, w3;
+    const char *says; /* NULL: voltages */
+    uint32_t n_spectra;
+} voltages[] = {
+    {0, 4, COMPLEX_4, "not longer", 0},
+    {0, 5, COMPLEX_4, NULL, 8},
+    {1U << 30, 5, COMPLEX_4, NULL, 24},
+    {0, 3U << 24 | 5, COMPLEX_4, NULL, 1},
+    {0, 4U << 24 | 5, COMPLEX_4, "whole number", 0},
+    {0, 4U << 24 | 7, COMPLEX_4, "whole number", 0},
+    {0, 10U << 24 | 132, COMPLEX_4, NULL, 1}, /* CHIME's */
+    {0, 31U << 24 | 0xFFFFFF, COMPLEX_4, "whole number", 0},
+    {0, 5, 3U << 26, "complex samples of 4 bits", 0},
+    {0, 5, 1U << 31 | 7U << 26, "complex samples of 4 bits", 0},
+};
+
+START_TEST(voltage_frames)
+{
+    struct vdif_header h = parse_words(voltages[_i].w0, 0, voltages[_i].w2, voltages[_i].w3, 0);
+    const char *says = vdif_no_voltages(&h);
+
+    if (voltages[_i].says) {
+        ck_assert_ptr_nonnull(says);
+        ck_assert_msg(strstr(says, voltages[_i].says), "'%s'", says);
+    } else {
+        ck_assert_msg(!says, "'%s'", says);
+        ck_assert_uint_eq(vdif_n_spectra(&h), voltages[_i].n_spectra);
+    }
+}
+END_TEST
+
+/* From spectrum to spectrum and, in one, from channel to channel; the real part in the lower bits. */
+START_TEST(voltage_values)
+{
+    struct vdif_header h = parse_words(0, 0, 2U << 24 | 6, COMPLEX_4, 0);
+    const uint8_t payload[16] = {0x80, 0x08, 0x0F, 0xF0, 0x88, 0x21, 0x12, 0xFF,
+                                 0x00, 0x76, 0x67, 0x9A, 0xA9, 0xBC, 0xCB, 0xED};
+    double value[2];
+
+    ck_assert_uint_eq(vdif_n_spectra(&h), 4);
+    for (uint32_t s = 0; s < 4; s++)
+        for (uint32_t c = 0; c < 4; c++) {
+            vdif_voltage(&h, payload, c, s, value);
+            ck_assert_double_eq(value[0], payload[4 * s + c] % 16 - 8);
+            ck_assert_double_eq(value[1], payload[4 * s + c] / 16 - 8);
+        }
+}
+END_TEST
+
+/* What is judged to be voltages can be read to its end. */
+START_TEST(voltage_rubbish)
+{
+    int n_voltages = 0;
+
+    for (int i = 0; i < 100000; i++) {
+        struct vdif_header h = parse_words((uint32_t)random_below(2) << 30, 0,
+                                           (uint32_t)(random_below(12) << 24 | random_below(200)), COMPLEX_4, 0);
+        if (vdif_no_voltages(&h))
+            continue;
+        n_voltages++;
+        uint32_t n = vdif_n_spectra(&h);
+        ck_assert_uint_ge(n, 1);
+        uint8_t *payload = malloc(h.frame_bytes - h.header_bytes);
+        double value[2];
+        memset(payload, 0xFF, h.frame_bytes - h.header_bytes);
+        vdif_voltage(&h, payload, h.n_channels - 1, n - 1, value);
+        ck_assert(value[0] == 7 && value[1] == 7);
+        free(payload);
+    }
+    ck_assert_int_gt(n_voltages, 1000);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("vdif");
@@ -252,6 +328,9 @@ int main(void)
     tcase_add_test(payloads, levels);
     tcase_add_loop_test(payloads, samples, 1, 33);
     tcase_add_test(payloads, rubbish);
+    tcase_add_loop_test(headers, voltage_frames, 0, ARRAY_LEN(voltages));
+    tcase_add_test(payloads, voltage_values);
+    tcase_add_test(payloads, voltage_rubbish);
     tcase_set_timeout(payloads, 60);
     suite_add_tcase(suite, headers);
     suite_add_tcase(suite, payloads);

@@ -36,7 +36,7 @@ static void check_once(bool by_baseline)
     struct window window;
     int64_t batch = (int64_t)(random_u64() >> 8) - (INT64_C(1) << 54);
 
-    ck_assert_int_eq(window_init(&window, (int64_t)length, n_ants, by_baseline), 0);
+    ck_assert_int_eq(window_init(&window, (int64_t)length, n_ants, 0, by_baseline), 0);
     for (int again = 0; again < 2; again++) { /* the second window must remember nothing of the first */
         n_added = again ? n_added : length;
         window_open(&window, batch);
@@ -63,6 +63,47 @@ static void check_once(bool by_baseline)
     window_fini(&window);
 }
 
+/* What a gate took of each baseline, by rows, out of the flags and the numbers of every batch. */
+START_TEST(gate_counts)
+{
+    for (int trial = 0; trial < 1000; trial++) {
+        size_t n_ants = 1 + random_below(N_ANTS_MAX), n_rows = 1 + random_below(3),
+               n_added = random_below(N_LENGTH_MAX);
+        size_t n_baselines = correlate_n_baselines(n_ants);
+        uint32_t expected[3][N_ANTS_MAX * (N_ANTS_MAX + 1) / 2], found[3 * N_ANTS_MAX * (N_ANTS_MAX + 1) / 2], total[3];
+        struct window window;
+
+        ck_assert_int_eq(window_init(&window, N_LENGTH_MAX, n_ants, n_rows, true), 0);
+        for (int again = 0; again < 2; again++) { /* the second window must remember nothing of the first */
+            window_open(&window, 0);
+            memset(expected, 0, sizeof(expected));
+            memset(total, 0, sizeof(total));
+            for (size_t b = 0; b < n_added; b++) {
+                uint8_t present[N_ANTS_MAX];
+                for (size_t a = 0; a < n_ants; a++)
+                    present[a] = random_below(8) > 0;
+                window_add(&window, present);
+                for (size_t row = 0; row < n_rows; row++) {
+                    uint32_t n = (uint32_t)random_below(N_SPECTRA + 1);
+                    window_add_taken(&window, present, row, n);
+                    total[row] += n;
+                    for (size_t a2 = 0; a2 < n_ants; a2++)
+                        for (size_t a1 = 0; a1 <= a2; a1++)
+                            expected[row][correlate_baseline(a1, a2)] += present[a1] && present[a2] ? n : 0;
+                }
+            }
+        }
+        memset(found, 0xA5, sizeof(found));
+        window_gate_weights(&window, found);
+        for (size_t row = 0; row < n_rows; row++) {
+            ck_assert_uint_eq(window.n_taken[row], total[row]);
+            ck_assert_mem_eq(found + row * n_baselines, expected[row], n_baselines * sizeof(uint32_t));
+        }
+        window_fini(&window);
+    }
+}
+END_TEST
+
 START_TEST(all_or_nothing)
 {
     for (int i = 0; i < 2000; i++)
@@ -87,6 +128,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, all_or_nothing);
     tcase_add_test(tcase, by_baseline);
+    tcase_add_test(tcase, gate_counts);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

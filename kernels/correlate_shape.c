@@ -1,0 +1,296 @@
+/* correlate_shape.c - pure arithmetic, done once when the kernel is made, and once per launch. */
+#include "kernels/correlate_shape.h"
+
+#include "common/units.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STEP_BYTES        64 /* of an antenna */
+#define MAX_WARPS         32
+#define MAX_TILE_EIGHTS   12  /* row_eights * column_eights: 16 registers of sums each */
+#define MAX_REGISTERS     256 /* of a thread */
+#define QUARTER_REGISTERS 16384
+#define OTHER_REGISTERS   56  /* of a thread, beside the sums, without which the assembler spills */
+#define N_MULTIPROCESSORS 132 /* of a large GPU */
+#define MAX_PARTS         64
+
+/* Of correlate_wgmma.cu. */
+#define WGMMA_ANTS    64 /* of a block, rows and columns */
+#define WGMMA_THREADS 384
+#define WGMMA_SHARED  (4 * 32768) /* stages */
+#define WGMMA_SLICE   256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
+
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t larger(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
+
+/* Antennas that rows [first, end) need slots for: all up to the end, and whole tiles. */
+static uint32_t slots_up_to(uint32_t end, const struct correlate_shape *s)
+{
+    uint32_t height = 8 * s->row_eights, width = 8 * s->column_eights;
+    uint32_t rows = divide_up(end, height) * height, columns = divide_up(end, width) * width;
+
+    return rows > columns ? rows : columns;
+}
+
+static void plan_runs(uint32_t n_ants, const struct correlate_shape *s, struct correlate_plan *plan)
+{
+    uint32_t height = 8 * s->row_eights, n_tiles = 0;
+
+    for (uint32_t row = 0; row < n_ants; row += height)
+        n_tiles += divide_up(smaller(row + height, n_ants), 8 * s->column_eights);
+    plan->tile_warps = divide_up(n_tiles, s->n_runs);
+    plan->n_blocks = divide_up(n_tiles, plan->tile_warps);
+    plan->n_slots = slots_up_to(n_ants, s);
+}
+
+static void plan_squares(uint32_t n_ants, const struct correlate_shape *s, struct correlate_plan *plan)
+{
+    uint32_t rows = s->block_rows * 8 * s->row_eights, columns = s->block_columns * 8 * s->column_eights;
+
+    for (uint32_t first = 0; first < n_ants; first += rows)
+        plan->n_blocks += divide_up(smaller(first + rows, n_ants), columns);
+    plan->tile_warps = s->block_rows * s->block_columns;
+    plan->n_slots = rows + (n_ants > rows ? columns : 0);
+}
+
+static struct correlate_plan plan_wgmma(uint32_t n_ants)
+{
+    uint32_t n = divide_up(n_ants, WGMMA_ANTS), n_blocks = n * (n + 1) / 2;
+
+    return (struct correlate_plan){
+        .n_blocks = n_blocks,
+        .n_slots = WGMMA_ANTS,
+        .threads = WGMMA_THREADS,
+        .shared_bytes = WGMMA_SHARED,
+        .computed = (double)n_ants * (n_ants + 1) / 2 / ((double)n_blocks * WGMMA_ANTS * WGMMA_ANTS),
+    };
+}
+
+struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape)
+{
+    struct correlate_plan plan = {0};
+    uint32_t sums = 16 * shape->row_eights * shape->column_eights + 2 * shape->row_eights;
+
+    if (shape->wgmma)
+        return plan_wgmma(args->n_ants);
+    if (shape->n_runs)
+        plan_runs(args->n_ants, shape, &plan);
+    else
+        plan_squares(args->n_ants, shape, &plan);
+    plan.threads = 32 * plan.tile_warps * shape->time_warps;
+    plan.shared_bytes = shape->stages * shape->time_warps * shape->steps * plan.n_slots * STEP_BYTES;
+    if (shape->time_warps > 1)
+        plan.shared_bytes += plan.tile_warps * sums * 32 * 4;
+    plan.computed = (double)args->n_ants * (args->n_ants + 1) / 2 /
+                    ((double)plan.n_blocks * plan.tile_warps * 64 * shape->row_eights * shape->column_eights);
+    return plan;
+}
+
+bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes)
+{
+    const struct correlate_shape *s = shape;
+
+    if (s->wgmma)
+        return shared_bytes >= WGMMA_SHARED;
+    if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
+        s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
+        return false;
+    /* A column of blocks lies wholly within a row of them, or outside. */
+    if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
+                       (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
+        return false;
+    struct correlate_plan plan = correlate_plan(args, s);
+    /* Each quarter of a multiprocessor has a quarter of the registers, and a quarter of the warps, rounded up. */
+    uint32_t registers = OTHER_REGISTERS + 16 * s->row_eights * s->column_eights;
+    uint32_t quarter_warps = divide_up(plan.threads / 32 * s->resident, 4);
+    return plan.threads <= 32 * MAX_WARPS && plan.threads >= 4 * s->steps * s->time_warps &&
+           plan.shared_bytes * s->resident <= shared_bytes && registers < MAX_REGISTERS &&
+           quarter_warps * 32 * registers <= QUARTER_REGISTERS;
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+/* By array size: the first that is large enough and valid is the default, the others are candidates. */
+static const struct {
+    uint32_t from_ants, to_ants;
+    struct correlate_shape shape;
+} known[] = {
+    {1, 8, {1, 1, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 2}},
+    {1, 8, {1, 1, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 6, .resident = 4}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 3}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 2}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 1}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 4, .resident = 2}},
+    {9, 16, {1, 1, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 6, .resident = 2}},
+    {17, 32, {4, 2, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 5, .resident = 1}},
+    {17, 32, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 5, .resident = 1}},
+    {17, 32, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 2, .stages = 4, .resident = 2}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 1, .stages = 5, .resident = 1}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 5, .resident = 1}},
+    {49, 64, {4, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {49, 64, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 80, {4, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {4, 2, .n_runs = 5, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
+    {129, 160, {2, 2, .n_runs = 5, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {161, 192, {2, 2, .n_runs = 7, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {65, 160, {4, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 2, .stages = 3, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 4, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
+    {65, 4096, {2, 2, .block_rows = 4, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {65, 4096, {4, 3, .block_rows = 3, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {1, 4096, {2, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 3, .resident = 1}},
+    {1, 4096, {1, 1, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 2, .resident = 1}},
+};
+
+size_t correlate_candidates(const struct correlate_args *args, size_t shared_bytes, size_t max,
+                            struct correlate_shape *shapes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(known) && n < max; i++)
+        if (args->n_ants >= known[i].from_ants && args->n_ants <= known[i].to_ants &&
+            correlate_shape_valid(args, &known[i].shape, shared_bytes))
+            shapes[n++] = known[i].shape;
+    return n;
+}
+
+struct correlate_shape correlate_default_shape(const struct correlate_args *args, size_t shared_bytes)
+{
+    struct correlate_shape shape;
+    size_t n = correlate_candidates(args, shared_bytes, 1, &shape);
+
+    assert(n == 1); /* the last of the known shapes takes 16 KiB */
+    return shape;
+}
+
+void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes)
+{
+    char blocks[32];
+
+    if (shape->wgmma) {
+        snprintf(text, text_bytes, "wgmma");
+        return;
+    }
+    if (shape->n_runs)
+        snprintf(blocks, sizeof(blocks), "%u runs", shape->n_runs);
+    else
+        snprintf(blocks, sizeof(blocks), "squares of %u x %u", shape->block_rows, shape->block_columns);
+    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident", shape->row_eights,
+             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident);
+}
+
+/* ---- Making and launching ---------------------------------------------------------------------------------------- */
+
+bool correlate_has_wgmma(const struct device *device)
+{
+    const char *model = device_model(device);
+
+    return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
+}
+
+const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
+{
+    return shape->wgmma ? &correlate_wgmma_kernel : &correlate_kernel;
+}
+
+static long sample_bits(enum voltage_format format)
+{
+    return 4 * (long)voltage_bytes(format);
+}
+
+void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
+                         struct kernel_constant *constants)
+{
+    struct correlate_plan plan = correlate_plan(args, shape);
+    const struct kernel_constant all[CORRELATE_N_CONSTANTS] = {
+        {"N_ANTS", args->n_ants},
+        {"N_CHAN", args->n_chan},
+        {"N_SPECTRA", args->n_spectra},
+        {"BITS", sample_bits(args->format)},
+        {"OFFSET", args->format == VOLTAGES_4_BITS_OFFSET},
+        {"ROW_EIGHTS", shape->row_eights},
+        {"COLUMN_EIGHTS", shape->column_eights},
+        {"N_RUNS", shape->n_runs},
+        {"BLOCK_ROWS", shape->block_rows},
+        {"BLOCK_COLUMNS", shape->block_columns},
+        {"TIME_WARPS", shape->time_warps},
+        {"STEPS", shape->steps},
+        {"STAGES", shape->stages},
+        {"RESIDENT", shape->resident},
+        {"N_BLOCKS", plan.n_blocks},
+        {"TILE_WARPS", plan.tile_warps},
+        {"N_SLOTS", plan.n_slots},
+    };
+
+    assert(args->n_spectra % 16 == 0);
+    memcpy(constants, all, sizeof(all));
+}
+
+/* Into how many parts the time is best split: blocks run in rounds of as many as the GPU has room for, and each adds its
+ * sums to memory at its end, which takes about as long as OVERHEAD slices. */
+static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t resident)
+{
+    const uint64_t overhead = 24, room = (uint64_t)N_MULTIPROCESSORS * resident;
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+
+    for (uint32_t n = 1; n <= MAX_PARTS && n <= n_slices; n++) {
+        uint64_t cost = (n_blocks * n + room - 1) / room * (divide_up(n_slices, n) + overhead);
+        if (cost < least) {
+            least = cost;
+            best = n;
+        }
+    }
+    return best;
+}
+
+/* Parts of so many spectra that partial sums hold them, and the 64 by which parts may differ. */
+static uint32_t wgmma_parts(enum voltage_format format, uint64_t n_spectra)
+{
+    uint64_t max = (correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA) - 64;
+
+    return (uint32_t)((n_spectra + max - 1) / max);
+}
+
+struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
+                                  uint32_t n_parts)
+{
+    struct correlate_plan plan = correlate_plan(args, shape);
+    uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
+    uint64_t n_spectra = (uint64_t)args->n_batches * args->n_spectra, n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
+    uint64_t bytes = n_spectra * N_POLS * voltage_bytes(args->format);
+    uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
+
+    if (!n_parts)
+        n_parts = best_parts(n_blocks, n_slices, shape->wgmma ? 1 : shape->resident);
+    if (shape->wgmma)
+        n_parts = larger(n_parts, wgmma_parts(args->format, n_spectra));
+    return (struct kernel_grid){
+        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
+}

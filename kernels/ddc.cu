@@ -1,0 +1,311 @@
+/* ddc.cu - see ddc.h.
+ *
+ * The filter is a product of matrices, for the matrix unit.  Eight consecutive outputs are a row; they look at n_taps +
+ * 7 A samples, from 8 A further on in each row, and their weights are the same but for their place.  So
+ *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights, shifted
+ *     by A from output to output)
+ * has zeros for 7 of 23 products with 16 A taps, and each sample is multiplied by what is needed for all eight outputs
+ * once it is in registers.  Samples of up to 12 bits are exact in half precision (of 16 bits: two terms); weights are the
+ * sum of two half floats, each of which is multiplied: 92 products of the matrix unit per sample, whatever A is.
+ *
+ * Windows overlap, so a row of the matrix is one of memory, 8 A samples, and what follows it: the samples lie in shared
+ * memory as rows of 8 A, unpacked once; those that 'shift' rows on are the same memory again.  Where a row is long, a piece
+ * of its columns is taken at a time, of all rows of the block.
+ *
+ * Accuracy: the unit's sums, which it truncates, are taken over one such piece, and those are added in float32.
+ *
+ * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
+ * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS. */
+#include "kernels/ddc.h"
+
+#define N_THREADS (32 * N_WARPS)
+#define ROWS      (16 * N_TILES * N_WARPS)
+#define ROW       (DDC_ROW_OUTPUTS * SUBSAMPLING) /* samples from row to row */
+#define WINDOW    (N_TAPS + (DDC_ROW_OUTPUTS - 1) * SUBSAMPLING)
+#define N_SHIFTS  ((WINDOW + ROW - 1) / ROW)
+#define N_CHUNKS  ((ROW + COLUMNS - 1) / COLUMNS)
+#define N_STEPS   (COLUMNS / 16)
+#define LOAD_ROWS (ROWS + N_SHIFTS - 1)
+#define PITCH     (COLUMNS + 8) /* halves from row to row: 8 rows' 16 bytes lie in different banks */
+#define N_PLANES  (SAMPLE_BITS > 12 ? 2 : 1)
+#define PLANE     (LOAD_ROWS * PITCH)
+#define N_SUMS    (N_TILES * 8)
+
+/* Samples that a thread unpacks at a time: they begin 'GROUP' samples apart, so at the same bit of a byte. */
+#define GROUP   (ROW % 16 == 0 ? 16 : 8)
+#define STREAM  ((GROUP * SAMPLE_BITS + 31) / 32)      /* words, once they begin with the first sample */
+#define N_WORDS ((GROUP * SAMPLE_BITS + 31 + 31) / 32) /* words that may have them */
+
+extern __shared__ float4 shared_memory[];
+
+/* ---- Pairs of half floats, and the matrix unit ------------------------------------------------------------------- */
+
+#ifdef EMULATE_CUDA
+static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t out = 0;
+
+    for (int i = 0; i < 2; i++) {
+        _Float16 half = (_Float16)fmaf(emulate_half(a, i), emulate_half(b, i), emulate_half(c, i));
+        uint16_t bits;
+        memcpy(&bits, &half, sizeof(bits));
+        out |= (uint32_t)bits << (16 * i);
+    }
+    return out;
+}
+
+static inline void load_matrix(uint32_t (&a)[4], const uint16_t *row)
+{
+    unsigned lane = threadIdx.x % 32;
+
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t from = __shfl_sync(~0u, (uint64_t)(uintptr_t)row, (int)(8 * i + lane / 4));
+        a[i] = ((const uint32_t *)(uintptr_t)from)[lane % 4];
+    }
+}
+
+#define multiply_add emulate_mma_f16
+#else
+static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t out;
+
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}
+
+/* Four matrices of 8 rows of 8 halves; lane i has the address of row i % 8 of matrix i / 8. */
+static __device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const uint16_t *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+#endif
+
+/* ---- Samples to shared memory ------------------------------------------------------------------------------------- */
+
+/* The input of a block, from an aligned word on. */
+struct source {
+    const uint32_t *words;
+    uint32_t first_bit; /* of the first row; < 32 */
+    uint32_t last_word; /* that has any sample to be read */
+};
+
+static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
+{
+    uint64_t first = (uint64_t)args.offset + (uint64_t)blockIdx.x * ROWS * ROW;
+    uint64_t end = (uint64_t)args.offset + (uint64_t)(args.n_out - 1) * SUBSAMPLING + N_TAPS;
+    uint64_t last_word = (end * SAMPLE_BITS - 1) / 32 - first * SAMPLE_BITS / 32;
+    struct source source;
+
+    source.words = (const uint32_t *)(blockIdx.y ? args.in[1] : args.in[0]) + first * SAMPLE_BITS / 32;
+    source.first_bit = (uint32_t)(first * SAMPLE_BITS % 32);
+    source.last_word = (uint32_t)(last_word < 0xffffffff ? last_word : 0xffffffff);
+    return source;
+}
+
+/* A group's bits from its first sample on, the most significant of a word first.  A group that begins after the last
+ * sample is taken from there instead: it is multiplied by zeros, or for outputs that are not stored. */
+static __device__ __forceinline__ void load_group(const struct source &source, uint32_t sample,
+                                                  uint32_t (&stream)[STREAM + 1])
+{
+    uint32_t bit = source.first_bit + sample * SAMPLE_BITS, words[N_WORDS + 1];
+    const uint32_t *from = source.words + min(bit / 32, source.last_word);
+
+#pragma unroll
+    for (int i = 0; i < N_WORDS; i++)
+        words[i] = __byte_perm(__ldg(from + i), 0, 0x0123);
+    words[N_WORDS] = 0;
+#pragma unroll
+    for (int i = 0; i < STREAM; i++)
+        stream[i] = __funnelshift_l(words[i + 1], words[i], bit % 32);
+    stream[STREAM] = 0;
+}
+
+/* A field of 'bits' bits that begins at 'position' of the stream, to bit 'at'; there may be anything around it. */
+static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM + 1], int position, int bits, int at)
+{
+    int word = position / 32, offset = position % 32, shift = 32 - offset - bits - at;
+
+    if (shift >= 0)
+        return stream[word] >> shift;
+    if (offset + bits <= 32)
+        return stream[word] << -shift;
+    return __funnelshift_r(stream[word + 1], stream[word], (uint32_t)(32 + shift));
+}
+
+/* Fields of two samples, 'bits' <= 10 bits each, as half floats plus 1024: the fields are these halves' mantissas.  'flip'
+ * turns a sign bit over, which adds 2^(bits - 1). */
+static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM + 1], int position, int bits,
+                                                      uint32_t flip)
+{
+    uint32_t mask = (1u << bits) - 1;
+    uint32_t both =
+        (field(stream, position, bits, 0) & 0xffffu) | (field(stream, position + SAMPLE_BITS, bits, 16) & 0xffff0000u);
+
+    return (both & (mask * 0x10001u)) ^ ((0x6400u ^ flip) * 0x10001u);
+}
+
+/* Half floats, twice: 1, 64 and 256, and minus 1024 and what the flipped sign bit adds. */
+#define HALF_1   0x3c003c00u
+#define HALF_64  0x54005400u
+#define HALF_256 0x5c005c00u
+#define MINUS(n) ((0xe400u + (n)) * 0x10001u) /* -(1024 + n), n < 1024 */
+
+/* Samples 2 i and 2 i + 1 of a group.  Of 12 bits the upper 6, times 64, plus the lower; of 16 bits, whose upper and lower
+ * 8 have a plane each, those of 'plane'. */
+static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[STREAM + 1], int i, int plane)
+{
+    const int position = 2 * i * SAMPLE_BITS;
+
+    if (SAMPLE_BITS <= 10) {
+        const uint32_t sign = 1u << (SAMPLE_BITS - 1);
+        return half2_fma(two_fields(stream, position, SAMPLE_BITS, sign), HALF_1, MINUS(sign));
+    }
+    if (SAMPLE_BITS == 12) {
+        uint32_t high = half2_fma(two_fields(stream, position, 6, 32), HALF_1, MINUS(32));
+        uint32_t low = half2_fma(two_fields(stream, position + 6, 6, 0), HALF_1, MINUS(0));
+        return half2_fma(high, HALF_64, low);
+    }
+    if (plane == 0)
+        return half2_fma(half2_fma(two_fields(stream, position, 8, 128), HALF_1, MINUS(128)), HALF_256, 0);
+    return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
+}
+
+/* Columns [column, column + COLUMNS) of all rows.  Beyond a row's end are the next one's samples, whose weights are 0. */
+static __device__ __forceinline__ void load_columns(const struct source &source, uint32_t column, uint16_t *rows)
+{
+    const uint32_t groups = COLUMNS / GROUP;
+
+#pragma unroll 2
+    for (uint32_t i = threadIdx.x; i < LOAD_ROWS * groups; i += N_THREADS) {
+        uint32_t row = i / groups, at = i % groups * GROUP, stream[STREAM + 1];
+        load_group(source, row * ROW + column + at, stream);
+#pragma unroll
+        for (int plane = 0; plane < N_PLANES; plane++)
+#pragma unroll
+            for (int j = 0; j < GROUP; j += 8) {
+                uint4 eight;
+                eight.x = unpack_pair(stream, j / 2, plane);
+                eight.y = unpack_pair(stream, j / 2 + 1, plane);
+                eight.z = unpack_pair(stream, j / 2 + 2, plane);
+                eight.w = unpack_pair(stream, j / 2 + 3, plane);
+                *(uint4 *)(rows + plane * PLANE + row * PITCH + at + j) = eight;
+            }
+    }
+}
+
+/* ---- Sums --------------------------------------------------------------------------------------------------------- */
+
+/* [tile][output of a pair][row i and i + 8, part], as the unit has them: lane / 4 is the row, lane % 4 the pair. */
+typedef float block_sums[N_TILES][2][4];
+
+/* Adds what the columns in shared memory contribute.  'row' is that of the warp's first row which this lane addresses. */
+static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
+{
+#pragma unroll 1
+    for (int shift = 0; shift < N_SHIFTS; shift++)
+#pragma unroll
+        for (int step = 0; step < N_STEPS; step++) {
+            uint4 high = __ldg(weights + (shift * N_STEPS + step) * 64);
+            uint4 low = __ldg(weights + (shift * N_STEPS + step) * 64 + 32);
+#pragma unroll
+            for (int plane = 0; plane < N_PLANES; plane++) {
+                uint32_t a[N_TILES][4];
+#pragma unroll
+                for (int tile = 0; tile < N_TILES; tile++)
+                    load_matrix(a[tile], row + plane * PLANE + (16 * tile + shift) * PITCH + 16 * step);
+#pragma unroll
+                for (int tile = 0; tile < N_TILES; tile++) {
+                    multiply_add(sums[tile][0], a[tile], low.x, low.y);
+                    multiply_add(sums[tile][1], a[tile], low.z, low.w);
+                }
+#pragma unroll
+                for (int tile = 0; tile < N_TILES; tile++) {
+                    multiply_add(sums[tile][0], a[tile], high.x, high.y);
+                    multiply_add(sums[tile][1], a[tile], high.z, high.w);
+                }
+            }
+        }
+}
+
+static __device__ __forceinline__ float2 rotation(uint64_t turns)
+{
+    float2 out;
+
+    sincospif((float)(int32_t)(uint32_t)(turns >> 32) * 0x1p-31f, &out.y, &out.x);
+    return out;
+}
+
+static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
+{
+    return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+/* A row's pair of outputs: out[m] and out[m + 1]. */
+static __device__ __forceinline__ void store_pair(float *out, uint32_t m, uint32_t n_out, float2 first, float2 second)
+{
+    if (m + 1 < n_out)
+        __stcs((float4 *)(out + 2 * (uint64_t)m), make_float4(first.x, first.y, second.x, second.y));
+    else if (m < n_out)
+        __stcs((float2 *)(out + 2 * (uint64_t)m), first);
+}
+
+/* rotations[i]: of 8 i rows, times 'scale'. */
+static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
+                                             const block_sums &sums)
+{
+    float *out = blockIdx.y ? args.out[1] : args.out[0];
+    uint32_t warp_row = blockIdx.x * ROWS + threadIdx.x / 32 * (16 * N_TILES);
+    uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS;
+    float2 start = rotation(args.phase + m * args.phase_step);
+
+    m += threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < 2 * N_TILES; i++) {
+        float2 by = multiply(start, rotations[i]);
+        const float *first = &sums[i / 2][0][i % 2 * 2], *second = &sums[i / 2][1][i % 2 * 2];
+        store_pair(out, m + 8 * DDC_ROW_OUTPUTS * i, args.n_out, multiply(by, make_float2(first[0], first[1])),
+                   multiply(by, make_float2(second[0], second[1])));
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS) ddc(const struct ddc_args args)
+{
+    float2 *rotations = (float2 *)shared_memory;
+    uint16_t *rows = (uint16_t *)(rotations + 2 * N_TILES);
+    uint32_t lane = threadIdx.x % 32;
+    const uint16_t *row = rows + (threadIdx.x / 32 * (16 * N_TILES) + lane % 16) * PITCH + lane / 16 * 8;
+    struct source source = make_source(args);
+    block_sums total = {};
+
+    if (threadIdx.x < 2 * N_TILES) {
+        float2 by = rotation(threadIdx.x * (8 * DDC_ROW_OUTPUTS * args.phase_step));
+        rotations[threadIdx.x] = make_float2(by.x * args.scale, by.y * args.scale);
+    }
+#pragma unroll 1
+    for (uint32_t chunk = 0; chunk < N_CHUNKS; chunk++) {
+        const uint4 *weights = (const uint4 *)args.weights + (size_t)chunk * (N_SHIFTS * N_STEPS * 64) + lane;
+        block_sums piece = {};
+
+        load_columns(source, chunk * COLUMNS, rows);
+        __syncthreads();
+        multiply_columns(row, weights, piece);
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++)
+            (&total[0][0][0])[i] += (&piece[0][0][0])[i];
+        if (chunk + 1 < N_CHUNKS)
+            __syncthreads();
+    }
+    store(args, rotations, total);
+}

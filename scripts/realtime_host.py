@@ -1,0 +1,277 @@
+"""What scripts/realtime and scripts/realtime-x share: the host's limits and CPUs, programs from start to end, their metrics and
+threads, and the search for the highest clean rate."""
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+import yaml
+
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 30
+STEP = 1.4
+SYSCTLS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
+           "net.core.optmem_max": 1 << 20}
+
+
+# ---- The host --------------------------------------------------------------------------------------------------------
+
+def set_sysctls():
+    """Raises limits; returns what they were.  What may not be written stays."""
+    before = {}
+    for name, value in SYSCTLS.items():
+        path = "/proc/sys/" + name.replace(".", "/")
+        try:
+            old = int(open(path).read())
+            if old < value:
+                open(path, "w").write(str(value))
+                before[path] = old
+        except (OSError, ValueError):
+            pass
+    return before
+
+
+def restore_sysctls(before):
+    for path, value in before.items():
+        open(path, "w").write(str(value))
+
+
+def place_in_core(cpu):
+    """0 for the first hardware thread of a core, 1 for the next."""
+    try:
+        siblings = open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read()
+    except OSError:
+        return 0
+    return sum(int(other) < cpu for other in re.findall(r"\d+", siblings))
+
+
+class Pins:
+    """Deals the CPUs: one for each thread that works all the time, of a core of its own as far as there are any, the
+    rest to the engine, but for the first, which serves the system.  Without enough of them, nothing is pinned."""
+
+    def __init__(self, threads, apart, wanted):
+        """'threads': {name: how many}; those of the names 'apart' are not of the engine."""
+        cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
+        names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]
+        self.used = wanted and len(cpus) >= len(names) + 3
+        self.cpus = dict(zip(names, cpus[1:])) if self.used else {}
+        kept = {cpu for name in apart for cpu in self.of(name)}
+        self.engine = set(cpus) - kept - {cpus[0]} if self.used else None
+
+    def of(self, prefix):
+        return [cpu for name, cpu in self.cpus.items() if name.rstrip("0123456789") == prefix]
+
+    def describe(self):
+        where = f"threads on CPUs {self.cpus}" if self.used else "nothing pinned"
+        return f"{len(os.sched_getaffinity(0))} CPUs, {where}; load average {os.getloadavg()[0]:.1f}"
+
+
+def thread_times(pid):
+    """{thread id: (name, CPU s in user mode, in the kernel, s ready but not running)}"""
+    tick = os.sysconf("SC_CLK_TCK")
+    times = {}
+    for tid in os.listdir(f"/proc/{pid}/task"):
+        try:
+            stat = open(f"/proc/{pid}/task/{tid}/stat").read()
+            on_cpu, waited, _ = open(f"/proc/{pid}/task/{tid}/schedstat").read().split()
+        except (OSError, ValueError):
+            continue
+        name = stat[stat.index("(") + 1:stat.rindex(")")]
+        fields = stat[stat.rindex(")") + 2:].split()
+        user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
+        total = int(on_cpu) / 1e9  # finer than ticks, which only say how it divides
+        share = user / (user + kernel) if user + kernel else 0.0
+        times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
+    return times
+
+
+def steal_time():
+    fields = open("/proc/stat").readline().split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
+# ---- The programs ----------------------------------------------------------------------------------------------------
+
+class Program:
+    """A program of ours, from start to READY to its end."""
+
+    def __init__(self, name, command, directory, cpus=None):
+        self.name = name
+        self.log = open(os.path.join(directory, f"{name}.log"), "w+")
+        self.ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        path = os.path.join(directory, f"{name}.ready")
+        self.ready.bind(path)
+        self.ready.settimeout(0.1)
+        began = time.monotonic()
+        self.process = subprocess.Popen(
+            command, stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "NOTIFY_SOCKET": path},
+            preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
+        self.wait_ready(began + START_TIMEOUT_S)
+        self.start_s = time.monotonic() - began
+
+    def wait_ready(self, deadline):
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"{self.name} ended with {self.process.returncode}: {self.tail()}")
+            if "READY\n" in self.text(6):  # the receiver that counts
+                return
+            try:
+                if b"READY=1" in self.ready.recv(4096):
+                    return
+            except TimeoutError:
+                pass
+        raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S} s: {self.tail()}")
+
+    def text(self, n=None):
+        with open(self.log.name) as log:
+            return log.read(n)
+
+    def tail(self):
+        return self.text()[-800:].strip()
+
+    def stop(self):
+        """Ends it; returns what it said."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.ready.close()
+        self.log.close()
+        return self.text()
+
+
+def metrics(port):
+    values = {}
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        for line in page.read().decode().splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                values[name] = float(value)
+    return values
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def power_of_two(at_least):
+    return 1 << max(0, int(at_least) - 1).bit_length()
+
+
+def write_config(directory, name, config):
+    path = os.path.join(directory, f"{name}.yaml")
+    with open(path, "w") as file:
+        yaml.safe_dump(config, file, sort_keys=False)
+    return path
+
+
+def keep_logs(directory, prefix, said):
+    if not directory:
+        return
+    os.makedirs(directory, exist_ok=True)
+    for name, text in said.items():
+        with open(os.path.join(directory, f"{prefix}-{name}.log"), "w") as file:
+            file.write(text)
+
+
+# ---- Threads and results ---------------------------------------------------------------------------------------------
+
+def thread_table(before, after, order):
+    """Rows of the threads that did anything, in shares of a CPU; the programs in this order.  'before' and 'after' have
+    a 'time' and 'threads': {program: thread_times()}."""
+    seconds, rows = after.time - before.time, []
+    for program, threads in after.threads.items():
+        for tid, (name, user, kernel, waited) in threads.items():
+            _, user0, kernel0, waited0 = before.threads[program].get(tid, (name, 0.0, 0.0, 0.0))
+            row = {"program": program, "thread": name, "user": (user - user0) / seconds,
+                   "kernel": (kernel - kernel0) / seconds, "waited": (waited - waited0) / seconds}
+            if row["user"] + row["kernel"] > 0.005:
+                rows.append(row)
+    return sorted(rows, key=lambda row: (order.index(row["program"]), row["thread"]))
+
+
+def busiest(result):
+    rows = result.get("threads", [])
+    return max(rows, key=lambda row: row["user"] + row["kernel"] + row["waited"], default=None)
+
+
+def print_thread_table(result):
+    print(f"{'program':8} {'thread':16} {'user %':>7} {'kernel %':>9} {'CPU %':>7} {'waiting for a CPU %':>20}")
+    for row in result["threads"]:
+        print(f"{row['program']:8} {row['thread']:16} {100 * row['user']:7.1f} {100 * row['kernel']:9.1f} "
+              f"{100 * (row['user'] + row['kernel']):7.1f} {100 * row['waited']:20.1f}")
+    sys.stdout.flush()
+
+
+# ---- The search ------------------------------------------------------------------------------------------------------
+
+def find_highest(args, run, results):
+    """The highest clean rate in short runs; 0 if none.  run(rate, seconds) prints and returns a result."""
+    def is_clean(rate):
+        result = run(rate, args.step_seconds)
+        if not result["clean"] and rate <= args.goal:  # once more: the host may have been busy
+            result = run(rate, args.step_seconds)
+        results.append(result)
+        return result["clean"]
+
+    def in_time():
+        return time.monotonic() < args.deadline - args.confirm - 20
+
+    clean, lost, rate = 0.0, None, float(args.start)
+    while in_time() and clean < args.to and (lost is None or not clean) and rate > args.start / 10:
+        if is_clean(rate):
+            clean = rate
+            rate = min(args.to, rate * STEP)
+        else:
+            lost = rate
+            rate /= STEP
+    while in_time() and clean and lost and lost - clean > args.resolution * clean:
+        rate = (clean + lost) / 2
+        if is_clean(rate):
+            clean = rate
+        else:
+            lost = rate
+    return clean
+
+
+def search(args, run, print_threads, results):
+    """The highest rate that is clean for args.confirm seconds; 0 if none."""
+    args.deadline = time.monotonic() + args.budget
+    rate = find_highest(args, run, results)
+    for i in range(args.confirm_tries):
+        if not rate or (i > 0 and time.monotonic() + args.confirm + 20 > args.deadline):
+            break
+        result = run(rate, args.confirm)
+        result["confirmation"] = True
+        print_threads(result)
+        results.append(result)
+        if result["clean"]:
+            return rate
+        rate *= 1 - 2 * args.resolution
+    return 0.0
+
+
+def add_search_options(parser, start, to, goal, unit):
+    parser.add_argument("--seconds", type=float, default=60, help="of the one run")
+    parser.add_argument("--from", dest="start", type=float, default=start, help=unit)
+    parser.add_argument("--to", type=float, default=to, help=unit)
+    parser.add_argument("--goal", type=float, default=goal,
+                        help=f"{unit}: up to here a run that is not clean is tried twice")
+    parser.add_argument("--resolution", type=float, default=0.04)
+    parser.add_argument("--step-seconds", type=float, default=3)
+    parser.add_argument("--confirm", type=float, default=60, help="seconds")
+    parser.add_argument("--confirm-tries", type=int, default=3)
+    parser.add_argument("--warm-up", type=float, default=1.5, help="seconds")
+    parser.add_argument("--recv-buffer", type=int, default=256 << 20, help="bytes of socket buffer of a thread")
+    parser.add_argument("--budget", type=float, default=1e9, help="seconds for each search")
+    parser.add_argument("--no-pin", dest="pin", action="store_false")
+    parser.add_argument("--logs", help="directory for what the programs said")
+    parser.add_argument("--json", help="file for all results")

@@ -1,0 +1,153 @@
+/* gate_config.c - the keys of a gate, and the checks across them. */
+#include "xbgpu/gate_config.h"
+
+#include "common/units.h"
+#include "xbgpu/config.h"
+#include "xbgpu/gate.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PHASE  (1u << XBGPU_GATE_PHASE)
+#define SWITCH (1u << XBGPU_GATE_SWITCH)
+#define FAR    4611686018427387904.0 /* 2^62 samples: differences of two fit 64 bits */
+
+static const char *const kind_choices[] = {"phase", "switch", NULL};
+
+#define AT(member) offsetof(struct xbgpu_config_gate, member)
+const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), kind_choices,
+     "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a calibration signal "
+     "that is switched."},
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "What outputs call it."},
+    {"epoch", CFG_INT, UNIT_SAMPLES, -FAR, FAR, "0", false, AT(epoch_samples), NULL,
+     "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."},
+    {"epoch_time", CFG_DECIMAL, UNIT_S, 0, 4e9, "0", false, AT(epoch_time_s), NULL,
+     "The same as UNIX time: the last sample at or before it; 0 takes epoch."},
+    {"frequency", CFG_FINE, UNIT_HZ, 0, 1e11, NULL, false, AT(frequency_hz), NULL,
+     "Turns of the phase per second, at the epoch.", PHASE},
+    {"frequency_derivative", CFG_FINE, UNIT_NONE, -1000, 1000, "0", false, AT(frequency_derivative), NULL,
+     "By how much that changes, in Hz per second.", PHASE},
+    {"phase", CFG_FINE, UNIT_NONE, -1, 1, "0", false, AT(phase_turns), NULL, "Turns at the epoch.", PHASE},
+    {"bins", CFG_INT, UNIT_NONE, 1, GATE_MAX_BINS, NULL, false, AT(n_bins), NULL,
+     "Equal parts of a turn: bin 0 begins with phase 0.", PHASE},
+    {"take", CFG_INT_LIST, UNIT_NONE, 0, GATE_MAX_BINS - 1, NULL, false, AT(bins), NULL, "The bins that are taken.",
+     PHASE},
+    {"dispersion_measure", CFG_DOUBLE, UNIT_NONE, 0, 1e5, "0", false, AT(dispersion_measure), NULL,
+     "Electrons on the way, in pc/cm^3: what comes later in lower channels.", PHASE},
+    {"reference_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(reference_frequency_hz), NULL,
+     "Radio frequency for which the phase is given; 0 is infinite: where there is no dispersion.", PHASE},
+    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
+     "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.", PHASE},
+    {"period", CFG_INT, UNIT_SAMPLES, 1, FAR, NULL, false, AT(period_samples), NULL,
+     "Samples from the beginning of a period to that of the next.", SWITCH},
+    {"on_from", CFG_INT, UNIT_SAMPLES, 0, FAR, "0", false, AT(on_from_samples), NULL,
+     "First sample of a period that is taken.", SWITCH},
+    {"on_until", CFG_INT, UNIT_SAMPLES, 0, FAR, NULL, false, AT(on_until_samples), NULL,
+     "First sample after it that is not; where that is not after on_from, it is one of the next period.", SWITCH},
+};
+#undef AT
+
+const char xbgpu_gate_example[] = "  #- kind: phase\n"
+                                  "  #  name: pulse\n"
+                                  "  #  frequency: 11.1946499395\n"
+                                  "  #  frequency_derivative: -1.5666e-11\n"
+                                  "  #  epoch_time: 1700000000\n"
+                                  "  #  bins: 16\n"
+                                  "  #  take: [0, 1, 15]\n"
+                                  "  #  dispersion_measure: 67.97\n"
+                                  "  #  centre_frequency: 1284e6\n"
+                                  "  #- kind: switch\n"
+                                  "  #  name: noise-diode-on\n"
+                                  "  #  period: 1712000000\n"
+                                  "  #  on_until: 856000000\n";
+
+int xbgpu_find_gate(const struct config_array *gates, const char *name)
+{
+    for (size_t g = 0; g < gates->n; g++)
+        if (strcmp(name, xbgpu_config_gate(gates, g)->name) == 0)
+            return (int)g;
+    return -1;
+}
+
+static void check_dispersion(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate,
+                             struct config *errors)
+{
+    if (gate->dispersion_measure == 0)
+        return;
+    if (gate->centre_frequency_hz == 0)
+        config_error(errors, &gate->dispersion_measure, "gate %s with a dispersion_measure needs a centre_frequency",
+                     gate->name);
+    else if (gate_channel_hz(gate, config, 0) <= 0)
+        config_error(errors, &gate->centre_frequency_hz,
+                     "gate %s with a centre_frequency of %.9g Hz has channel %lld at %.9g Hz, not above 0", gate->name,
+                     gate->centre_frequency_hz, (long long)config->recv.chan_offset, gate_channel_hz(gate, config, 0));
+}
+
+static void check_phase(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
+{
+    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double step_s = (double)config->recv.samples_between_spectra / rate_hz;
+    double change = decimal_to_double(gate->frequency_derivative) * step_s * step_s;
+
+    for (size_t i = 0; i < gate->bins.n; i++)
+        if (gate->bins.items[i] >= gate->n_bins)
+            config_error(errors, &gate->bins, "gate %s takes bin %lld, but of %lld bins the last is %lld", gate->name,
+                         (long long)gate->bins.items[i], (long long)gate->n_bins, (long long)gate->n_bins - 1);
+    if (gate->bins.n == 0)
+        config_error(errors, &gate->bins, "gate %s takes no bins", gate->name);
+    if (decimal_to_double(gate->frequency_hz) >= rate_hz)
+        config_error(errors, &gate->frequency_hz, "gate %s has a frequency of %.9g Hz, not below adc_sample_rate",
+                     gate->name, decimal_to_double(gate->frequency_hz));
+    if (fabs(change) * (double)config->recv.spectra_per_heap > 0.25)
+        config_error(errors, &gate->frequency_derivative,
+                     "gate %s changes its frequency by more than a quarter of a turn per spectrum within a heap",
+                     gate->name);
+    check_dispersion(config, gate, errors);
+}
+
+static void check_switch(const struct xbgpu_config_gate *gate, struct config *errors)
+{
+    if (gate->on_from_samples >= gate->period_samples || gate->on_until_samples > gate->period_samples)
+        config_error(errors, &gate->period_samples,
+                     "gate %s is on from sample %lld until %lld, beyond its period of %lld", gate->name,
+                     (long long)gate->on_from_samples, (long long)gate->on_until_samples,
+                     (long long)gate->period_samples);
+    else if (gate->on_from_samples == gate->on_until_samples)
+        config_error(errors, &gate->on_until_samples, "gate %s is on from sample %lld until the same", gate->name,
+                     (long long)gate->on_from_samples);
+}
+
+static bool is_used(const struct xbgpu_config *config, const char *name)
+{
+    for (size_t o = 0; o < config->outputs.n; o++) {
+        const char *gate = xbgpu_config_output(config, o)->gate;
+        if (gate && strcmp(gate, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
+{
+    for (size_t g = 0; g < config->gates.n; g++) {
+        const struct xbgpu_config_gate *gate = xbgpu_config_gate(&config->gates, g);
+        if (xbgpu_find_gate(&config->gates, gate->name) != (int)g)
+            config_error(errors, &gate->name, "two gates are called %s", gate->name);
+        if (!is_used(config, gate->name))
+            config_error(errors, &gate->name, "gate %s is the gate of no output", gate->name);
+        if (gate->kind == XBGPU_GATE_PHASE)
+            check_phase(config, gate, errors);
+        else
+            check_switch(gate, errors);
+        if (gate->epoch_samples != 0 && gate->epoch_time_s.mantissa != 0)
+            config_error(errors, &gate->epoch_samples, "gate %s needs one of epoch and epoch_time, not both",
+                         gate->name);
+    }
+    for (size_t o = 0; o < config->outputs.n; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
+        if (output->gate && xbgpu_find_gate(&config->gates, output->gate) < 0)
+            config_error(errors, &output->gate, "output %s has gate %s, but gates has none of that name", output->name,
+                         output->gate);
+    }
+}

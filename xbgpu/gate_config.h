@@ -1,0 +1,51 @@
+/* gate_config.h - the section `gates` of xbgpu's YAML: which spectra an output may be made of. */
+#ifndef XBGPU_GATE_CONFIG_H
+#define XBGPU_GATE_CONFIG_H
+
+#include "common/config.h"
+#include "common/timebase.h"
+
+#include <stdint.h>
+
+#define XBGPU_GATES_MAX 16
+
+enum xbgpu_gate_kind { XBGPU_GATE_PHASE, XBGPU_GATE_SWITCH };
+
+struct xbgpu_config_gate {
+    int kind; /* enum xbgpu_gate_kind */
+    char *name;
+    int64_t epoch_samples;
+    struct decimal epoch_time_s; /* 0: epoch_samples */
+    /* phase */
+    struct decimal frequency_hz;
+    struct decimal frequency_derivative; /* Hz/s */
+    struct decimal phase_turns;
+    int64_t n_bins;
+    struct config_int_list bins;
+    double dispersion_measure;     /* pc/cm^3; 0: none */
+    double reference_frequency_hz; /* 0: infinite */
+    double centre_frequency_hz;
+    /* switch */
+    int64_t period_samples;
+    int64_t on_from_samples;
+    int64_t on_until_samples;
+};
+
+#define XBGPU_N_GATE_KEYS 15
+extern const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS];
+extern const char xbgpu_gate_example[];
+
+struct xbgpu_config;
+
+static inline struct xbgpu_config_gate *xbgpu_config_gate(const struct config_array *gates, size_t i)
+{
+    return (struct xbgpu_config_gate *)gates->items + i;
+}
+
+/* The gate that is called 'name', or -1. */
+int xbgpu_find_gate(const struct config_array *gates, const char *name);
+
+/* Checks across keys; for xbgpu_config_check(). */
+void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors);
+
+#endif

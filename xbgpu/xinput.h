@@ -1,0 +1,62 @@
+/* xinput.h - xbgpu's device inputs: sets of chunks on the device, where inputs are shifted with history in front of
+ * them, as batches that outputs can correlate.
+ *
+ * Flow:      matcher's set --upload--> device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
+ *            --select_spectra, where inputs are shifted--> batches of the worker's walk
+ * Shifts:    input i at spectrum t reads t - shift[i].  Batch b of a walk is batch b of its chunk, or the one before it
+ *            where some input reads ahead (layout.n_lag), so that all reads are delays by up to layout.n_history
+ *            batches.  An antenna counts as present in a batch if every heap that its two inputs' reads touch came.
+ * History:   after an upload the last n_history batches of the device input before it are copied in front of it on the
+ *            device, presence likewise; absent if the chunk before it is missing.  No chunk waits for the next: only the
+ *            lag's batch does, and what is behind it is absent where no chunk follows.
+ *            Batches are walked that belong to chunks of which something came, and no others: what shifts would take
+ *            from such a chunk into a missing one has no place to go.
+ * Missing:   absent heaps are zero in what is walked, so they add nothing.
+ * Ownership: a chunk goes back to its receiver when its upload is done and neither outputs nor the audit will look at it
+ *            again, which with history is n_history sets later; a device input when its last reader is done.
+ * Threads:   the worker only.   Blocking: never. */
+#ifndef XBGPU_XINPUT_H
+#define XBGPU_XINPUT_H
+
+#include "common/inbox.h"
+#include "xbgpu/correlation.h"
+#include "xbgpu/layout.h"
+
+#include <stdbool.h>
+
+struct matcher;
+struct xinputs;
+
+struct xinput_config {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    struct device_stream *upload, *compute;
+    struct matcher *matcher;
+    struct inbox *worker;
+    int free_kind; /* a device input has no readers left: {free_kind, 0, input} */
+};
+
+/* Returns 0 or negative errno. */
+int xinputs_create(const struct xinput_config *config, struct xinputs **inputs);
+
+/* Makes the next batches the current input and says what there is to walk.  'ended': no more chunks will come.  Returns
+ * false if there are none, or nowhere to put them. */
+bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *walk);
+
+/* The outputs have taken all they need of the current input. */
+void xinputs_release(struct xinputs *inputs);
+
+/* An input that came home. */
+void xinputs_give(struct xinputs *inputs, void *input);
+
+/* Whether there is room for another input: if not, there may be more sets. */
+bool xinputs_have_room(const struct xinputs *inputs);
+
+/* No more inputs will be made: chunks that are kept for their history go home. */
+void xinputs_end(struct xinputs *inputs);
+
+/* The streams of the device must be idle.  NULL is accepted. */
+void xinputs_destroy(struct xinputs *inputs);
+
+#endif
