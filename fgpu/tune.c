@@ -17,6 +17,7 @@ static struct channelise_work work_of(const struct fgpu_config *config, size_t o
     size_t n_buffer = (size_t)work.config.n_batches * work.config.spectra_per_heap;
     size_t n_chunk = (size_t)config->recv.chunk_samples / channelise_spacing_samples(&work.config);
 
+    work.config.power = false; /* sums that the timing's buffers have no place for */
     work.append_spectra = n_chunk < 1 ? 1 : n_chunk < n_buffer ? n_chunk : n_buffer;
     return work;
 }
