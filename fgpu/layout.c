@@ -27,7 +27,6 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
         .spectra_per_heap = (unsigned)out->spectra_per_heap,
         .n_batches = (unsigned)out->n_batches,
         .out_bits = (unsigned)out->sample_bits,
-        .power = output == 0, /* one tells how strong the inputs are */
         .dither = out->dither == FGPU_DITHER_UNIFORM,
         .power = output == 0, /* the first output measures the inputs */
         .seed = dither_seed,

@@ -15,7 +15,7 @@ LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/repair_uvh5.py", "docs/loss.md",
            "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
-           "tests/bench/*.py", "kernels/*"]
+           "tests/bench/*.py", "tests/bench/*.txt", "kernels/*"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/*", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.

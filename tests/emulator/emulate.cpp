@@ -26,7 +26,7 @@
 #define GUARD_BYTE    0xA5
 #define SHARED_POISON 0xFFC5A5A5u /* as a float it is not a number */
 
-#define MAX_COPIES    256 /* of a thread, on their way */
+#define MAX_COPIES 256 /* of a thread, on their way */
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 uint32_t emulate_registers[32][32][6];
@@ -228,25 +228,6 @@ void emulate_copies_wait(unsigned n)
     self->n_copies = n_left;
 }
 
-/* Runs every thread that can until it waits or ends, in random order.  Says whether there was any. */
-static bool run_ready()
-{
-    static uint16_t order[MAX_THREADS];
-    size_t n_ready = 0;
-
-    for (uint16_t i = 0; i < blockDim.x; i++)
-        if (threads[i].state == READY)
-            order[n_ready++] = i;
-    shuffle(order, n_ready);
-    for (size_t i = 0; i < n_ready; i++) {
-        current = &threads[order[i]];
-        threadIdx.x = order[i];
-        emulate_switch(&scheduler, &current->context);
-    }
-    current = NULL;
-    return n_ready > 0;
-}
-
 /* Lets the lanes go on that wait with 'first' of 'warp', if all of them do that have not ended. */
 static void complete_warp(struct thread *warp, unsigned n_lanes, unsigned first)
 {
@@ -275,16 +256,50 @@ static void complete_warp(struct thread *warp, unsigned n_lanes, unsigned first)
     }
 }
 
-static bool complete_warps()
+/* Lets each thread of a warp run that can until it waits or ends, in random order, and those go on that need wait no
+ * longer for each other.  Says whether there was any. */
+static bool run_warp(unsigned first)
 {
+    unsigned n_lanes = blockDim.x - first < WARP ? blockDim.x - first : WARP, n_ready = 0;
+    uint16_t order[WARP];
+    bool any;
+
+    for (unsigned lane = 0; lane < n_lanes; lane++)
+        if (threads[first + lane].state == READY)
+            order[n_ready++] = (uint16_t)(first + lane);
+    any = n_ready > 0;
+    shuffle(order, n_ready);
+    for (unsigned i = 0; i < n_ready; i++) {
+        current = &threads[order[i]];
+        threadIdx.x = order[i];
+        emulate_switch(&scheduler, &current->context);
+    }
+    current = NULL;
+    for (unsigned lane = 0; lane < n_lanes; lane++)
+        if (threads[first + lane].state == AT_WARP) {
+            complete_warp(threads + first, n_lanes, lane);
+            any |= threads[first + lane].state == READY;
+        }
+    return any;
+}
+
+/* Lets warps run, in random order, each for as long as it likes: often ahead of the others to the next barrier. */
+static bool run_warps()
+{
+    unsigned n_warps = (blockDim.x + WARP - 1) / WARP;
+    uint16_t order[MAX_THREADS / WARP];
     bool any = false;
 
-    for (unsigned i = 0; i < blockDim.x; i++)
-        if (threads[i].state == AT_WARP) {
-            unsigned first = i / WARP * WARP;
-            complete_warp(threads + first, blockDim.x - first < WARP ? blockDim.x - first : WARP, i - first);
-            any |= threads[i].state == READY;
-        }
+    for (unsigned i = 0; i < n_warps; i++)
+        order[i] = (uint16_t)i;
+    shuffle(order, n_warps);
+    for (unsigned i = 0; i < n_warps; i++) {
+        bool ran;
+        do {
+            ran = run_warp(order[i] * WARP);
+            any |= ran;
+        } while (ran && random_below(16) > 0);
+    }
     return any;
 }
 
@@ -334,7 +349,7 @@ static void run_block(uint32_t shared_bytes)
         threads[i].n_copies = threads[i].group = 0;
         context_init(&threads[i].context, stacks + (size_t)i * STACK_BYTES, thread_main);
     }
-    while (run_ready() || complete_warps() || complete_block())
+    while (run_warps() || complete_block())
         continue;
     for (unsigned i = 0; i < N_NAMED; i++)
         if (named[i].n_arrived)

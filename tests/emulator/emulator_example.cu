@@ -10,7 +10,9 @@ __device__ static uint32_t sum_tree(uint32_t value)
 
     words[threadIdx.x] = value;
     for (uint32_t n = THREADS / 2; n > 0; n /= 2) {
-        if (MISTAKE != MISTAKE_NO_BARRIER)
+        if (MISTAKE == MISTAKE_WARP_AHEAD)
+            __syncwarp();
+        else if (MISTAKE != MISTAKE_NO_BARRIER)
             __syncthreads();
         if (threadIdx.x < n)
             words[threadIdx.x] += words[threadIdx.x + n];

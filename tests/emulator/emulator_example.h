@@ -13,6 +13,7 @@
 enum emulator_mistake {
     MISTAKE_NONE,
     MISTAKE_NO_BARRIER,
+    MISTAKE_WARP_AHEAD, /* a warp waits for itself alone, and reads what another one writes */
     MISTAKE_SHARED_OVERRUN,
     MISTAKE_SHARED_UNWRITTEN, /* not caught by itself: it makes NaN */
     MISTAKE_MISALIGNED,
