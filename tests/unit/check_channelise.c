@@ -644,7 +644,7 @@ START_TEST(filtered_on_tensor_cores)
     config.n_chan = cases[_i].n_chan;
     config.n_taps = cases[_i].n_taps;
     config.sample_bits = cases[_i].bits;
-    config.n_batches = 1 + (unsigned)random_below(config.n_chan < 256 ? 5 : 2);
+    config.n_batches = cases[_i].section > 64 ? 16 : 1 + (unsigned)random_below(config.n_chan < 256 ? 5 : 2);
     shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
     shape.front_tensor = 1;
     shape.front_columns = cases[_i].columns;
