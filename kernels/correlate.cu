@@ -24,6 +24,7 @@
  *
  * Constants: those of correlate_constants(). */
 #include "kernels/correlate.h"
+#include "kernels/transpose_lanes.h"
 
 #define THREADS       (32 * TILE_WARPS * TIME_WARPS)
 #define CHUNK_BYTES   16
@@ -385,22 +386,6 @@ static __device__ __forceinline__ void join_warps(struct tile &tile)
     }
 }
 
-/* In lane t, value i becomes what was value t of lane i, of four lanes. */
-static __device__ __forceinline__ void transpose(sum_type (&values)[4])
-{
-#pragma unroll
-    for (int bit = 1; bit <= 2; bit *= 2) {
-        bool odd = threadIdx.x & bit;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (!(i & bit)) {
-                sum_type given = __shfl_xor_sync(0xffffffffu, odd ? values[i] : values[i + bit], bit);
-                values[i] = odd ? given : values[i];
-                values[i + bit] = odd ? values[i + bit] : given;
-            }
-    }
-}
-
 /* Adds the sums of 8 x 8 antennas.  'row_im' of this lane's rows.  A lane has 16 sums of its row g: of columns 2 t and
  * 2 t + 1, all products p1 + 2 p2 and parts, which is their order in memory; after the transpositions it has every
  * fourth of the row's 64. */
@@ -427,7 +412,7 @@ static __device__ __forceinline__ void add_eights(const struct sums &sums, const
     }
 #pragma unroll
     for (int m = 0; m < 4; m++)
-        transpose(values[m]);
+        transpose_lanes(values[m]);
 #pragma unroll
     for (int s = 0; s < 4; s++)
 #pragma unroll

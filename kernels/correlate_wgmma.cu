@@ -18,6 +18,7 @@
  * Sums are added to memory as in correlate.cu.
  * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
+#include "kernels/transpose_lanes.h"
 
 #define correlate_wgmma_args correlate_args
 
@@ -376,22 +377,6 @@ static __device__ __forceinline__ void add_row_sums(const uint32_t (&a)[4], int 
 #endif
 }
 
-/* In lane t, value i becomes what was value t of lane i, of four lanes. */
-static __device__ __forceinline__ void transpose(partial (&values)[4])
-{
-#pragma unroll
-    for (int bit = 1; bit <= 2; bit *= 2) {
-        bool odd = threadIdx.x & bit;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (!(i & bit)) {
-                partial given = __shfl_xor_sync(~0u, odd ? values[i] : values[i + bit], bit);
-                values[i] = odd ? given : values[i];
-                values[i + bit] = odd ? values[i + bit] : given;
-            }
-    }
-}
-
 /* Adds the products of a row antenna with two column antennas, 'ant2' and the next, to memory.  A lane has those of one
  * polarisation of one of them with both of the row: 4 of the 8 numbers of a baseline, 32 bytes, which four lanes then
  * add at a time. */
@@ -407,7 +392,7 @@ static __device__ __forceinline__ void add_products(total *sums, const partial *
 #else
         parts[i] = (int)((unsigned)products[i] + (i % 2 ? (unsigned)row_sums[i / 2] : 0)) >> (NIBBLES ? 8 : 0);
 #endif
-    transpose(parts);
+    transpose_lanes(parts);
 #pragma unroll
     for (uint32_t lane = 0; lane < 4; lane++) {
         uint32_t ant = ant2 + lane / 2;

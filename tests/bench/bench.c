@@ -101,6 +101,18 @@ static const char *compiler(void)
 #endif
 }
 
+enum device_kind bench_device_kind(const char *name)
+{
+    if (strcmp(name, "cpu") == 0)
+        return DEVICE_CPU;
+    if (strcmp(name, "cuda") == 0)
+        return DEVICE_CUDA;
+    if (strcmp(name, "auto") == 0)
+        return DEVICE_AUTO;
+    fprintf(stderr, "--device is auto, cpu or cuda\n");
+    exit(EXIT_FAILURE);
+}
+
 void bench_print_machine(void)
 {
     char model[128];

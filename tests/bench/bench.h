@@ -12,6 +12,8 @@
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
 
+#include "common/device.h"
+
 #include <stddef.h>
 
 #define BENCH_REPETITIONS 7
@@ -30,6 +32,9 @@ int bench_last_cpu(void);
 /* Pins the calling thread, and those that it starts from now on, to CPU 'cpu'; or, if < 0, to all that the process may
  * run on.  Ends the program if the kernel refuses. */
 void bench_pin(int cpu);
+
+/* The value of an option --device: auto, cpu or cuda; any other ends the program. */
+enum device_kind bench_device_kind(const char *name);
 
 /* Prints what the figures hold for: CPU, kernel, compiler, build, and how busy the machine was. */
 void bench_print_machine(void);

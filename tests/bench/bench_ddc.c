@@ -281,17 +281,6 @@ static void find_ceilings(const struct options *options, struct bed *bed)
 
 /* ---- Options ------------------------------------------------------------------------------------------------------ */
 
-static enum device_kind device_kind_of(const char *name)
-{
-    if (strcmp(name, "cpu") == 0)
-        return DEVICE_CPU;
-    if (strcmp(name, "cuda") == 0)
-        return DEVICE_CUDA;
-    if (strcmp(name, "auto"))
-        fail("--device is auto, cpu or cuda");
-    return DEVICE_AUTO;
-}
-
 static void parse_sizes(struct options *options, const char *list)
 {
     for (options->n_sizes = 0; *list && options->n_sizes < MAX_SIZES; options->n_sizes++) {
@@ -307,7 +296,7 @@ static void parse_sizes(struct options *options, const char *list)
 static void parse_option(struct options *options, const char *name, const char *value)
 {
     if (strcmp(name, "--device") == 0)
-        options->device.kind = device_kind_of(value);
+        options->device.kind = bench_device_kind(value);
     else if (strcmp(name, "--subsampling") == 0)
         parse_sizes(options, value);
     else if (strcmp(name, "--bits") == 0)

@@ -485,17 +485,6 @@ static void write_json(const struct options *options, const char *device, const 
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static enum device_kind device_kind_of(const char *name)
-{
-    if (strcmp(name, "cpu") == 0)
-        return DEVICE_CPU;
-    if (strcmp(name, "cuda") == 0)
-        return DEVICE_CUDA;
-    if (strcmp(name, "auto"))
-        fail("--device is auto, cpu or cuda");
-    return DEVICE_AUTO;
-}
-
 static void parse_channels(struct options *options, const char *list)
 {
     for (options->n_sizes = 0; *list && options->n_sizes < MAX_SIZES; options->n_sizes++) {
@@ -518,7 +507,7 @@ static void parse(struct options *options, int argc, char **argv)
         if (++i == argc)
             fail("see the head of tests/bench/bench_fgpu.c for the options");
         if (strcmp(name, "--device") == 0)
-            options->device.kind = device_kind_of(argv[i]);
+            options->device.kind = bench_device_kind(argv[i]);
         else if (strcmp(name, "--channels") == 0)
             parse_channels(options, argv[i]);
         else if (strcmp(name, "--samples") == 0)

@@ -390,17 +390,6 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static enum device_kind device_kind_of(const char *name)
-{
-    if (strcmp(name, "cpu") == 0)
-        return DEVICE_CPU;
-    if (strcmp(name, "cuda") == 0)
-        return DEVICE_CUDA;
-    if (strcmp(name, "auto"))
-        fail("--device is auto, cpu or cuda");
-    return DEVICE_AUTO;
-}
-
 static size_t parse_list(const char *list, unsigned *values)
 {
     size_t n = 0;
@@ -418,7 +407,7 @@ static size_t parse_list(const char *list, unsigned *values)
 static void parse_option(struct options *options, const char *name, const char *value)
 {
     if (strcmp(name, "--device") == 0)
-        options->device.kind = device_kind_of(value);
+        options->device.kind = bench_device_kind(value);
     else if (strcmp(name, "--antennas") == 0)
         options->n_sizes = parse_list(value, options->n_ants);
     else if (strcmp(name, "--bits") == 0)
