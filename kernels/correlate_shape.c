@@ -19,8 +19,9 @@
 /* Of correlate_wgmma.cu. */
 #define WGMMA_ANTS    64 /* of a block, rows and columns */
 #define WGMMA_THREADS 384
-#define WGMMA_SHARED  (4 * 32768) /* stages */
+#define WGMMA_SHARED  (4 * 16384) /* stages */
 #define WGMMA_SLICE   256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
+#define WGMMA_SHARE   8           /* stages of a block at least, as far as they go round */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -30,11 +31,6 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
-}
-
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
 }
 
 /* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
@@ -287,10 +283,12 @@ struct kernel_grid correlate_grid(const struct correlate_args *args, const struc
     uint64_t bytes = n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
 
-    if (!n_parts)
-        n_parts = best_parts(n_blocks, n_slices, shape->wgmma ? 1 : shape->resident);
-    if (shape->wgmma)
-        n_parts = larger(n_parts, wgmma_parts(args->format, n_spectra));
+    if (shape->wgmma) {
+        uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
+        n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
+        n_parts = wgmma_parts(args->format, n_spectra);
+    } else if (!n_parts)
+        n_parts = best_parts(n_blocks, n_slices, shape->resident);
     return (struct kernel_grid){
         .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }

@@ -1,24 +1,29 @@
 /* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time.
  *
- * A block has the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one channel,
- * and takes the spectra of a stage at a time: STAGE_SPECTRA of them, 128 bytes of each input.  The last warps fetch the
- * voltages of the columns and lay them out in shared memory as the matrix unit wants its second operand: for each input
- * two columns, 'plain' (re, im) and 'turned' (-im, re), so that a row's dot products with them are the real and the
- * imaginary part of e1 conj(e2).  Two groups of four warps have 32 row antennas each.  They load those voltages
- * straight into registers, which is where the matrix unit takes its first operand from: of 2 spectra of an antenna two
- * registers come by swapping bytes, one for each polarisation, which are rows i and i + 8 of what a warp multiplies.
- * So nothing but the columns goes through shared memory.
+ * An item of work is the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one
+ * channel.  Blocks stay: all items' time, in stages of STAGE_SPECTRA spectra, is one row of stages, of which each block
+ * has an equal share; an item that is not wholly one block's is added to memory by atomics.
  *
- * Integers: 'turned' has ~im = -im - 1 in place of -im, for which -128 has no room; what that lacks, the sum of re of
- *           the row, is summed beside and added at the end.  4 bits are widened to 16 times their value: sums are 256
- *           times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
+ * The last four warps of a block, the producer, fetch the voltages of the columns and lay them out in shared memory as
+ * the matrix unit wants its second operand.  Two groups of four warps have 32 row antennas each.  They load those
+ * voltages straight into registers, which is where the matrix unit takes its first operand from: of each pair of
+ * registers for the two polarisations, rows i and i + 8 of what a warp multiplies, they make a second, 'turned' one,
+ * (im, -re), whose dot products with the columns are the imaginary part of e1 conj(e2); those of (re, im) the real part.
+ *
+ * Which spectra stand side by side in an operation is free, as long as rows and columns agree: thread t of four has 16
+ * bytes of an antenna as they lie in memory, which are its part of 'pieces', half operations, one after another.  The
+ * order of the columns is free too: the antenna modulo 8 comes first, so that a thread ends up with whole baselines,
+ * and what eight antennas write to shared memory does not collide.
+ *
+ * Integers: 'turned' has ~re = -re - 1 in place of -re, for which -128 has no room; what that lacks, the sum of im of
+ *           the column, is summed by the producer and added at the end.  4 bits are widened to 16 times their value:
+ *           sums are 256 times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of
+ *           full scale.
  * Floats:   partial sums in float32.
  *
- * Blocks: x: channel, and in it blocks of the triangle; y: part of the launch's time, of which partial sums hold all.
- * Sums are added to memory as in correlate.cu.
+ * Blocks: x: shares of the work; y: parts of the launch's time, of which partial sums hold all.
  * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
-#include "kernels/transpose_lanes.h"
 
 #define correlate_wgmma_args correlate_args
 
@@ -32,24 +37,27 @@
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, in memory */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)
-#define STEP_SPECTRA   (STAGE_SPECTRA / 4) /* of one operation: 32 bytes of an input */
-#define CHUNK_SPECTRA  (STAGE_SPECTRA / 8) /* 16 bytes of an input */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, four operations of 32 */
 #define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* within one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
+#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* of an antenna */
+#define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
+
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
+#define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 
 #define COLUMN_BYTES 128
-#define STAGE_BYTES  (4 * COL_ANTS * COLUMN_BYTES)
+#define STAGE_BYTES  (2 * COL_ANTS * COLUMN_BYTES)
 #define N_STAGES     4
-#define N_TASKS      (COL_ANTS * 8 / GROUP_THREADS) /* of a producing thread and stage: chunks of an antenna */
 
 #if HALVES
 typedef float partial;
 typedef double total;
 #else
 typedef int partial;
-typedef unsigned long long total;
+typedef long long total;
 #endif
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
@@ -75,9 +83,8 @@ static __device__ __forceinline__ void barrier_wait(unsigned barrier)
 
 /* ---- The matrix unit --------------------------------------------------------------------------------------------- */
 
-/* Sums of a thread: [column / 8][row i, row i + 8][plain, turned]. */
-#define TILE_COLUMNS 64
-#define N_PARTIAL    (4 * COL_ANTS / 2)
+/* Sums of a thread: [column / 8][row i, row i + 8][column % 2]. */
+#define N_PARTIAL COL_ANTS
 
 #ifdef EMULATE_CUDA
 /* sums += rows of 'a' times columns of 'b', which begin with column 0 of the operation; 32 bytes of each. */
@@ -159,21 +166,12 @@ static __device__ __forceinline__ uint64_t describe(const uint8_t *stage, unsign
 #define SUM          "+r"
 #endif
 
-#define SUMS_4(s, i)  SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
-#define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
-#define SUMS_32(s, i) SUMS_16(s, i), SUMS_16(s, i + 16)
-#define NAMES_32_0                                                                                                     \
-    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NAMES_32_1                                                                                                     \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
-#define NAMES_32_2                                                                                                     \
-    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                 \
-    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
-#define NAMES_32_3                                                                                                     \
-    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                     \
-    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
+#define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
+#define SUMS_16(s, i)  SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
+#define NAMES_16_0     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_16_1     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_16_2     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_16_3     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
@@ -187,282 +185,397 @@ static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], cons
 #else
     uint64_t b = describe(stage, column, step);
 
-    if constexpr (N == 64)
-        asm volatile(OPERATION(64) "{" NAMES_32_0 "}, {%32, %33, %34, %35}, %36" SCALES
-                     : SUMS_32(sums, 0)
+    if constexpr (N == 32)
+        asm volatile(OPERATION(32) "{" NAMES_16_0 "}, {%16, %17, %18, %19}, %20" SCALES
+                     : SUMS_16(sums, 0)
                      : OPERANDS(a, b));
-    else if constexpr (N == 128)
-        asm volatile(OPERATION(128) "{" NAMES_32_0 ", " NAMES_32_1 "}, {%64, %65, %66, %67}, %68" SCALES
-                     : SUMS_32(sums, 0), SUMS_32(sums, 32)
+    else if constexpr (N == 64)
+        asm volatile(OPERATION(64) "{" NAMES_16_0 ", " NAMES_16_1 "}, {%32, %33, %34, %35}, %36" SCALES
+                     : SUMS_16(sums, 0), SUMS_16(sums, 16)
                      : OPERANDS(a, b));
-    else if constexpr (N == 192)
-        asm volatile(OPERATION(192) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2
-                                    "}, {%96, %97, %98, %99}, %100" SCALES
-                     : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64)
+    else if constexpr (N == 96)
+        asm volatile(OPERATION(96) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 "}, {%48, %49, %50, %51}, %52" SCALES
+                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32)
                      : OPERANDS(a, b));
     else
-        asm volatile(OPERATION(256) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2 ", " NAMES_32_3
-                                    "}, {%128, %129, %130, %131}, %132" SCALES
-                     : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64), SUMS_32(sums, 96)
+        asm volatile(OPERATION(128) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 ", " NAMES_16_3
+                                    "}, {%64, %65, %66, %67}, %68" SCALES
+                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32), SUMS_16(sums, 48)
                      : OPERANDS(a, b));
 #endif
+}
+
+/* ---- A block's share of the work --------------------------------------------------------------------------------- */
+
+/* Where a block is in its share; every thread of a role has one, one stage ahead of what it works on. */
+struct cursor {
+    const uint8_t *voltages;                /* antenna 0, channel 0, in the first batch of the launch */
+    uint32_t first_unit, n_units, n_stages; /* of the part of time that the block works on */
+    uint64_t n_left;                        /* stages of the share, this one counted */
+    uint32_t item, stage;
+    uint32_t chan, row_ant, column_ant; /* of the item */
+};
+
+static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
+{
+    uint32_t column_block = 0, row_block = item % N_BLOCKS;
+
+    while (row_block > column_block)
+        row_block -= ++column_block;
+    c->item = item;
+    c->chan = item / N_BLOCKS;
+    c->row_ant = row_block * ROW_ANTS;
+    c->column_ant = column_block * COL_ANTS;
+}
+
+/* Returns how many slots of shared memory the share takes: one for each stage, and one for each item at its end. */
+static __device__ __forceinline__ uint64_t begin_share(struct cursor *c, const struct correlate_args *args)
+{
+    uint64_t n_units = (uint64_t)args->n_batches * HEAP_UNITS;
+
+    c->voltages = (const uint8_t *)args->voltages + args->first_batch * N_ANTS * HEAP_BYTES;
+    c->first_unit = (uint32_t)(n_units * blockIdx.y / gridDim.y);
+    c->n_units = (uint32_t)(n_units * (blockIdx.y + 1) / gridDim.y) - c->first_unit;
+    c->n_stages = (c->n_units + STAGE_UNITS - 1) / STAGE_UNITS;
+    uint64_t n_stages = (uint64_t)c->n_stages * N_CHAN * N_BLOCKS;
+    uint64_t first = n_stages * blockIdx.x / gridDim.x, end = n_stages * (blockIdx.x + 1) / gridDim.x;
+    c->n_left = end - first;
+    if (c->n_left == 0)
+        return 0;
+    find_item(c, (uint32_t)(first / c->n_stages));
+    c->stage = (uint32_t)(first % c->n_stages);
+    return c->n_left + (end - 1) / c->n_stages - c->item + 1;
+}
+
+/* To the next stage, if there is one; says whether the share of the item ends before it. */
+static __device__ __forceinline__ bool advance(struct cursor *c)
+{
+    if (--c->n_left == 0)
+        return true;
+    if (++c->stage < c->n_stages)
+        return false;
+    c->stage = 0;
+    find_item(c, c->item + 1);
+    return true;
+}
+
+/* Whether there is such a spectrum of the stage; the last stage of a part may not be full. */
+static __device__ __forceinline__ bool is_there(const struct cursor *c, uint32_t spectrum)
+{
+    return c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA < c->n_units;
+}
+
+/* 16 bytes of an antenna from 'spectrum' of the stage on.  Of the part's last unit where there is none, and likewise of
+ * antennas, because what one adds that is not there is not kept. */
+static __device__ __forceinline__ uint4 load_voltages(const struct cursor *c, uint32_t ant, uint32_t spectrum)
+{
+    uint32_t unit = c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
+    uint32_t at = c->first_unit + (unit < c->n_units ? unit : c->n_units - 1);
+    uint64_t heap = (uint64_t)(at / HEAP_UNITS) * N_ANTS + (ant < N_ANTS ? ant : N_ANTS - 1);
+    uint32_t within = at % HEAP_UNITS * UNIT_SPECTRA + spectrum % UNIT_SPECTRA;
+
+    return __ldg(
+        (const uint4 *)(c->voltages + heap * HEAP_BYTES + c->chan * (uint64_t)CHAN_BYTES + within * SPECTRUM_BYTES));
 }
 
 /* ---- Voltages in registers --------------------------------------------------------------------------------------- */
 
-/* Where the voltages of a block's slice of time are: spectra in units that lie together. */
-struct source {
-    const uint8_t *voltages; /* of the channel, antenna 0 in the first batch of the launch */
-    uint64_t heap_bytes;     /* of an antenna */
-    uint32_t first_unit, n_units;
-};
-
-/* The first spectrum of a unit of the slice, or of its last one where there is none; likewise for antennas, because
- * what an antenna that is not there adds is not kept. */
-static __device__ __forceinline__ const uint8_t *find_unit(const struct source *source, uint32_t ant, uint32_t unit)
+/* Of a load's 16 bytes the registers of a piece: 2 spectra (of half floats one) of either polarisation. */
+static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
 {
-    uint32_t at = source->first_unit + (unit < source->n_units ? unit : source->n_units - 1);
-    uint64_t heap = (uint64_t)(at / HEAP_UNITS) * N_ANTS + (ant < N_ANTS ? ant : N_ANTS - 1);
-
-    return source->voltages + heap * source->heap_bytes + at % HEAP_UNITS * (UNIT_SPECTRA * SPECTRUM_BYTES);
-}
-
-/* Two spectra's (of half floats: one's) voltages as they lie, to the registers of both polarisations. */
-struct voltages {
-#if NIBBLES
-    uint32_t bits;
-#else
-    uint2 bits;
-#endif
-};
-
-static __device__ __forceinline__ struct voltages load_voltages(const uint8_t *from)
-{
-    struct voltages v;
-
-#if NIBBLES
-    v.bits = __ldg((const uint32_t *)from);
-#else
-    v.bits = __ldg((const uint2 *)from);
-#endif
-    return v;
-}
-
-static __device__ __forceinline__ void separate(struct voltages v, uint32_t *pol0, uint32_t *pol1)
-{
+    const uint32_t words[4] = {load.x, load.y, load.z, load.w};
 #if HALVES
-    *pol0 = v.bits.x;
-    *pol1 = v.bits.y;
+    *pol0 = words[2 * piece];
+    *pol1 = words[2 * piece + 1];
 #elif NIBBLES
-#if OFFSET
-    v.bits ^= 0x88888888;
-#endif
-    uint32_t re = v.bits & 0xf0f0f0f0, im = v.bits << 4 & 0xf0f0f0f0;
+    uint32_t bits = words[piece] ^ (OFFSET ? 0x88888888 : 0), re = bits & 0xf0f0f0f0, im = bits << 4 & 0xf0f0f0f0;
     *pol0 = __byte_perm(re, im, 0x6240);
     *pol1 = __byte_perm(re, im, 0x7351);
 #else
-    *pol0 = __byte_perm(v.bits.x, v.bits.y, 0x5410);
-    *pol1 = __byte_perm(v.bits.x, v.bits.y, 0x7632);
+    *pol0 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x5410);
+    *pol1 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x7632);
 #endif
 }
 
+/* (re, im) to (im, -re), of integers (im, ~re). */
 static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 {
 #if HALVES
-    return __byte_perm(plain, 0, 0x1032) ^ 0x8000;
+    return __byte_perm(plain, 0, 0x1032) ^ 0x80000000;
 #else
-    return __byte_perm(plain ^ 0xff00ff00, 0, 0x2301);
+    return __byte_perm(plain ^ 0x00ff00ff, 0, 0x2301);
 #endif
 }
 
-/* ---- Columns: memory to shared memory --------------------------------------------------------------------------- */
+/* ---- Columns: memory to shared memory ---------------------------------------------------------------------------- */
 
-/* A chunk of an antenna: 16 bytes of each of its inputs. */
-struct task {
-    struct voltages v[4];
-};
+/* A warp has 16 antennas, four groups of 4, and loads 128 bytes of each antenna of a group at a time. */
+#define N_TASKS          (4 * N_LOADS / 2)
+#define COLUMN(ant, pol) ((ant) / 8 * 16 + (pol)*8 + (ant) % 8)
 
-#define PIECE_SPECTRA (HALVES ? 1 : 2) /* of struct voltages */
-
-static __device__ __forceinline__ void fetch_stage(const struct source *source, uint32_t first_ant, uint32_t stage,
-                                                   struct task (&tasks)[N_TASKS])
+static __device__ __forceinline__ uint32_t task_group(int task)
 {
-    uint32_t thread = threadIdx.x % GROUP_THREADS, spectrum = thread % 8 * CHUNK_SPECTRA;
-
-#pragma unroll
-    for (int i = 0; i < N_TASKS; i++) {
-        uint32_t ant = first_ant + (i * GROUP_THREADS + thread) / 8;
-        const uint8_t *from = find_unit(source, ant, stage * STAGE_UNITS + spectrum / UNIT_SPECTRA) +
-                              spectrum % UNIT_SPECTRA * SPECTRUM_BYTES;
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            tasks[i].v[j] = load_voltages(from + j * PIECE_SPECTRA * SPECTRUM_BYTES);
-    }
+    return task / (N_LOADS / 2);
 }
 
-static __device__ __forceinline__ void put_chunk(uint8_t *stage, uint32_t column, uint32_t chunk,
-                                                 const uint32_t (&w)[4])
+/* Which of the block's column antennas, so that what the warp writes does not collide. */
+static __device__ __forceinline__ uint32_t task_ant(int task)
 {
-    *(uint4 *)(stage + column * COLUMN_BYTES + (chunk ^ column % 8) * 16) = make_uint4(w[0], w[1], w[2], w[3]);
+    uint32_t group = task_group(task), ant = threadIdx.x % 32 / 8;
+
+    ant = NIBBLES ? ant + group % 2 * 4 : ant % 2 + ant / 2 * 4 + group % 2 * 2;
+    return threadIdx.x % GROUP_THREADS / 32 * 16 + group / 2 * 8 + ant;
 }
 
-/* Antenna's columns: pol 0 plain, turned, pol 1 plain, turned. */
-static __device__ __forceinline__ void put_stage(uint8_t *stage, const struct task (&tasks)[N_TASKS])
+/* Which of the antenna's loads. */
+static __device__ __forceinline__ uint32_t task_load(int task)
 {
-    uint32_t thread = threadIdx.x % GROUP_THREADS;
+    return task % (N_LOADS / 2) * 2 + threadIdx.x % 8 / 4;
+}
 
+static __device__ __forceinline__ uint32_t load_spectrum(uint32_t load)
+{
+    return (4 * load + threadIdx.x % 4) * LOAD_SPECTRA;
+}
+
+static __device__ __forceinline__ uint4 fetch_task(const struct cursor *c, int task)
+{
+    return load_voltages(c, c->column_ant + task_ant(task), load_spectrum(task_load(task)));
+}
+
+/* Writes the pieces of a load, and adds what is imaginary to the antenna's sums of it. */
+static __device__ __forceinline__ void put_task(uint8_t *stage, int task, uint4 load, bool there, int (&sums)[2])
+{
 #pragma unroll
-    for (int i = 0; i < N_TASKS; i++) {
-        uint32_t column = (i * GROUP_THREADS + thread) / 8 * 4, plain[2][4], turned[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            separate(tasks[i].v[j], &plain[0][j], &plain[1][j]);
+    for (int piece = 0; piece < LOAD_PIECES; piece++) {
+        uint32_t words[2], chunk = task_load(task) * LOAD_PIECES + piece;
+        separate(load, piece, &words[0], &words[1]);
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
-            put_chunk(stage, column + 2 * pol, thread % 8, plain[pol]);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                turned[j] = turn(plain[pol][j]);
-            put_chunk(stage, column + 2 * pol + 1, thread % 8, turned);
+            uint32_t column = COLUMN(task_ant(task), pol);
+            *(uint32_t *)(stage + column * COLUMN_BYTES + (chunk ^ column % 8) * 16 + threadIdx.x % 4 * 4) = words[pol];
+#if !HALVES
+            sums[pol] = __dp4a((int)words[pol], there ? 0x01000100 : 0, sums[pol]);
+#endif
         }
     }
 }
 
-static __device__ void produce(const struct source *source, uint32_t first_ant, uint32_t n_groups, uint8_t *shared)
+/* [pol][antenna]; eight lanes have parts of those of an antenna. */
+static __device__ __forceinline__ void put_column_sums(int *to, int (&sums)[4][2])
 {
-    uint32_t n_stages = (source->n_units + STAGE_UNITS - 1) / STAGE_UNITS;
-    struct task tasks[N_TASKS];
+#pragma unroll
+    for (int group = 0; group < 4; group++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+#pragma unroll
+            for (int lanes = 1; lanes < 8; lanes *= 2)
+                sums[group][pol] += __shfl_xor_sync(~0u, sums[group][pol], lanes);
+            if (threadIdx.x % 8 == 0)
+                to[pol * COL_ANTS + task_ant(group * N_LOADS / 2)] = sums[group][pol];
+            sums[group][pol] = 0;
+        }
+}
 
-    fetch_stage(source, first_ant, 0, tasks);
-    for (uint32_t stage = 0; stage < n_stages; stage++) {
-        if (stage >= N_STAGES)
-            for (uint32_t group = 0; group < n_groups; group++)
-                barrier_wait(BARRIER_EMPTY(stage, group));
-        put_stage(shared + stage % N_STAGES * STAGE_BYTES, tasks);
+/* Waits until a slot's former content has been used. */
+static __device__ __forceinline__ void wait_for_slot(uint64_t slot)
+{
+    if (slot >= N_STAGES)
+        for (uint32_t group = 0; group < N_GROUPS; group++)
+            barrier_wait(BARRIER_EMPTY(slot, group));
+}
+
+static __device__ __forceinline__ void hand_over_slot(uint64_t slot)
+{
+    for (uint32_t group = 0; group < N_GROUPS; group++)
+        barrier_arrive(BARRIER_FULL(slot, group));
+}
+
+static __device__ void produce(struct cursor *c, uint8_t *shared)
+{
+    uint64_t slot = 0;
+    int sums[4][2] = {};
+    uint4 loads[N_TASKS];
+
+#pragma unroll
+    for (int i = 0; i < N_TASKS; i++)
+        loads[i] = fetch_task(c, i);
+    while (c->n_left > 0) {
+        bool there[N_LOADS / 2];
+#pragma unroll
+        for (int i = 0; i < N_LOADS / 2; i++)
+            there[i] = is_there(c, load_spectrum(task_load(i)));
+        bool ended = advance(c);
+        wait_for_slot(slot);
+#pragma unroll
+        for (int i = 0; i < N_TASKS; i++) {
+            put_task(shared + slot % N_STAGES * STAGE_BYTES, i, loads[i], there[i % (N_LOADS / 2)],
+                     sums[task_group(i)]);
+            loads[i] = fetch_task(c, i);
+        }
         publish_shared();
-        for (uint32_t group = 0; group < n_groups; group++)
-            barrier_arrive(BARRIER_FULL(stage, group));
-        fetch_stage(source, first_ant, stage + 1, tasks);
+        hand_over_slot(slot++);
+        if (ended) {
+            wait_for_slot(slot);
+            put_column_sums((int *)(shared + slot % N_STAGES * STAGE_BYTES), sums);
+            hand_over_slot(slot++);
+        }
     }
 }
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* A thread's voltages of a stage: of its antenna, for each operation the first and the second 16 bytes. */
-struct rows {
-    struct voltages v[4][2];
+/* A thread's row antenna among those of the block. */
+static __device__ __forceinline__ uint32_t thread_row(void)
+{
+    return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
+}
+
+static __device__ __forceinline__ void fetch_rows(const struct cursor *c, uint4 (&loads)[N_LOADS])
+{
+#pragma unroll
+    for (int i = 0; i < N_LOADS; i++)
+        loads[i] = load_voltages(c, c->row_ant + thread_row(), load_spectrum(i));
+}
+
+/* A stage's rows: of each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
+static __device__ __forceinline__ void make_rows(const struct cursor *c, const uint4 (&loads)[N_LOADS],
+                                                 uint32_t (&plain)[4][4], uint32_t (&turned)[4][4])
+{
+#pragma unroll
+    for (int i = 0; i < N_LOADS; i++) {
+        bool there = is_there(c, load_spectrum(i));
+#pragma unroll
+        for (int j = 0; j < LOAD_PIECES; j++) {
+            int piece = i * LOAD_PIECES + j;
+            uint32_t *p = &plain[piece / 2][piece % 2 * 2], *t = &turned[piece / 2][piece % 2 * 2];
+            separate(loads[i], j, &p[0], &p[1]);
+#pragma unroll
+            for (int pol = 0; pol < 2; pol++) {
+                p[pol] = there ? p[pol] : 0;
+                t[pol] = there ? turn(p[pol]) : 0;
+            }
+        }
+    }
+}
+
+/* Adds a baseline's sums to memory. */
+static __device__ __forceinline__ void add_baseline(total *to, const partial (&values)[8], bool alone)
+{
+    if (alone) {
+        union {
+            uint4 vectors[sizeof(total) / 2];
+            total totals[8];
+        } sums;
+#pragma unroll
+        for (int i = 0; i < (int)sizeof(total) / 2; i++)
+            sums.vectors[i] = ((const uint4 *)to)[i];
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            sums.totals[i] += (total)values[i];
+#pragma unroll
+        for (int i = 0; i < (int)sizeof(total) / 2; i++)
+            ((uint4 *)to)[i] = sums.vectors[i];
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+#if HALVES
+            atomicAdd(to + i, (total)values[i]);
+#else
+            atomicAdd((unsigned long long *)to + i, (unsigned long long)(total)values[i]);
+#endif
+    }
+}
+
+/* Adds a thread's sums to memory: of its row antenna with the antennas of N columns from 'skip' on. */
+template <unsigned N>
+static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, uint32_t column_ant, uint32_t skip,
+                                                const int *column_sums, const partial (&re)[N_PARTIAL],
+                                                const partial (&im)[N_PARTIAL], bool alone)
+{
+#pragma unroll
+    for (uint32_t eight = 0; eight < N / 16; eight++) {
+        uint32_t first = skip + 8 * eight + threadIdx.x % 4 * 2; /* of two column antennas */
+#pragma unroll
+        for (uint32_t second = 0; second < 2; second++) {
+            partial values[8]; /* [product][re, im] */
+#pragma unroll
+            for (uint32_t product = 0; product < 4; product++) {
+                uint32_t pol1 = product % 2, pol2 = product / 2, i = 4 * (2 * eight + pol2) + 2 * pol1 + second;
+                values[2 * product] = re[i];
+                values[2 * product + 1] = im[i];
+#if !HALVES
+                unsigned all = (unsigned)im[i] + (unsigned)column_sums[pol2 * COL_ANTS + first + second];
+                values[2 * product] = re[i] >> (NIBBLES ? 8 : 0);
+                values[2 * product + 1] = (int)all >> (NIBBLES ? 8 : 0);
+#endif
+            }
+            uint32_t ant = column_ant + first + second;
+            if (row_ant <= ant && ant < N_ANTS)
+                add_baseline(sums + correlate_baseline(row_ant, ant) * 8, values, alone);
+        }
+    }
+}
+
+/* What a group has to know all the time. */
+struct group {
+    uint32_t number;
+    uint64_t slot, n_slots;
+    uint8_t *shared;
+    total *sums;
 };
 
-static __device__ __forceinline__ void fetch_rows(const struct source *source, uint32_t ant, uint32_t stage,
-                                                  struct rows *rows)
+static __device__ __forceinline__ void release_slot(struct group *group)
 {
-#pragma unroll
-    for (int step = 0; step < 4; step++) {
-        uint32_t spectrum = step * STEP_SPECTRA, unit = stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
-        const uint8_t *from =
-            find_unit(source, ant, unit) + (spectrum % UNIT_SPECTRA + threadIdx.x % 4 * PIECE_SPECTRA) * SPECTRUM_BYTES;
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            rows->v[step][half] = load_voltages(from + half * CHUNK_SPECTRA * SPECTRUM_BYTES);
-    }
+    if (group->slot + N_STAGES < group->n_slots)
+        barrier_arrive(BARRIER_EMPTY(group->slot, group->number));
+    group->slot++;
 }
 
-/* Sums of re of the rows: 4 bytes of a register, of which the even ones are real parts. */
-static __device__ __forceinline__ void add_row_sums(const uint32_t (&a)[4], int (&row_sums)[2])
-{
-#if !HALVES
-#pragma unroll
-    for (int r = 0; r < 4; r++)
-        row_sums[r % 2] = __dp4a((int)a[r], 0x00010001, row_sums[r % 2]);
-#endif
-}
-
-/* Adds the products of a row antenna with two column antennas, 'ant2' and the next, to memory.  A lane has those of one
- * polarisation of one of them with both of the row: 4 of the 8 numbers of a baseline, 32 bytes, which four lanes then
- * add at a time. */
-static __device__ __forceinline__ void add_products(total *sums, const partial *products, const int (&row_sums)[2],
-                                                    uint32_t row_ant, uint32_t ant2)
-{
-    partial parts[4]; /* [pol of the row antenna][re, im] */
-
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-#if HALVES
-        parts[i] = products[i];
-#else
-        parts[i] = (int)((unsigned)products[i] + (i % 2 ? (unsigned)row_sums[i / 2] : 0)) >> (NIBBLES ? 8 : 0);
-#endif
-    transpose_lanes(parts);
-#pragma unroll
-    for (uint32_t lane = 0; lane < 4; lane++) {
-        uint32_t ant = ant2 + lane / 2;
-        total *to = sums + correlate_baseline(row_ant, ant) * 8 + lane % 2 * 4 + threadIdx.x % 4;
-        if (row_ant <= ant && ant < N_ANTS)
-#if HALVES
-            atomicAdd(to, (double)parts[lane]);
-#else
-            atomicAdd(to, (total)(long long)parts[lane]);
-#endif
-    }
-}
-
-/* Adds a thread's sums to memory: of its row antenna with the n_columns / 4 antennas from 'column_ant' on. */
-static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, uint32_t column_ant, uint32_t n_columns,
-                                                partial (&partials)[N_PARTIAL], int (&row_sums)[2])
-{
-#pragma unroll
-    for (int pol = 0; pol < 2; pol++) {
-        row_sums[pol] += __shfl_xor_sync(~0u, row_sums[pol], 1);
-        row_sums[pol] += __shfl_xor_sync(~0u, row_sums[pol], 2);
-    }
-#pragma unroll
-    for (uint32_t tile = 0; tile < n_columns / 8; tile++)
-        add_products(sums, partials + 4 * tile, row_sums, row_ant, column_ant + 2 * tile);
-}
-
-/* A group's work: its rows times N columns of every stage, the first of which is antenna 'skip' of the block's. */
+/* A group's part of an item, or of the block's share of it: its rows times N columns of every stage, the first of which
+ * is that of antenna 'skip' of the block's.  'loads' has the rows of the first stage, and then of the next item's. */
 template <unsigned N>
-static __device__ void consume(const struct source *source, uint32_t group, uint32_t row_ant, uint32_t column_ant,
-                               uint32_t skip, const uint8_t *shared, total *sums)
+static __device__ void consume(struct cursor *c, struct group *group, uint32_t skip, uint4 (&loads)[N_LOADS])
 {
-    uint32_t n_stages = (source->n_units + STAGE_UNITS - 1) / STAGE_UNITS;
-    partial partials[N_PARTIAL] = {};
-    int row_sums[2] = {};
-    struct rows rows;
+    uint32_t row_ant = c->row_ant + thread_row(), column_ant = c->column_ant, first_stage = c->stage, stage;
+    total *sums = group->sums + c->chan * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
+    partial re[N_PARTIAL] = {}, im[N_PARTIAL] = {};
+    bool ended;
 
-    fetch_rows(source, row_ant, 0, &rows);
 #pragma unroll 1
-    for (uint32_t stage = 0; stage < n_stages; stage++) {
-        uint32_t a[4][4];
+    do {
+        uint32_t plain[4][4], turned[4][4];
+        uint8_t *columns = group->shared + group->slot % N_STAGES * STAGE_BYTES;
+        make_rows(c, loads, plain, turned);
+        stage = c->stage;
+        ended = advance(c);
+        fetch_rows(c, loads);
+        barrier_wait(BARRIER_FULL(group->slot, group->number));
+        if constexpr (N > 0) {
+            matrix_begin();
 #pragma unroll
-        for (int step = 0; step < 4; step++) {
-            separate(rows.v[step][0], &a[step][0], &a[step][1]);
-            separate(rows.v[step][1], &a[step][2], &a[step][3]);
-            if (stage * STAGE_UNITS + step * STEP_SPECTRA / UNIT_SPECTRA >= source->n_units)
-                a[step][0] = a[step][1] = a[step][2] = a[step][3] = 0; /* behind the last spectrum */
-            add_row_sums(a[step], row_sums);
+            for (int step = 0; step < 4; step++) {
+                multiply<N>(re, plain[step], columns, 2 * skip, step);
+                multiply<N>(im, turned[step], columns, 2 * skip, step);
+            }
+            matrix_end();
         }
-        fetch_rows(source, row_ant, stage + 1, &rows);
-        barrier_wait(BARRIER_FULL(stage, group));
-        matrix_begin();
-#pragma unroll
-        for (int step = 0; step < 4; step++)
-            multiply<N>(partials, a[step], shared + stage % N_STAGES * STAGE_BYTES, 4 * skip, step);
-        matrix_end();
-        if (stage + N_STAGES < n_stages)
-            barrier_arrive(BARRIER_EMPTY(stage, group));
-    }
-    add_sums(sums, row_ant, column_ant + skip, N, partials, row_sums);
+        release_slot(group);
+    } while (!ended);
+    barrier_wait(BARRIER_FULL(group->slot, group->number));
+    add_sums<N>(sums, row_ant, column_ant, skip, (const int *)(group->shared + group->slot % N_STAGES * STAGE_BYTES),
+                re, im, gridDim.y == 1 && first_stage == 0 && stage + 1 == c->n_stages);
+    release_slot(group);
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-/* Which columns a group of a block on the diagonal need not multiply: those of antennas before its first. */
-static __device__ __forceinline__ uint32_t count_columns(uint32_t column_ant, uint32_t skip)
+/* How many columns a group multiplies in an item: of a block on the diagonal not those of antennas before its first. */
+static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c, uint32_t group, uint32_t skip)
 {
-    uint32_t n_ants = N_ANTS - column_ant < COL_ANTS ? N_ANTS - column_ant : COL_ANTS;
+    uint32_t n_ants = N_ANTS - c->column_ant < COL_ANTS ? N_ANTS - c->column_ant : COL_ANTS;
 
-    return (n_ants - skip + 15) / 16 * TILE_COLUMNS;
+    return c->row_ant + group * GROUP_ANTS < N_ANTS ? (n_ants - skip + 15) / 16 * 32 : 0;
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
@@ -471,38 +584,29 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
     uint8_t *shared =
         (uint8_t *)shared_memory; /* operations need 1024-byte alignment, which is what blocks begin with */
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
-    uint64_t n_units = (uint64_t)args.n_batches * HEAP_UNITS;
-    uint32_t chan = blockIdx.x / N_BLOCKS, column_block = 0, row_block = blockIdx.x % N_BLOCKS;
+    struct cursor cursor;
+    uint64_t n_slots = begin_share(&cursor, &args);
 
-    while (row_block > column_block)
-        row_block -= ++column_block;
-    uint32_t row_ant = row_block * ROW_ANTS, column_ant = column_block * COL_ANTS;
-    struct source source;
-    source.heap_bytes = (uint64_t)N_CHAN * N_SPECTRA * SPECTRUM_BYTES;
-    source.voltages = (const uint8_t *)args.voltages + args.first_batch * N_ANTS * source.heap_bytes +
-                      (uint64_t)chan * N_SPECTRA * SPECTRUM_BYTES;
-    source.first_unit = (uint32_t)(n_units * blockIdx.y / gridDim.y);
-    source.n_units = (uint32_t)(n_units * (blockIdx.y + 1) / gridDim.y) - source.first_unit;
-    if (source.n_units == 0)
+    if (n_slots == 0)
         return;
-
     if (role == N_GROUPS) {
         give_registers();
-        uint32_t n_groups = row_ant + GROUP_ANTS < N_ANTS ? 2 : 1;
-        produce(&source, column_ant, n_groups, shared);
+        produce(&cursor, shared);
         return;
     }
     take_registers();
-    row_ant += role * GROUP_ANTS;
-    if (row_ant >= N_ANTS)
-        return;
-    uint32_t skip = row_block == column_block ? role * GROUP_ANTS : 0;
-    total *sums = (total *)args.sums.integer + chan * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
-    row_ant += threadIdx.x % GROUP_THREADS / 32 * 8 + threadIdx.x % 32 / 4;
-    switch (count_columns(column_ant, skip)) {
-    case 64: consume<64>(&source, role, row_ant, column_ant, skip, shared, sums); break;
-    case 128: consume<128>(&source, role, row_ant, column_ant, skip, shared, sums); break;
-    case 192: consume<192>(&source, role, row_ant, column_ant, skip, shared, sums); break;
-    default: consume<256>(&source, role, row_ant, column_ant, skip, shared, sums); break;
+    struct group group = {
+        .number = role, .slot = 0, .n_slots = n_slots, .shared = shared, .sums = (total *)args.sums.integer};
+    uint4 loads[N_LOADS];
+    fetch_rows(&cursor, loads);
+    while (cursor.n_left > 0) {
+        uint32_t skip = cursor.row_ant == cursor.column_ant ? role * GROUP_ANTS : 0;
+        switch (count_columns(&cursor, role, skip)) {
+        case 0: consume<0>(&cursor, &group, skip, loads); break;
+        case 32: consume<32>(&cursor, &group, skip, loads); break;
+        case 64: consume<64>(&cursor, &group, skip, loads); break;
+        case 96: consume<96>(&cursor, &group, skip, loads); break;
+        default: consume<128>(&cursor, &group, skip, loads); break;
+        }
     }
 }
