@@ -494,7 +494,7 @@ static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, u
                                                 const partial (&im)[N_PARTIAL], bool alone)
 {
 #pragma unroll
-    for (uint32_t eight = 0; eight < N / 16; eight++) {
+    for (int eight = 0; eight < (int)N / 16; eight++) {
         uint32_t first = skip + 8 * eight + threadIdx.x % 4 * 2; /* of two column antennas */
 #pragma unroll
         for (uint32_t second = 0; second < 2; second++) {
@@ -595,8 +595,12 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
         return;
     }
     take_registers();
-    struct group group = {
-        .number = role, .slot = 0, .n_slots = n_slots, .shared = shared, .sums = (total *)args.sums.integer};
+    struct group group;
+    group.number = role;
+    group.slot = 0;
+    group.n_slots = n_slots;
+    group.shared = shared;
+    group.sums = (total *)args.sums.integer;
     uint4 loads[N_LOADS];
     fetch_rows(&cursor, loads);
     while (cursor.n_left > 0) {
