@@ -19,7 +19,7 @@
 /* Of correlate_wgmma.cu. */
 #define WGMMA_ANTS    64 /* of a block, rows and columns */
 #define WGMMA_THREADS 384
-#define WGMMA_SHARED  (4 * 16384) /* stages */
+#define WGMMA_SHARED  (4 * 32768) /* stages */
 #define WGMMA_SLICE   256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
 #define WGMMA_SHARE   8           /* stages of a block at least, as far as they go round */
 

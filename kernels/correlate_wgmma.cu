@@ -5,20 +5,21 @@
  * has an equal share; an item that is not wholly one block's is added to memory by atomics.
  *
  * The last four warps of a block, the producer, fetch the voltages of the columns and lay them out in shared memory as
- * the matrix unit wants its second operand.  Two groups of four warps have 32 row antennas each.  They load those
- * voltages straight into registers, which is where the matrix unit takes its first operand from: of each pair of
- * registers for the two polarisations, rows i and i + 8 of what a warp multiplies, they make a second, 'turned' one,
- * (im, -re), whose dot products with the columns are the imaginary part of e1 conj(e2); those of (re, im) the real part.
+ * the matrix unit wants its second operand: for each input two columns, 'plain' (re, im) and 'turned' (-im, re), so that
+ * a row's dot products with them are the real and the imaginary part of e1 conj(e2).  Two groups of four warps have 32
+ * row antennas each.  They load those voltages straight into registers, which is where the matrix unit takes its first
+ * operand from; the registers of a piece for the two polarisations are rows i and i + 8 of what a warp multiplies.
  *
  * Which spectra stand side by side in an operation is free, as long as rows and columns agree: thread t of four has 16
  * bytes of an antenna as they lie in memory, which are its part of 'pieces', half operations, one after another.  The
  * order of the columns is free too: the antenna modulo 8 comes first, so that a thread ends up with whole baselines,
- * and what eight antennas write to shared memory does not collide.
+ * and what a warp writes to shared memory does not collide.
  *
- * Integers: 'turned' has ~re = -re - 1 in place of -re, for which -128 has no room; what that lacks, the sum of im of
- *           the column, is summed by the producer and added at the end.  4 bits are widened to 16 times their value:
- *           sums are 256 times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of
- *           full scale.
+ * While the matrix unit works on a stage, a group prepares the registers of the next, and loads those of the one after.
+ *
+ * Integers: 'turned' has ~im = -im - 1 in place of -im, for which -128 has no room; what that lacks, the sum of re of
+ *           the row, is summed beside and added at the end.  4 bits are widened to 16 times their value: sums are 256
+ *           times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work; y: parts of the launch's time, of which partial sums hold all.
@@ -43,21 +44,29 @@
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
 #define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* of an antenna */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
+#define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
 #define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
 #define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 
 #define COLUMN_BYTES 128
-#define STAGE_BYTES  (2 * COL_ANTS * COLUMN_BYTES)
+#define STAGE_BYTES  (4 * COL_ANTS * COLUMN_BYTES)
 #define N_STAGES     4
+
+/* Within a batch: 32 bits where they do, because registers are short. */
+template <bool SMALL> struct offset_type {
+    typedef uint64_t type;
+};
+template <> struct offset_type<true> {
+    typedef uint32_t type;
+};
+typedef offset_type<(BATCH_BYTES >> 32) == 0>::type batch_offset;
 
 #if HALVES
 typedef float partial;
-typedef double total;
 #else
 typedef int partial;
-typedef long long total;
 #endif
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
@@ -84,7 +93,7 @@ static __device__ __forceinline__ void barrier_wait(unsigned barrier)
 /* ---- The matrix unit --------------------------------------------------------------------------------------------- */
 
 /* Sums of a thread: [column / 8][row i, row i + 8][column % 2]. */
-#define N_PARTIAL COL_ANTS
+#define N_PARTIAL (2 * COL_ANTS)
 
 #ifdef EMULATE_CUDA
 /* sums += rows of 'a' times columns of 'b', which begin with column 0 of the operation; 32 bytes of each. */
@@ -115,6 +124,7 @@ static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *st
 
 #define matrix_begin()
 #define matrix_end()
+#define matrix_wait()
 #define publish_shared()
 #define give_registers()
 #define take_registers()
@@ -124,10 +134,15 @@ static __device__ __forceinline__ void matrix_begin(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* Ends what has been begun, and waits for it. */
+/* Ends what has been begun. */
 static __device__ __forceinline__ void matrix_end(void)
 {
-    asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void matrix_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 /* What this thread wrote to shared memory is for the matrix unit to read. */
@@ -139,12 +154,12 @@ static __device__ __forceinline__ void publish_shared(void)
 /* Registers go from the producing warps, which need few, to those that hold sums. */
 static __device__ __forceinline__ void give_registers(void)
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 80;");
 }
 
 static __device__ __forceinline__ void take_registers(void)
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
 }
 
 /* Where the columns lie (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes whose 16-byte chunks are swizzled by
@@ -166,12 +181,21 @@ static __device__ __forceinline__ uint64_t describe(const uint8_t *stage, unsign
 #define SUM          "+r"
 #endif
 
-#define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
-#define SUMS_16(s, i)  SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
-#define NAMES_16_0     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define NAMES_16_1     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NAMES_16_2     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define NAMES_16_3     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_4(s, i)  SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
+#define SUMS_16(s, i) SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
+#define SUMS_32(s, i) SUMS_16(s, i), SUMS_16(s, i + 16)
+#define NAMES_32_0                                                                                                     \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_32_1                                                                                                     \
+    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
+    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_32_2                                                                                                     \
+    "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                                 \
+    "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define NAMES_32_3                                                                                                     \
+    "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "                     \
+    "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
@@ -185,29 +209,30 @@ static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], cons
 #else
     uint64_t b = describe(stage, column, step);
 
-    if constexpr (N == 32)
-        asm volatile(OPERATION(32) "{" NAMES_16_0 "}, {%16, %17, %18, %19}, %20" SCALES
-                     : SUMS_16(sums, 0)
+    if constexpr (N == 64)
+        asm volatile(OPERATION(64) "{" NAMES_32_0 "}, {%32, %33, %34, %35}, %36" SCALES
+                     : SUMS_32(sums, 0)
                      : OPERANDS(a, b));
-    else if constexpr (N == 64)
-        asm volatile(OPERATION(64) "{" NAMES_16_0 ", " NAMES_16_1 "}, {%32, %33, %34, %35}, %36" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16)
+    else if constexpr (N == 128)
+        asm volatile(OPERATION(128) "{" NAMES_32_0 ", " NAMES_32_1 "}, {%64, %65, %66, %67}, %68" SCALES
+                     : SUMS_32(sums, 0), SUMS_32(sums, 32)
                      : OPERANDS(a, b));
-    else if constexpr (N == 96)
-        asm volatile(OPERATION(96) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 "}, {%48, %49, %50, %51}, %52" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32)
+    else if constexpr (N == 192)
+        asm volatile(OPERATION(192) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2
+                                    "}, {%96, %97, %98, %99}, %100" SCALES
+                     : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64)
                      : OPERANDS(a, b));
     else
-        asm volatile(OPERATION(128) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 ", " NAMES_16_3
-                                    "}, {%64, %65, %66, %67}, %68" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32), SUMS_16(sums, 48)
+        asm volatile(OPERATION(256) "{" NAMES_32_0 ", " NAMES_32_1 ", " NAMES_32_2 ", " NAMES_32_3
+                                    "}, {%128, %129, %130, %131}, %132" SCALES
+                     : SUMS_32(sums, 0), SUMS_32(sums, 32), SUMS_32(sums, 64), SUMS_32(sums, 96)
                      : OPERANDS(a, b));
 #endif
 }
 
 /* ---- A block's share of the work --------------------------------------------------------------------------------- */
 
-/* Where a block is in its share; every thread of a role has one, one stage ahead of what it works on. */
+/* A place in a block's share.  Of stages there are always two, which take turns with the registers of the rows. */
 struct cursor {
     const uint8_t *voltages;                /* antenna 0, channel 0, in the first batch of the launch */
     uint32_t first_unit, n_units, n_stages; /* of the part of time that the block works on */
@@ -228,30 +253,31 @@ static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item
     c->column_ant = column_block * COL_ANTS;
 }
 
-/* Returns how many slots of shared memory the share takes: one for each stage, and one for each item at its end. */
-static __device__ __forceinline__ uint64_t begin_share(struct cursor *c, const struct correlate_args *args)
+static __device__ __forceinline__ void begin_share(struct cursor *c, const struct correlate_args *args)
 {
     uint64_t n_units = (uint64_t)args->n_batches * HEAP_UNITS;
 
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * N_ANTS * HEAP_BYTES;
     c->first_unit = (uint32_t)(n_units * blockIdx.y / gridDim.y);
     c->n_units = (uint32_t)(n_units * (blockIdx.y + 1) / gridDim.y) - c->first_unit;
-    c->n_stages = (c->n_units + STAGE_UNITS - 1) / STAGE_UNITS;
-    uint64_t n_stages = (uint64_t)c->n_stages * N_CHAN * N_BLOCKS;
-    uint64_t first = n_stages * blockIdx.x / gridDim.x, end = n_stages * (blockIdx.x + 1) / gridDim.x;
+    c->n_stages = (c->n_units + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
+    uint64_t n_pairs = (uint64_t)(c->n_stages / 2) * N_CHAN * N_BLOCKS;
+    uint64_t first = n_pairs * blockIdx.x / gridDim.x * 2, end = n_pairs * (blockIdx.x + 1) / gridDim.x * 2;
     c->n_left = end - first;
     if (c->n_left == 0)
-        return 0;
+        return;
     find_item(c, (uint32_t)(first / c->n_stages));
     c->stage = (uint32_t)(first % c->n_stages);
-    return c->n_left + (end - 1) / c->n_stages - c->item + 1;
 }
 
 /* To the next stage, if there is one; says whether the share of the item ends before it. */
 static __device__ __forceinline__ bool advance(struct cursor *c)
 {
-    if (--c->n_left == 0)
+    if (c->n_left <= 1) {
+        c->n_left = 0;
         return true;
+    }
+    c->n_left--;
     if (++c->stage < c->n_stages)
         return false;
     c->stage = 0;
@@ -259,7 +285,7 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     return true;
 }
 
-/* Whether there is such a spectrum of the stage; the last stage of a part may not be full. */
+/* Whether there is such a spectrum of the stage; the last stage of a part may not be full, or empty. */
 static __device__ __forceinline__ bool is_there(const struct cursor *c, uint32_t spectrum)
 {
     return c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA < c->n_units;
@@ -271,11 +297,11 @@ static __device__ __forceinline__ uint4 load_voltages(const struct cursor *c, ui
 {
     uint32_t unit = c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
     uint32_t at = c->first_unit + (unit < c->n_units ? unit : c->n_units - 1);
-    uint64_t heap = (uint64_t)(at / HEAP_UNITS) * N_ANTS + (ant < N_ANTS ? ant : N_ANTS - 1);
+    const uint8_t *heaps = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES);
     uint32_t within = at % HEAP_UNITS * UNIT_SPECTRA + spectrum % UNIT_SPECTRA;
 
-    return __ldg(
-        (const uint4 *)(c->voltages + heap * HEAP_BYTES + c->chan * (uint64_t)CHAN_BYTES + within * SPECTRUM_BYTES));
+    return __ldg((const uint4 *)(heaps + ((batch_offset)(ant < N_ANTS ? ant : N_ANTS - 1) * (batch_offset)HEAP_BYTES +
+                                          within * SPECTRUM_BYTES)));
 }
 
 /* ---- Voltages in registers --------------------------------------------------------------------------------------- */
@@ -297,40 +323,31 @@ static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t 
 #endif
 }
 
-/* (re, im) to (im, -re), of integers (im, ~re). */
+/* (re, im) to (-im, re), of integers (~im, re). */
 static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 {
 #if HALVES
-    return __byte_perm(plain, 0, 0x1032) ^ 0x80000000;
+    return __byte_perm(plain, 0, 0x1032) ^ 0x8000;
 #else
-    return __byte_perm(plain ^ 0x00ff00ff, 0, 0x2301);
+    return __byte_perm(plain ^ 0xff00ff00, 0, 0x2301);
 #endif
 }
 
 /* ---- Columns: memory to shared memory ---------------------------------------------------------------------------- */
 
-/* A warp has 16 antennas, four groups of 4, and loads 128 bytes of each antenna of a group at a time. */
-#define N_TASKS          (4 * N_LOADS / 2)
-#define COLUMN(ant, pol) ((ant) / 8 * 16 + (pol)*8 + (ant) % 8)
+/* A warp has 16 antennas, four groups of 4, and loads 128 bytes of each antenna of a group at a time: eight lanes, two of
+ * its loads.  Lanes' antennas within the group, and the bit of the antenna that the group's parity is, are so chosen that
+ * what a warp writes does not collide.  Columns: [antenna / 8][pol][plain, turned][antenna % 8]; the 16-byte chunks of a
+ * column are swizzled by its number modulo 8. */
+#define N_TASKS     (4 * N_LOADS / 2)
+#define GROUP_BIT   (NIBBLES ? 4 : 2)
+#define COLUMN_ROWS 32 /* of eight antennas */
 
-static __device__ __forceinline__ uint32_t task_group(int task)
+static __device__ __forceinline__ uint32_t lane_ant(void)
 {
-    return task / (N_LOADS / 2);
-}
+    uint32_t ant = threadIdx.x % 32 / 8;
 
-/* Which of the block's column antennas, so that what the warp writes does not collide. */
-static __device__ __forceinline__ uint32_t task_ant(int task)
-{
-    uint32_t group = task_group(task), ant = threadIdx.x % 32 / 8;
-
-    ant = NIBBLES ? ant + group % 2 * 4 : ant % 2 + ant / 2 * 4 + group % 2 * 2;
-    return threadIdx.x % GROUP_THREADS / 32 * 16 + group / 2 * 8 + ant;
-}
-
-/* Which of the antenna's loads. */
-static __device__ __forceinline__ uint32_t task_load(int task)
-{
-    return task % (N_LOADS / 2) * 2 + threadIdx.x % 8 / 4;
+    return NIBBLES ? ant : ant % 2 + ant / 2 * 4;
 }
 
 static __device__ __forceinline__ uint32_t load_spectrum(uint32_t load)
@@ -340,41 +357,42 @@ static __device__ __forceinline__ uint32_t load_spectrum(uint32_t load)
 
 static __device__ __forceinline__ uint4 fetch_task(const struct cursor *c, int task)
 {
-    return load_voltages(c, c->column_ant + task_ant(task), load_spectrum(task_load(task)));
+    int group = task / (N_LOADS / 2);
+    uint32_t ant = threadIdx.x % GROUP_THREADS / 32 * 16 + group / 2 * 8 + group % 2 * GROUP_BIT + lane_ant();
+    uint32_t load = task % (N_LOADS / 2) * 2 + threadIdx.x % 8 / 4;
+
+    return load_voltages(c, c->column_ant + ant, load_spectrum(load));
 }
 
-/* Writes the pieces of a load, and adds what is imaginary to the antenna's sums of it. */
-static __device__ __forceinline__ void put_task(uint8_t *stage, int task, uint4 load, bool there, int (&sums)[2])
+/* Where a thread writes, by the lower two bits of chunk and antenna that are not its own but the task's. */
+typedef uint32_t places[4];
+
+static __device__ __forceinline__ void find_places(places &places)
 {
+    uint32_t column = threadIdx.x % GROUP_THREADS / 32 * (2 * COLUMN_ROWS) + lane_ant();
+    uint32_t chunk = (threadIdx.x % 8 / 4 * LOAD_PIECES) ^ lane_ant();
+
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++)
+        places[i] = column * COLUMN_BYTES + (chunk ^ i) * 16 + threadIdx.x % 4 * 4;
+}
+
+static __device__ __forceinline__ void put_task(uint8_t *stage, const places &places, int task, uint4 load)
+{
+    int group = task / (N_LOADS / 2), first_chunk = task % (N_LOADS / 2) * 2 * LOAD_PIECES;
+    uint8_t *columns = stage + (group / 2 * COLUMN_ROWS + group % 2 * GROUP_BIT) * COLUMN_BYTES;
+
 #pragma unroll
     for (int piece = 0; piece < LOAD_PIECES; piece++) {
-        uint32_t words[2], chunk = task_load(task) * LOAD_PIECES + piece;
+        int bits = (first_chunk + piece) ^ (group % 2 * GROUP_BIT);
+        uint32_t words[2], place = places[bits % 4] ^ (bits / 4 * 64);
         separate(load, piece, &words[0], &words[1]);
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
-            uint32_t column = COLUMN(task_ant(task), pol);
-            *(uint32_t *)(stage + column * COLUMN_BYTES + (chunk ^ column % 8) * 16 + threadIdx.x % 4 * 4) = words[pol];
-#if !HALVES
-            sums[pol] = __dp4a((int)words[pol], there ? 0x01000100 : 0, sums[pol]);
-#endif
+            *(uint32_t *)(columns + place + pol * 16 * COLUMN_BYTES) = words[pol];
+            *(uint32_t *)(columns + place + (pol * 16 + 8) * COLUMN_BYTES) = turn(words[pol]);
         }
     }
-}
-
-/* [pol][antenna]; eight lanes have parts of those of an antenna. */
-static __device__ __forceinline__ void put_column_sums(int *to, int (&sums)[4][2])
-{
-#pragma unroll
-    for (int group = 0; group < 4; group++)
-#pragma unroll
-        for (int pol = 0; pol < 2; pol++) {
-#pragma unroll
-            for (int lanes = 1; lanes < 8; lanes *= 2)
-                sums[group][pol] += __shfl_xor_sync(~0u, sums[group][pol], lanes);
-            if (threadIdx.x % 8 == 0)
-                to[pol * COL_ANTS + task_ant(group * N_LOADS / 2)] = sums[group][pol];
-            sums[group][pol] = 0;
-        }
 }
 
 /* Waits until a slot's former content has been used. */
@@ -391,35 +409,27 @@ static __device__ __forceinline__ void hand_over_slot(uint64_t slot)
         barrier_arrive(BARRIER_FULL(slot, group));
 }
 
-static __device__ void produce(struct cursor *c, uint8_t *shared)
+static __device__ void produce(struct cursor ahead, uint8_t *shared)
 {
-    uint64_t slot = 0;
-    int sums[4][2] = {};
+    uint64_t n_slots = ahead.n_left;
     uint4 loads[N_TASKS];
+    places places;
+
+    find_places(places);
 
 #pragma unroll
     for (int i = 0; i < N_TASKS; i++)
-        loads[i] = fetch_task(c, i);
-    while (c->n_left > 0) {
-        bool there[N_LOADS / 2];
-#pragma unroll
-        for (int i = 0; i < N_LOADS / 2; i++)
-            there[i] = is_there(c, load_spectrum(task_load(i)));
-        bool ended = advance(c);
+        loads[i] = fetch_task(&ahead, i);
+    for (uint64_t slot = 0; slot < n_slots; slot++) {
+        advance(&ahead);
         wait_for_slot(slot);
 #pragma unroll
         for (int i = 0; i < N_TASKS; i++) {
-            put_task(shared + slot % N_STAGES * STAGE_BYTES, i, loads[i], there[i % (N_LOADS / 2)],
-                     sums[task_group(i)]);
-            loads[i] = fetch_task(c, i);
+            put_task(shared + slot % N_STAGES * STAGE_BYTES, places, i, loads[i]);
+            loads[i] = fetch_task(&ahead, i);
         }
         publish_shared();
-        hand_over_slot(slot++);
-        if (ended) {
-            wait_for_slot(slot);
-            put_column_sums((int *)(shared + slot % N_STAGES * STAGE_BYTES), sums);
-            hand_over_slot(slot++);
-        }
+        hand_over_slot(slot);
     }
 }
 
@@ -439,8 +449,9 @@ static __device__ __forceinline__ void fetch_rows(const struct cursor *c, uint4 
 }
 
 /* A stage's rows: of each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
-static __device__ __forceinline__ void make_rows(const struct cursor *c, const uint4 (&loads)[N_LOADS],
-                                                 uint32_t (&plain)[4][4], uint32_t (&turned)[4][4])
+typedef uint32_t rows[4][4];
+
+static __device__ __forceinline__ void make_rows(const struct cursor *c, const uint4 (&loads)[N_LOADS], rows &rows)
 {
 #pragma unroll
     for (int i = 0; i < N_LOADS; i++) {
@@ -448,134 +459,162 @@ static __device__ __forceinline__ void make_rows(const struct cursor *c, const u
 #pragma unroll
         for (int j = 0; j < LOAD_PIECES; j++) {
             int piece = i * LOAD_PIECES + j;
-            uint32_t *p = &plain[piece / 2][piece % 2 * 2], *t = &turned[piece / 2][piece % 2 * 2];
-            separate(loads[i], j, &p[0], &p[1]);
-#pragma unroll
-            for (int pol = 0; pol < 2; pol++) {
-                p[pol] = there ? p[pol] : 0;
-                t[pol] = there ? turn(p[pol]) : 0;
-            }
+            uint32_t *to = &rows[piece / 2][piece % 2 * 2];
+            separate(loads[i], j, &to[0], &to[1]);
+            to[0] = there ? to[0] : 0;
+            to[1] = there ? to[1] : 0;
         }
     }
 }
 
-/* Adds a baseline's sums to memory. */
-static __device__ __forceinline__ void add_baseline(total *to, const partial (&values)[8], bool alone)
+/* Sums of re of the rows: 4 bytes of a register, of which the even ones are real parts. */
+static __device__ __forceinline__ void add_row_sums(const rows &rows, int (&row_sums)[2])
 {
-    if (alone) {
-        union {
-            uint4 vectors[sizeof(total) / 2];
-            total totals[8];
-        } sums;
-#pragma unroll
-        for (int i = 0; i < (int)sizeof(total) / 2; i++)
-            sums.vectors[i] = ((const uint4 *)to)[i];
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sums.totals[i] += (total)values[i];
-#pragma unroll
-        for (int i = 0; i < (int)sizeof(total) / 2; i++)
-            ((uint4 *)to)[i] = sums.vectors[i];
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-#if HALVES
-            atomicAdd(to + i, (total)values[i]);
-#else
-            atomicAdd((unsigned long long *)to + i, (unsigned long long)(total)values[i]);
-#endif
-    }
-}
-
-/* Adds a thread's sums to memory: of its row antenna with the antennas of N columns from 'skip' on. */
-template <unsigned N>
-static __device__ __forceinline__ void add_sums(total *sums, uint32_t row_ant, uint32_t column_ant, uint32_t skip,
-                                                const int *column_sums, const partial (&re)[N_PARTIAL],
-                                                const partial (&im)[N_PARTIAL], bool alone)
-{
-#pragma unroll
-    for (int eight = 0; eight < (int)N / 16; eight++) {
-        uint32_t first = skip + 8 * eight + threadIdx.x % 4 * 2; /* of two column antennas */
-#pragma unroll
-        for (uint32_t second = 0; second < 2; second++) {
-            partial values[8]; /* [product][re, im] */
-#pragma unroll
-            for (uint32_t product = 0; product < 4; product++) {
-                uint32_t pol1 = product % 2, pol2 = product / 2, i = 4 * (2 * eight + pol2) + 2 * pol1 + second;
-                values[2 * product] = re[i];
-                values[2 * product + 1] = im[i];
 #if !HALVES
-                unsigned all = (unsigned)im[i] + (unsigned)column_sums[pol2 * COL_ANTS + first + second];
-                values[2 * product] = re[i] >> (NIBBLES ? 8 : 0);
-                values[2 * product + 1] = (int)all >> (NIBBLES ? 8 : 0);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        row_sums[i % 2] = __dp4a((int)rows[i / 4][i % 4], 0x00010001, row_sums[i % 2]);
 #endif
-            }
-            uint32_t ant = column_ant + first + second;
-            if (row_ant <= ant && ant < N_ANTS)
-                add_baseline(sums + correlate_baseline(row_ant, ant) * 8, values, alone);
-        }
-    }
 }
 
-/* What a group has to know all the time. */
-struct group {
-    uint32_t number;
-    uint64_t slot, n_slots;
-    uint8_t *shared;
-    total *sums;
+/* A baseline's sums in memory: [product][re, im]. */
+struct __align__(16) baseline
+{
+    partial sums[8];
 };
 
-static __device__ __forceinline__ void release_slot(struct group *group)
+#define ADD_TOGETHER 2 /* baselines that are fetched at a time */
+
+/* What a thread adds to baseline i of its row antenna and N columns. */
+static __device__ __forceinline__ partial find_product(const partial (&partials)[N_PARTIAL], const int (&row_sums)[2],
+                                                       int i, int value)
 {
-    if (group->slot + N_STAGES < group->n_slots)
-        barrier_arrive(BARRIER_EMPTY(group->slot, group->number));
-    group->slot++;
+    int eight = i / 2, second = i % 2, pol1 = value / 2 % 2, pol2 = value / 4, turned = value % 2;
+    partial found = partials[4 * (4 * eight + 2 * pol2 + turned) + 2 * pol1 + second];
+#if HALVES
+    return found;
+#else
+    return (int)((unsigned)found + (turned ? (unsigned)row_sums[pol1] : 0)) >> (NIBBLES ? 8 : 0);
+#endif
 }
 
-/* A group's part of an item, or of the block's share of it: its rows times N columns of every stage, the first of which
- * is that of antenna 'skip' of the block's.  'loads' has the rows of the first stage, and then of the next item's. */
+/* Adds a thread's sums to memory: of its row antenna with the antennas of N columns from 'column_ant' on.  'alone': no
+ * other block has sums of this item. */
 template <unsigned N>
-static __device__ void consume(struct cursor *c, struct group *group, uint32_t skip, uint4 (&loads)[N_LOADS])
+static __device__ __forceinline__ void add_sums(struct baseline *sums, uint32_t row_ant, uint32_t column_ant,
+                                                const partial (&partials)[N_PARTIAL], int (&row_sums)[2], bool alone)
 {
-    uint32_t row_ant = c->row_ant + thread_row(), column_ant = c->column_ant, first_stage = c->stage, stage;
-    total *sums = group->sums + c->chan * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
-    partial re[N_PARTIAL] = {}, im[N_PARTIAL] = {};
-    bool ended;
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        row_sums[pol] += __shfl_xor_sync(~0u, row_sums[pol], 1);
+        row_sums[pol] += __shfl_xor_sync(~0u, row_sums[pol], 2);
+    }
+#pragma unroll
+    for (int first = 0; first < (int)N / 16; first += ADD_TOGETHER) {
+        struct baseline old[ADD_TOGETHER];
+        uint32_t at[ADD_TOGETHER];
+        bool there[ADD_TOGETHER];
+#pragma unroll
+        for (int i = 0; i < ADD_TOGETHER; i++) {
+            uint32_t ant = column_ant + (first + i) / 2 * 8 + threadIdx.x % 4 * 2 + (first + i) % 2;
+            there[i] = row_ant <= ant && ant < N_ANTS;
+            at[i] = ant * (ant + 1) / 2 + row_ant;
+            if (there[i] && alone)
+                old[i] = sums[at[i]];
+        }
+#pragma unroll
+        for (int i = 0; i < ADD_TOGETHER; i++) {
+            if (there[i] && alone) {
+#pragma unroll
+                for (int value = 0; value < 8; value++)
+                    old[i].sums[value] += find_product(partials, row_sums, first + i, value);
+                sums[at[i]] = old[i];
+            } else if (there[i]) {
+#pragma unroll
+                for (int value = 0; value < 8; value++)
+                    atomicAdd(&sums[at[i]].sums[value], find_product(partials, row_sums, first + i, value));
+            }
+        }
+        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+    }
+}
+
+/* What a group works with all the time.  'at' is the stage to multiply, whose rows are 'rows'; 'ahead' is that which
+ * 'loads' are of: the next, if there is one. */
+struct group {
+    struct cursor at, ahead;
+    rows rows;
+    uint4 loads[N_LOADS];
+    uint64_t slot;
+};
+
+/* Makes 'rows' of what was loaded, and loads the next stage. */
+static __device__ __forceinline__ void load_ahead(struct group *group, rows &rows)
+{
+    make_rows(&group->ahead, group->loads, rows);
+    advance(&group->ahead);
+    fetch_rows(&group->ahead, group->loads);
+}
+
+/* What a group has of an item. */
+struct products {
+    partial partials[N_PARTIAL];
+    int row_sums[2];
+};
+
+/* Multiplies a stage's rows with N columns, the first of which is that of antenna 'skip' of the block's, and meanwhile
+ * makes the rows of the next stage.  Says whether the item ends, or the block's share of it. */
+template <unsigned N>
+static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, uint32_t skip,
+                                                      const uint8_t *shared, struct products *products,
+                                                      const rows &rows, uint32_t (&next)[4][4])
+{
+    barrier_wait(BARRIER_FULL(group->slot, number));
+    if constexpr (N > 0) {
+        matrix_begin();
+#pragma unroll
+        for (int step = 0; step < 4; step++)
+            multiply<N>(products->partials, rows[step], shared + group->slot % N_STAGES * STAGE_BYTES, 4 * skip, step);
+        matrix_end();
+        add_row_sums(rows, products->row_sums);
+    }
+    load_ahead(group, next);
+    bool ended = advance(&group->at);
+    if constexpr (N > 0)
+        matrix_wait();
+    if (group->at.n_left >= N_STAGES)
+        barrier_arrive(BARRIER_EMPTY(group->slot, number));
+    group->slot++;
+    return ended;
+}
+
+/* A group's part of an item, or of the block's share of it. */
+template <unsigned N>
+static __device__ __forceinline__ void consume(struct group *group, uint32_t number, uint32_t skip,
+                                               const uint8_t *shared, struct baseline *sums)
+{
+    const struct cursor began = group->at;
+    struct products products = {};
 
 #pragma unroll 1
-    do {
-        uint32_t plain[4][4], turned[4][4];
-        uint8_t *columns = group->shared + group->slot % N_STAGES * STAGE_BYTES;
-        make_rows(c, loads, plain, turned);
-        stage = c->stage;
-        ended = advance(c);
-        fetch_rows(c, loads);
-        barrier_wait(BARRIER_FULL(group->slot, group->number));
-        if constexpr (N > 0) {
-            matrix_begin();
-#pragma unroll
-            for (int step = 0; step < 4; step++) {
-                multiply<N>(re, plain[step], columns, 2 * skip, step);
-                multiply<N>(im, turned[step], columns, 2 * skip, step);
-            }
-            matrix_end();
-        }
-        release_slot(group);
-    } while (!ended);
-    barrier_wait(BARRIER_FULL(group->slot, group->number));
-    add_sums<N>(sums, row_ant, column_ant, skip, (const int *)(group->shared + group->slot % N_STAGES * STAGE_BYTES),
-                re, im, gridDim.y == 1 && first_stage == 0 && stage + 1 == c->n_stages);
-    release_slot(group);
+    for (bool ended = false; !ended;) {
+        rows next;
+        multiply_stage<N>(group, number, skip, shared, &products, group->rows, next);
+        ended = multiply_stage<N>(group, number, skip, shared, &products, next, group->rows);
+    }
+    sums += began.chan * (uint64_t)correlate_n_baselines(N_ANTS);
+    add_sums<N>(sums, began.row_ant + thread_row(), began.column_ant + skip, products.partials, products.row_sums,
+                gridDim.y == 1 && began.stage == 0 && began.n_left >= began.n_stages);
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
 /* How many columns a group multiplies in an item: of a block on the diagonal not those of antennas before its first. */
-static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c, uint32_t group, uint32_t skip)
+static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c, uint32_t number, uint32_t skip)
 {
     uint32_t n_ants = N_ANTS - c->column_ant < COL_ANTS ? N_ANTS - c->column_ant : COL_ANTS;
 
-    return c->row_ant + group * GROUP_ANTS < N_ANTS ? (n_ants - skip + 15) / 16 * 32 : 0;
+    return c->row_ant + number * GROUP_ANTS < N_ANTS ? (n_ants - skip + 15) / 16 * 64 : 0;
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
@@ -584,33 +623,30 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
     uint8_t *shared =
         (uint8_t *)shared_memory; /* operations need 1024-byte alignment, which is what blocks begin with */
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
-    struct cursor cursor;
-    uint64_t n_slots = begin_share(&cursor, &args);
+    struct group group;
 
-    if (n_slots == 0)
+    begin_share(&group.at, &args);
+    if (group.at.n_left == 0)
         return;
     if (role == N_GROUPS) {
         give_registers();
-        produce(&cursor, shared);
+        produce(group.at, shared);
         return;
     }
     take_registers();
-    struct group group;
-    group.number = role;
+    group.ahead = group.at;
     group.slot = 0;
-    group.n_slots = n_slots;
-    group.shared = shared;
-    group.sums = (total *)args.sums.integer;
-    uint4 loads[N_LOADS];
-    fetch_rows(&cursor, loads);
-    while (cursor.n_left > 0) {
-        uint32_t skip = cursor.row_ant == cursor.column_ant ? role * GROUP_ANTS : 0;
-        switch (count_columns(&cursor, role, skip)) {
-        case 0: consume<0>(&cursor, &group, skip, loads); break;
-        case 32: consume<32>(&cursor, &group, skip, loads); break;
-        case 64: consume<64>(&cursor, &group, skip, loads); break;
-        case 96: consume<96>(&cursor, &group, skip, loads); break;
-        default: consume<128>(&cursor, &group, skip, loads); break;
+    fetch_rows(&group.ahead, group.loads);
+    load_ahead(&group, group.rows);
+    while (group.at.n_left > 0) {
+        uint32_t skip = group.at.row_ant == group.at.column_ant ? role * GROUP_ANTS : 0;
+        struct baseline *sums = (struct baseline *)args.sums.integer;
+        switch (count_columns(&group.at, role, skip)) {
+        case 0: consume<0>(&group, role, skip, shared, sums); break;
+        case 64: consume<64>(&group, role, skip, shared, sums); break;
+        case 128: consume<128>(&group, role, skip, shared, sums); break;
+        case 192: consume<192>(&group, role, skip, shared, sums); break;
+        default: consume<256>(&group, role, skip, shared, sums); break;
         }
     }
 }
