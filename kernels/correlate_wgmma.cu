@@ -46,11 +46,10 @@
 
 #if HALVES
 typedef float partial;
-typedef double total;
 #else
 typedef int partial;
-typedef unsigned long long total;
 #endif
+typedef partial total;
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
 
@@ -398,11 +397,7 @@ static __device__ __forceinline__ void add_products(total *sums, const partial *
         uint32_t ant = ant2 + lane / 2;
         total *to = sums + correlate_baseline(row_ant, ant) * 8 + lane % 2 * 4 + threadIdx.x % 4;
         if (row_ant <= ant && ant < N_ANTS)
-#if HALVES
-            atomicAdd(to, (double)parts[lane]);
-#else
-            atomicAdd(to, (total)(long long)parts[lane]);
-#endif
+            atomicAdd(to, parts[lane]);
     }
 }
 
