@@ -32,11 +32,6 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
 
 /* Antennas that rows [first, end) need slots for: all up to the end, and whole tiles. */
@@ -201,8 +196,9 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
         snprintf(blocks, sizeof(blocks), "%u runs", shape->n_runs);
     else
         snprintf(blocks, sizeof(blocks), "squares of %u x %u", shape->block_rows, shape->block_columns);
-    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident", shape->row_eights,
-             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident);
+    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident%s", shape->row_eights,
+             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident,
+             shape->atomic_adds ? ", atomics" : "");
 }
 
 /* ---- Making and launching ---------------------------------------------------------------------------------------- */
@@ -243,6 +239,7 @@ void correlate_constants(const struct correlate_args *args, const struct correla
         {"STEPS", shape->steps},
         {"STAGES", shape->stages},
         {"RESIDENT", shape->resident},
+        {"ATOMIC_ADDS", shape->atomic_adds},
         {"N_BLOCKS", plan.n_blocks},
         {"TILE_WARPS", plan.tile_warps},
         {"N_SLOTS", plan.n_slots},
@@ -270,27 +267,17 @@ static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t reside
     return best;
 }
 
-/* Parts of so many spectra that partial sums hold them, and the 64 by which parts may differ. */
-static uint32_t wgmma_parts(enum voltage_format format, uint64_t n_spectra)
-{
-    uint64_t max = (correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA) - 64;
-
-    return (uint32_t)((n_spectra + max - 1) / max);
-}
-
 struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
                                   uint32_t n_parts)
 {
     struct correlate_plan plan = correlate_plan(args, shape);
     uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
-    uint64_t n_spectra = (uint64_t)args->n_batches * args->n_spectra, n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
-    uint64_t bytes = n_spectra * N_POLS * voltage_bytes(args->format);
+    uint64_t n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
+    uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
 
     if (!n_parts)
         n_parts = best_parts(n_blocks, n_slices, shape->wgmma ? 1 : shape->resident);
-    if (shape->wgmma)
-        n_parts = larger(n_parts, wgmma_parts(args->format, n_spectra));
     return (struct kernel_grid){
         .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }

@@ -204,10 +204,10 @@ START_TEST(finds_a_flipped_bit)
     rig_open(&rig, formats[_i % ARRAY_LEN(formats)]);
     if (rig.layout.format == VOLTAGES_16_BITS)
         sum -= sum % 2; /* an autocorrelation's imaginary part is 0, which such a flip leaves as good as 0 */
-    /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a double one of those of
+    /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a float one of those of
      * the exponent that change it by a factor of 4 to 256, in a real part, as imaginary ones of autocorrelations are 0. */
     sum &= rig.layout.format == VOLTAGES_16_BITS ? ~(size_t)1 : SIZE_MAX;
-    flipped_bit = (long)(sum * 64 + (rig.layout.format == VOLTAGES_16_BITS ? 53 + random_below(3) : random_below(20)));
+    flipped_bit = (long)(sum * 32 + (rig.layout.format == VOLTAGES_16_BITS ? 24 + random_below(3) : random_below(20)));
     printf("bit %ld flips\n", flipped_bit);
     while (rig.n_wrong == 0 && rig.n_checked < 300)
         feed_chunk(&rig, false);
