@@ -13,7 +13,6 @@
 #include "kernels/clones.h"
 #include "kernels/half.h"
 
-#include <assert.h>
 #include <string.h>
 
 #define BLOCK_ANTS    8
@@ -38,7 +37,7 @@ struct antenna_block {
     union widened ants[BLOCK_ANTS];
 };
 
-/* The sums of a baseline, [product][re, im]: integers over CORRELATE_INT_SPECTRA spectra at most. */
+/* The sums of a baseline over a launch, [product][re, im]. */
 union partial {
     int32_t integer[N_SUMS];
     double real[N_SUMS];
@@ -202,14 +201,14 @@ static void add_partial(const struct correlate_args *a, size_t at, const union p
 {
     for (size_t i = 0; i < N_SUMS; i++)
         if (correlate_sums_real(a->format))
-            a->sums.real[at + i] += partial->real[i];
+            a->sums.real[at + i] = (float)(a->sums.real[at + i] + partial->real[i]);
         else
             a->sums.integer[at + i] += partial->integer[i];
 }
 
-/* Moves the partial sums to those of the accumulation. */
-static void flush_partial(const struct correlate_args *a, size_t chan, const struct antenna_block *first,
-                          const struct antenna_block *second, struct partial_sums *partial)
+/* Adds the launch's sums to those in memory. */
+static void add_block(const struct correlate_args *a, size_t chan, const struct antenna_block *first,
+                      const struct antenna_block *second, const struct partial_sums *partial)
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
 
@@ -218,7 +217,6 @@ static void flush_partial(const struct correlate_args *a, size_t chan, const str
             size_t baseline = correlate_baseline(first->first + i1, second->first + i2);
             add_partial(a, (chan * n_baselines + baseline) * N_SUMS, &partial->sums[i2][i1]);
         }
-    memset(partial, 0, sizeof(*partial));
 }
 
 /* All baselines of one channel between two blocks, which may be the same one. */
@@ -226,18 +224,11 @@ static void correlate_blocks(const struct correlate_args *a, size_t chan, struct
                              struct antenna_block *second)
 {
     struct partial_sums partial;
-    size_t n_spectra = 0; /* in the partial sums */
 
     memset(&partial, 0, sizeof(partial)); /* as numbers of either type, 0 */
-    for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++) {
-        if (n_spectra + a->n_spectra > CORRELATE_INT_SPECTRA) {
-            flush_partial(a, chan, first, second, &partial);
-            n_spectra = 0;
-        }
+    for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++)
         correlate_batch(a, batch, chan, first, second, &partial);
-        n_spectra += a->n_spectra;
-    }
-    flush_partial(a, chan, first, second, &partial);
+    add_block(a, chan, first, second, &partial);
 }
 
 /* All baselines of one channel whose second antenna is in the block that begins with 'ant2'. */
@@ -259,7 +250,6 @@ static void correlate_cpu(const void *args, int n_threads)
 {
     const struct correlate_args *a = args;
 
-    assert(a->n_spectra <= CORRELATE_INT_SPECTRA);
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++)
         for (size_t ant2 = 0; ant2 < a->n_ants; ant2 += BLOCK_ANTS)

@@ -2,7 +2,7 @@
  *
  * Flow of a block: slices of all its antennas' spectra go into shared memory by asynchronous copies, STAGES - 1 ahead;
  * each warp takes from there what its tile needs, and multiplies it on the tensor cores (mma.sync) into sums in
- * registers; these are added to memory when they might overflow, and at the end.
+ * registers; these are added to memory at the end.
  *
  * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order, and lane (g, t) =
  * lane / 4, lane % 4 reads the 16 of antenna g that begin with 16 t: all polarisations and parts of a few spectra.  Of
@@ -17,10 +17,12 @@
  * im e2, a sum for each row which is made along with them.  All of it fits into int32 where the result does.
  * 4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
  *
- * Memory: all blocks add their sums with atomics, which leave the multiprocessor at once and are done in the second-
- * level cache; a load, an addition and a store there would move as much (8 B read and 8 B written a sum) and wait for
- * it.  Lanes first exchange their sums, so that four have 32 consecutive bytes: a sector.  Integers come out the same in
- * any order; of half floats the last bits may differ from run to run, where time is split.
+ * Memory: what a block has of a row of 8 x 8 antennas is 256 consecutive bytes, and four lanes have it.  Where the
+ * launch is not split over time, no other block adds to these sums: lanes exchange theirs until each has 16 bytes of 64
+ * at a time, which are loaded, added to and stored; they are fetched into the second-level cache while the last slices
+ * are multiplied.  Else, or if the shape says so, blocks add with atomics, which leave the multiprocessor at once and
+ * are done in the second-level cache: lanes exchange their sums so that eight have 32 consecutive bytes, a sector.
+ * Integers come out the same in any order; of half floats the last bits may differ from run to run, where time is split.
  *
  * Constants: those of correlate_constants(). */
 #include "kernels/correlate.h"
@@ -38,8 +40,6 @@
 #define HEAP_CHUNKS   (N_SPECTRA / CHUNK_SPECTRA)
 #define CHAN_BYTES    ((uint64_t)HEAP_CHUNKS * CHUNK_BYTES)
 #define LOADERS       (THREADS / SLICE_CHUNKS) /* antennas that are copied at a time */
-#define MAX_SPECTRA   (BITS == 16 ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA)
-#define MAX_SLICES    (MAX_SPECTRA / (SLICE_CHUNKS * CHUNK_SPECTRA)) /* between additions to memory */
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
@@ -47,10 +47,10 @@
 
 #if BITS == 16
 typedef float sum_type;
-typedef double total_type;
+typedef float4 sums_16_bytes;
 #else
 typedef int32_t sum_type;
-typedef unsigned long long total_type;
+typedef int4 sums_16_bytes;
 #endif
 
 /* Of 8 antennas, both polarisations: registers [polarisation + 2 * half of the k values] of one instruction. */
@@ -109,6 +109,14 @@ static __device__ __forceinline__ void copies_wait()
     emulate_copies_wait(STAGES - 2);
 #else
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+#endif
+}
+
+/* Has 32 bytes fetched into the second-level cache. */
+static __device__ __forceinline__ void fetch_sector(const void *memory)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(memory));
 #endif
 }
 
@@ -386,63 +394,133 @@ static __device__ __forceinline__ void join_warps(struct tile &tile)
     }
 }
 
-/* Adds the sums of 8 x 8 antennas.  'row_im' of this lane's rows.  A lane has 16 sums of its row g: of columns 2 t and
- * 2 t + 1, all products p1 + 2 p2 and parts, which is their order in memory; after the transpositions it has every
- * fourth of the row's 64. */
-static __device__ __forceinline__ void add_eights(const struct sums &sums, const int32_t (&row_im)[2], uint32_t row,
-                                                  uint32_t column, total_type *totals)
+/* Of sums of 8 x 8 antennas this lane's 16: of row g those of columns 2 t and 2 t + 1, all products p1 + 2 p2 and parts,
+ * in their order in memory.  'im': the row's sums of im e2. */
+static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, const uint32_t (&im)[2], int i)
 {
-    const uint32_t lane = opaque(threadIdx.x % 32), g = lane / 4, t = lane % 4;
+    int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;
+    sum_type sum = sums.v[p1][part][p2 * 2 + j];
+
 #if BITS != 16
-    const uint32_t im[2] = {opaque((uint32_t)row_im[0]), opaque((uint32_t)row_im[1])};
+    if (part)
+        sum = (int32_t)((uint32_t)sum + im[p2]);
+    sum >>= BITS == 4 ? 8 : 0;
 #endif
-    uint64_t first = correlate_baseline(column, row + g) * 8;
-    sum_type values[4][4]; /* [i][lane after the transposition] */
+    return sum;
+}
+
+/* Where the sums of a row with eight columns are. */
+static __device__ __forceinline__ sum_type *find_row(sum_type *memory, uint32_t row, uint32_t column)
+{
+    return memory + correlate_baseline(column, row) * 8;
+}
+
+static __device__ __forceinline__ bool is_baseline(uint32_t row, uint32_t column)
+{
+    return row < N_ANTS && column <= row;
+}
+
+/* Adds sums of 8 x 8 antennas, of which there is only this block's share. */
+static __device__ __forceinline__ void add_owned(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
+                                                 uint32_t column, sum_type *memory)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32), t = lane % 4, row = first_row + lane / 4;
+    sum_type *const to = find_row(memory, row, column) + 4 * t;
+    sum_type values[4][4]; /* [j][lane after the transposition] */
+    sums_16_bytes before[4];
 
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;
-        sum_type sum = sums.v[p1][part][p2 * 2 + j];
-#if BITS != 16
-        if (part)
-            sum = (int32_t)((uint32_t)sum + im[p2]);
-        sum >>= BITS == 4 ? 8 : 0;
-#endif
-        values[i / 4][i % 4] = sum;
-    }
+    for (int s = 0; s < 4; s++)
+        if (is_baseline(row, column + 2 * s + t / 2))
+            before[s] = __ldcg((const sums_16_bytes *)(to + 16 * s));
 #pragma unroll
-    for (int m = 0; m < 4; m++)
-        transpose_lanes(values[m]);
+    for (int i = 0; i < 16; i++)
+        values[i % 4][i / 4] = find_sum(sums, im, i);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        transpose_lanes(values[j]);
 #pragma unroll
     for (int s = 0; s < 4; s++)
-#pragma unroll
-        for (int m = 0; m < 4; m++) {
-            uint32_t at = 16 * s + 4 * m + t;
-            if (row + g < N_ANTS && column + at / 8 <= row + g)
-#if BITS == 16
-                atomicAdd(totals + first + at, (double)values[m][s]);
-#else
-                atomicAdd(totals + first + at, (unsigned long long)(long long)values[m][s]);
-#endif
+        if (is_baseline(row, column + 2 * s + t / 2)) {
+            before[s].x += values[0][s];
+            before[s].y += values[1][s];
+            before[s].z += values[2][s];
+            before[s].w += values[3][s];
+            __stcg((sums_16_bytes *)(to + 16 * s), before[s]);
         }
 }
 
+/* Adds them where other blocks have shares. */
+static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
+                                                  uint32_t column, sum_type *memory)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32), odd = lane / 4 % 2, even_row = first_row + lane / 8 * 2;
+    const uint32_t within = 4 * odd + lane % 4; /* of a baseline's sums */
+    sum_type *const to[2] = {find_row(memory, even_row, column) + within,
+                             find_row(memory, even_row + 1, column) + within};
+    sum_type values[4][4]; /* [i][lane after the transposition] */
+
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        values[i / 4][i % 4] = find_sum(sums, im, i);
+#pragma unroll
+    for (int m = 0; m < 4; m++)
+        transpose_lanes(values[m]);
+        /* Four lanes have a row's sums 16 s + 4 m + t; with those of the row below, which have as many, they exchange half. */
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+#pragma unroll
+        for (int m = 0; m < 4; m += 2) {
+            sum_type given = __shfl_xor_sync(0xffffffffu, odd ? values[m][s] : values[m + 1][s], 4);
+            if (is_baseline(even_row, column + 2 * s + m / 2))
+                atomicAdd(to[0] + 16 * s + 4 * m, odd ? given : values[m][s]);
+            if (is_baseline(even_row + 1, column + 2 * s + m / 2))
+                atomicAdd(to[1] + 16 * s + 4 * m, odd ? values[m + 1][s] : given);
+        }
+}
+
+static __device__ __forceinline__ sum_type *find_memory(const struct correlate_args &args, uint32_t chan)
+{
+    return (sum_type *)args.sums.integer + opaque(chan) * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
+}
+
+/* Has what add_owned() will load of a tile fetched into the second-level cache. */
+static __device__ __forceinline__ void fetch_owned(const struct correlate_args &args, const struct place &place,
+                                                   uint32_t chan)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32);
+    sum_type *memory = find_memory(args, chan);
+
+#pragma unroll 1
+    for (uint32_t row = place.row + lane / 4; row < place.row + ROWS; row += 8)
+#pragma unroll 1
+        for (uint32_t column = place.column + lane % 4; column < place.column + COLUMNS; column += 4)
+            if (is_baseline(row, column))
+                fetch_sector(find_row(memory, row, column));
+}
+
 static __device__ __forceinline__ void add_tile(const struct correlate_args &args, const struct place &place,
-                                                uint32_t chan, struct tile &tile)
+                                                uint32_t chan, bool owned, struct tile &tile)
 {
     const uint32_t row = place.row, column = place.column;
-    total_type *totals = (total_type *)args.sums.integer + opaque(chan) * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
+    sum_type *memory = find_memory(args, chan);
 
 #pragma unroll
     for (int r = 0; r < ROW_EIGHTS; r++) {
+        uint32_t im[2] = {0, 0};
 #pragma unroll
-        for (int pol = 0; pol < 2; pol++)
+        for (int pol = 0; BITS != 16 && pol < 2; pol++) {
 #pragma unroll
             for (int lanes = 1; lanes <= 2; lanes *= 2)
                 tile.row_im[r][pol] += __shfl_xor_sync(0xffffffffu, tile.row_im[r][pol], lanes);
+            im[pol] = opaque((uint32_t)tile.row_im[r][pol]);
+        }
 #pragma unroll
         for (int c = 0; c < COLUMN_EIGHTS; c++)
-            add_eights(tile.sums[r][c], tile.row_im[r], row + 8 * r, column + 8 * c, totals);
+            if (owned)
+                add_owned(tile.sums[r][c], im, row + 8 * r, column + 8 * c, memory);
+            else
+                add_shared(tile.sums[r][c], im, row + 8 * r, column + 8 * c, memory);
     }
 }
 
@@ -459,34 +537,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     const uint32_t rows = (time * STEPS * N_SLOTS + row_slot(place, place.row) + lane / 4) * STEP_BYTES;
     const uint32_t columns = (time * STEPS * N_SLOTS + column_slot(place, place.column) + lane / 4) * STEP_BYTES;
     uint8_t *const stages = (uint8_t *)shared_memory, *const mine = stages + lane % 4 * CHUNK_BYTES;
-    uint32_t stage = 0, slice = first;
+    const bool owned = !ATOMIC_ADDS && gridDim.y == 1;
+    uint32_t stage = 0;
+    struct tile tile;
 
     for (uint32_t i = 0; i < STAGES - 1; i++) {
         if (first + i < end)
             load_slice(args, place, chan, first + i, stages + i * STAGE_BYTES);
         copies_commit();
     }
-    while (slice < end) {
-        const uint32_t stop = min(end, slice + MAX_SLICES);
-        struct tile tile;
-        clear(tile);
-        for (; slice < stop; slice++) {
-            copies_wait();
-            __syncthreads(); /* this slice is there for all, and the one before is done with */
-            if (slice + STAGES - 1 < end)
-                load_slice(args, place, chan, slice + STAGES - 1,
-                           stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);
-            copies_commit();
-            if (place.active)
+    clear(tile);
+    for (uint32_t slice = first; slice < end; slice++) {
+        copies_wait();
+        __syncthreads(); /* this slice is there for all, and the one before is done with */
+        if (slice + STAGES - 1 < end)
+            load_slice(args, place, chan, slice + STAGES - 1,
+                       stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);
+        else if (slice + STAGES - 1 == end && owned && place.active && time == 0)
+            fetch_owned(args, place, chan);
+        copies_commit();
+        if (place.active)
 #pragma unroll steps_at_once
-                for (int step = 0; step < STEPS; step++)
-                    multiply_step(mine + stage * STAGE_BYTES + rows + step * STEP_STRIDE,
-                                  mine + stage * STAGE_BYTES + columns + step * STEP_STRIDE, tile);
-            stage = stage == STAGES - 1 ? 0 : stage + 1;
-        }
-        if (TIME_WARPS > 1)
-            join_warps(tile);
-        if (place.active && time == 0)
-            add_tile(args, place, chan, tile);
+            for (int step = 0; step < STEPS; step++)
+                multiply_step(mine + stage * STAGE_BYTES + rows + step * STEP_STRIDE,
+                              mine + stage * STAGE_BYTES + columns + step * STEP_STRIDE, tile);
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
     }
+    if (TIME_WARPS > 1)
+        join_warps(tile);
+    if (place.active && time == 0)
+        add_tile(args, place, chan, owned, tile);
 }

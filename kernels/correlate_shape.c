@@ -130,6 +130,7 @@ static const struct {
     {1, 8, {1, 1, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 2}},
     {1, 8, {1, 1, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 6, .resident = 4}},
     {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 3}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 3, .atomic_adds = true}},
     {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 2}},
     {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 1}},
     {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 4, .resident = 2}},
@@ -138,15 +139,19 @@ static const struct {
     {17, 32, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 5, .resident = 1}},
     {17, 32, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 2, .stages = 4, .resident = 2}},
     {33, 48, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 1, .stages = 5, .resident = 1}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 1, .stages = 5, .resident = 1, .atomic_adds = true}},
     {33, 48, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
     {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 5, .resident = 1}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 5, .resident = 1, .atomic_adds = true}},
     {49, 64, {4, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {49, 64, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
     {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
     {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1, .atomic_adds = true}},
     {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 80, {4, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1, .atomic_adds = true}},
     {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
     {65, 128, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 128, {4, 2, .n_runs = 5, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
@@ -197,8 +202,9 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
         snprintf(blocks, sizeof(blocks), "%u runs", shape->n_runs);
     else
         snprintf(blocks, sizeof(blocks), "squares of %u x %u", shape->block_rows, shape->block_columns);
-    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident", shape->row_eights,
-             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident);
+    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident%s", shape->row_eights,
+             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident,
+             shape->atomic_adds ? ", atomics" : "");
 }
 
 /* ---- Making and launching ---------------------------------------------------------------------------------------- */
@@ -239,6 +245,7 @@ void correlate_constants(const struct correlate_args *args, const struct correla
         {"STEPS", shape->steps},
         {"STAGES", shape->stages},
         {"RESIDENT", shape->resident},
+        {"ATOMIC_ADDS", shape->atomic_adds},
         {"N_BLOCKS", plan.n_blocks},
         {"TILE_WARPS", plan.tile_warps},
         {"N_SLOTS", plan.n_slots},
@@ -266,29 +273,22 @@ static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t reside
     return best;
 }
 
-/* Parts of so many spectra that partial sums hold them, and the 64 by which parts may differ. */
-static uint32_t wgmma_parts(enum voltage_format format, uint64_t n_spectra)
-{
-    uint64_t max = (correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA) - 64;
-
-    return (uint32_t)((n_spectra + max - 1) / max);
-}
-
 struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
                                   uint32_t n_parts)
 {
     struct correlate_plan plan = correlate_plan(args, shape);
     uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
-    uint64_t n_spectra = (uint64_t)args->n_batches * args->n_spectra, n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
-    uint64_t bytes = n_spectra * N_POLS * voltage_bytes(args->format);
+    uint64_t n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
+    uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
 
-    if (shape->wgmma) {
+    if (shape->wgmma) { /* 'n_parts' is the number of its blocks, which share all of the work */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
         n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
-        n_parts = wgmma_parts(args->format, n_spectra);
-    } else if (!n_parts)
+        n_parts = 1;
+    } else if (!n_parts) {
         n_parts = best_parts(n_blocks, n_slices, shape->resident);
+    }
     return (struct kernel_grid){
         .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
 }

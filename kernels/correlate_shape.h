@@ -25,6 +25,7 @@ struct correlate_shape {
     uint32_t steps;    /* of 64 bytes of each antenna that a warp takes between two barriers */
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
+    bool atomic_adds;  /* blocks add with atomics even to sums that are theirs alone */
     bool wgmma;        /* the variant of correlate_wgmma.cu, for compute capability 9.0; all else is then ignored */
 };
 
@@ -59,7 +60,7 @@ const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
 
 /* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
  * a launch is split; 0: as many as fill a large GPU. */
-#define CORRELATE_N_CONSTANTS 17
+#define CORRELATE_N_CONSTANTS 18
 void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct kernel_constant *constants);
 struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,

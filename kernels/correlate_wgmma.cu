@@ -22,7 +22,7 @@
  *           times too large, and shifted back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
- * Blocks: x: shares of the work; y: parts of the launch's time, of which partial sums hold all.
+ * Blocks: x: shares of the work.
  * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
 
@@ -126,6 +126,7 @@ static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *st
 #define matrix_end()
 #define matrix_wait()
 #define publish_shared()
+#define prefetch(from) (void)(from)
 #define give_registers()
 #define take_registers()
 #else
@@ -149,6 +150,11 @@ static __device__ __forceinline__ void matrix_wait(void)
 static __device__ __forceinline__ void publish_shared(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+static __device__ __forceinline__ void prefetch(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
 /* Registers go from the producing warps, which need few, to those that hold sums. */
@@ -234,9 +240,9 @@ static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], cons
 
 /* A place in a block's share.  Of stages there are always two, which take turns with the registers of the rows. */
 struct cursor {
-    const uint8_t *voltages;                /* antenna 0, channel 0, in the first batch of the launch */
-    uint32_t first_unit, n_units, n_stages; /* of the part of time that the block works on */
-    uint64_t n_left;                        /* stages of the share, this one counted */
+    const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
+    uint32_t n_units, n_stages; /* of the launch */
+    uint64_t n_left;            /* stages of the share, this one counted */
     uint32_t item, stage;
     uint32_t chan, row_ant, column_ant; /* of the item */
 };
@@ -255,11 +261,8 @@ static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item
 
 static __device__ __forceinline__ void begin_share(struct cursor *c, const struct correlate_args *args)
 {
-    uint64_t n_units = (uint64_t)args->n_batches * HEAP_UNITS;
-
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * N_ANTS * HEAP_BYTES;
-    c->first_unit = (uint32_t)(n_units * blockIdx.y / gridDim.y);
-    c->n_units = (uint32_t)(n_units * (blockIdx.y + 1) / gridDim.y) - c->first_unit;
+    c->n_units = args->n_batches * HEAP_UNITS;
     c->n_stages = (c->n_units + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
     uint64_t n_pairs = (uint64_t)(c->n_stages / 2) * N_CHAN * N_BLOCKS;
     uint64_t first = n_pairs * blockIdx.x / gridDim.x * 2, end = n_pairs * (blockIdx.x + 1) / gridDim.x * 2;
@@ -285,18 +288,18 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     return true;
 }
 
-/* Whether there is such a spectrum of the stage; the last stage of a part may not be full, or empty. */
+/* Whether there is such a spectrum of the stage; the last stages may not be full, or empty. */
 static __device__ __forceinline__ bool is_there(const struct cursor *c, uint32_t spectrum)
 {
     return c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA < c->n_units;
 }
 
-/* 16 bytes of an antenna from 'spectrum' of the stage on.  Of the part's last unit where there is none, and likewise of
+/* 16 bytes of an antenna from 'spectrum' of the stage on.  Of the last unit where there is none, and likewise of
  * antennas, because what one adds that is not there is not kept. */
 static __device__ __forceinline__ uint4 load_voltages(const struct cursor *c, uint32_t ant, uint32_t spectrum)
 {
     uint32_t unit = c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
-    uint32_t at = c->first_unit + (unit < c->n_units ? unit : c->n_units - 1);
+    uint32_t at = unit < c->n_units ? unit : c->n_units - 1;
     const uint8_t *heaps = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES);
     uint32_t within = at % HEAP_UNITS * UNIT_SPECTRA + spectrum % UNIT_SPECTRA;
 
@@ -364,10 +367,8 @@ static __device__ __forceinline__ uint4 fetch_task(const struct cursor *c, int t
     return load_voltages(c, c->column_ant + ant, load_spectrum(load));
 }
 
-/* Where a thread writes, by the lower two bits of chunk and antenna that are not its own but the task's. */
-typedef uint32_t places[4];
-
-static __device__ __forceinline__ void find_places(places &places)
+/* places: where a thread writes, by the lower two bits of chunk and antenna that are not its own but the task's. */
+static __device__ __forceinline__ void find_places(uint32_t (&places)[4])
 {
     uint32_t column = threadIdx.x % GROUP_THREADS / 32 * (2 * COLUMN_ROWS) + lane_ant();
     uint32_t chunk = (threadIdx.x % 8 / 4 * LOAD_PIECES) ^ lane_ant();
@@ -377,7 +378,7 @@ static __device__ __forceinline__ void find_places(places &places)
         places[i] = column * COLUMN_BYTES + (chunk ^ i) * 16 + threadIdx.x % 4 * 4;
 }
 
-static __device__ __forceinline__ void put_task(uint8_t *stage, const places &places, int task, uint4 load)
+static __device__ __forceinline__ void put_task(uint8_t *stage, const uint32_t (&places)[4], int task, uint4 load)
 {
     int group = task / (N_LOADS / 2), first_chunk = task % (N_LOADS / 2) * 2 * LOAD_PIECES;
     uint8_t *columns = stage + (group / 2 * COLUMN_ROWS + group % 2 * GROUP_BIT) * COLUMN_BYTES;
@@ -395,6 +396,26 @@ static __device__ __forceinline__ void put_task(uint8_t *stage, const places &pl
     }
 }
 
+/* A baseline's sums in memory: [product][re, im]. */
+struct __align__(16) baseline
+{
+    partial sums[8];
+};
+
+/* An item's sums, so that they are near when they are added to: of each column antenna the rows' lie side by side. */
+static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const struct baseline *sums)
+{
+    uint32_t line = threadIdx.x % 16 * 4; /* of 128 bytes */
+
+    sums += c->chan * (uint64_t)correlate_n_baselines(N_ANTS) + c->row_ant + line;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % GROUP_THREADS / 16; i < COL_ANTS; i += GROUP_THREADS / 16) {
+        uint32_t ant = c->column_ant + i;
+        if (c->row_ant + line <= ant && ant < N_ANTS)
+            prefetch(&sums[ant * (ant + 1) / 2]);
+    }
+}
+
 /* Waits until a slot's former content has been used. */
 static __device__ __forceinline__ void wait_for_slot(uint64_t slot)
 {
@@ -409,11 +430,12 @@ static __device__ __forceinline__ void hand_over_slot(uint64_t slot)
         barrier_arrive(BARRIER_FULL(slot, group));
 }
 
-static __device__ void produce(struct cursor ahead, uint8_t *shared)
+static __device__ void produce(struct cursor ahead, uint8_t *shared, const struct baseline *sums)
 {
     uint64_t n_slots = ahead.n_left;
+    bool begins = true; /* an item */
     uint4 loads[N_TASKS];
-    places places;
+    uint32_t places[4];
 
     find_places(places);
 
@@ -421,7 +443,9 @@ static __device__ void produce(struct cursor ahead, uint8_t *shared)
     for (int i = 0; i < N_TASKS; i++)
         loads[i] = fetch_task(&ahead, i);
     for (uint64_t slot = 0; slot < n_slots; slot++) {
-        advance(&ahead);
+        if (begins)
+            prefetch_sums(&ahead, sums);
+        begins = advance(&ahead);
         wait_for_slot(slot);
 #pragma unroll
         for (int i = 0; i < N_TASKS; i++) {
@@ -448,10 +472,9 @@ static __device__ __forceinline__ void fetch_rows(const struct cursor *c, uint4 
         loads[i] = load_voltages(c, c->row_ant + thread_row(), load_spectrum(i));
 }
 
-/* A stage's rows: of each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
-typedef uint32_t rows[4][4];
-
-static __device__ __forceinline__ void make_rows(const struct cursor *c, const uint4 (&loads)[N_LOADS], rows &rows)
+/* rows: of a stage, for each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
+static __device__ __forceinline__ void make_rows(const struct cursor *c, const uint4 (&loads)[N_LOADS],
+                                                 uint32_t (&rows)[4][4])
 {
 #pragma unroll
     for (int i = 0; i < N_LOADS; i++) {
@@ -468,7 +491,7 @@ static __device__ __forceinline__ void make_rows(const struct cursor *c, const u
 }
 
 /* Sums of re of the rows: 4 bytes of a register, of which the even ones are real parts. */
-static __device__ __forceinline__ void add_row_sums(const rows &rows, int (&row_sums)[2])
+static __device__ __forceinline__ void add_row_sums(const uint32_t (&rows)[4][4], int (&row_sums)[2])
 {
 #if !HALVES
 #pragma unroll
@@ -477,13 +500,16 @@ static __device__ __forceinline__ void add_row_sums(const rows &rows, int (&row_
 #endif
 }
 
-/* A baseline's sums in memory: [product][re, im]. */
-struct __align__(16) baseline
-{
-    partial sums[8];
-};
-
 #define ADD_TOGETHER 2 /* baselines that are fetched at a time */
+
+/* Which baseline is number i of a thread's, with a row antenna and those from 'column_ant' on; says whether there is. */
+static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
+{
+    uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+
+    *baseline = ant * (ant + 1) / 2 + row_ant;
+    return row_ant <= ant && ant < N_ANTS;
+}
 
 /* What a thread adds to baseline i of its row antenna and N columns. */
 static __device__ __forceinline__ partial find_product(const partial (&partials)[N_PARTIAL], const int (&row_sums)[2],
@@ -516,9 +542,7 @@ static __device__ __forceinline__ void add_sums(struct baseline *sums, uint32_t 
         bool there[ADD_TOGETHER];
 #pragma unroll
         for (int i = 0; i < ADD_TOGETHER; i++) {
-            uint32_t ant = column_ant + (first + i) / 2 * 8 + threadIdx.x % 4 * 2 + (first + i) % 2;
-            there[i] = row_ant <= ant && ant < N_ANTS;
-            at[i] = ant * (ant + 1) / 2 + row_ant;
+            there[i] = find_baseline(row_ant, column_ant, first + i, &at[i]);
             if (there[i] && alone)
                 old[i] = sums[at[i]];
         }
@@ -543,13 +567,13 @@ static __device__ __forceinline__ void add_sums(struct baseline *sums, uint32_t 
  * 'loads' are of: the next, if there is one. */
 struct group {
     struct cursor at, ahead;
-    rows rows;
+    uint32_t rows[4][4];
     uint4 loads[N_LOADS];
     uint64_t slot;
 };
 
 /* Makes 'rows' of what was loaded, and loads the next stage. */
-static __device__ __forceinline__ void load_ahead(struct group *group, rows &rows)
+static __device__ __forceinline__ void load_ahead(struct group *group, uint32_t (&rows)[4][4])
 {
     make_rows(&group->ahead, group->loads, rows);
     advance(&group->ahead);
@@ -567,7 +591,7 @@ struct products {
 template <unsigned N>
 static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, uint32_t skip,
                                                       const uint8_t *shared, struct products *products,
-                                                      const rows &rows, uint32_t (&next)[4][4])
+                                                      const uint32_t (&rows)[4][4], uint32_t (&next)[4][4])
 {
     barrier_wait(BARRIER_FULL(group->slot, number));
     if constexpr (N > 0) {
@@ -580,8 +604,9 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
     }
     load_ahead(group, next);
     bool ended = advance(&group->at);
-    if constexpr (N > 0)
+    if constexpr (N > 0) {
         matrix_wait();
+    }
     if (group->at.n_left >= N_STAGES)
         barrier_arrive(BARRIER_EMPTY(group->slot, number));
     group->slot++;
@@ -598,13 +623,13 @@ static __device__ __forceinline__ void consume(struct group *group, uint32_t num
 
 #pragma unroll 1
     for (bool ended = false; !ended;) {
-        rows next;
+        uint32_t next[4][4];
         multiply_stage<N>(group, number, skip, shared, &products, group->rows, next);
         ended = multiply_stage<N>(group, number, skip, shared, &products, next, group->rows);
     }
     sums += began.chan * (uint64_t)correlate_n_baselines(N_ANTS);
     add_sums<N>(sums, began.row_ant + thread_row(), began.column_ant + skip, products.partials, products.row_sums,
-                gridDim.y == 1 && began.stage == 0 && began.n_left >= began.n_stages);
+                began.stage == 0 && began.n_left >= began.n_stages);
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
@@ -630,7 +655,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
         return;
     if (role == N_GROUPS) {
         give_registers();
-        produce(group.at, shared);
+        produce(group.at, shared, (const struct baseline *)args.sums.integer);
         return;
     }
     take_registers();

@@ -1,10 +1,64 @@
-/* reduce.c - plain C twin of reduce: once per dump, after the last correlate of its window. */
+/* reduce.c - plain C twin of reduce: once per dump, after the last correlate of its window, and before a correlate that
+ * its sums have no room for. */
 #include "kernels/reduce.h"
 
 #include "common/units.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
+
+#define N_PARTS (N_POL_PRODUCTS * 2) /* of a baseline */
+
+/* ---- Sums to totals ---------------------------------------------------------------------------------------------- */
+
+/* Those of one channel, 'n' of them from 'at' on. */
+static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
+{
+    for (size_t i = at; i < at + n; i++)
+        if (correlate_sums_real(a->format)) {
+            a->totals.real[i] += (double)a->sums.real[i];
+            a->sums.real[i] = 0;
+        } else {
+            a->totals.integer[i] += a->sums.integer[i];
+            a->sums.integer[i] = 0;
+        }
+}
+
+/* ---- A dump ------------------------------------------------------------------------------------------------------ */
+
+/* Takes the sums of a baseline in one channel, and leaves zeros. */
+static inline void take_integers(const struct reduce_args *a, size_t at, int64_t taken[N_PARTS])
+{
+    int32_t *sums = a->sums.integer + at;
+
+    for (size_t i = 0; i < N_PARTS; i++)
+        taken[i] = sums[i];
+    memset(sums, 0, N_PARTS * sizeof(*sums));
+    if (!a->totals.integer)
+        return;
+    int64_t *totals = a->totals.integer + at;
+    for (size_t i = 0; i < N_PARTS; i++)
+        taken[i] += totals[i];
+    memset(totals, 0, N_PARTS * sizeof(*totals));
+}
+
+static inline void take_reals(const struct reduce_args *a, size_t at, double taken[N_PARTS])
+{
+    float *sums = a->sums.real + at;
+
+    for (size_t i = 0; i < N_PARTS; i++) {
+        taken[i] = (double)sums[i];
+        sums[i] = 0;
+    }
+    if (!a->totals.real)
+        return;
+    double *totals = a->totals.real + at;
+    for (size_t i = 0; i < N_PARTS; i++) {
+        taken[i] += totals[i];
+        totals[i] = 0;
+    }
+}
 
 /* Clips to the symmetric range of int32 and says whether it had to. */
 static inline int32_t clip(int64_t sum, unsigned *clipped)
@@ -15,44 +69,63 @@ static inline int32_t clip(int64_t sum, unsigned *clipped)
 }
 
 /* The four products of one baseline in one channel; returns how many were clipped. */
-static unsigned reduce_integer(int64_t *sums, bool missing, int32_t *out)
+static unsigned dump_integers(const struct reduce_args *a, size_t at, bool missing)
 {
+    int32_t *out = a->out.integer + at;
+    int64_t sums[N_PARTS];
     unsigned n_clipped = 0;
 
-    for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
+    take_integers(a, at, sums);
+    for (size_t i = 0; i < N_PARTS; i += 2) {
         unsigned clipped = 0;
-        out[2 * product] = missing ? REDUCE_MISSING_RE : clip(sums[2 * product], &clipped);
-        out[2 * product + 1] = missing ? REDUCE_MISSING_IM : clip(sums[2 * product + 1], &clipped);
+        out[i] = missing ? REDUCE_MISSING_RE : clip(sums[i], &clipped);
+        out[i + 1] = missing ? REDUCE_MISSING_IM : clip(sums[i + 1], &clipped);
         n_clipped += clipped;
     }
-    memset(sums, 0, N_POL_PRODUCTS * 2 * sizeof(*sums));
     return n_clipped;
 }
 
-static void reduce_real(double *sums, bool missing, float *out)
+static void dump_reals(const struct reduce_args *a, size_t at, bool missing)
 {
-    for (size_t i = 0; i < N_POL_PRODUCTS * 2; i++) {
-        out[i] = missing ? NAN : (float)sums[i];
-        sums[i] = 0;
-    }
+    double sums[N_PARTS];
+
+    take_reals(a, at, sums);
+    for (size_t i = 0; i < N_PARTS; i++)
+        a->out.real[at + i] = missing ? NAN : (float)sums[i];
 }
+
+static uint64_t dump_chan(const struct reduce_args *a, size_t chan)
+{
+    uint64_t n_saturated = 0;
+
+    for (size_t baseline = 0; baseline < a->n_baselines; baseline++) {
+        size_t at = (chan * a->n_baselines + baseline) * N_PARTS;
+        bool missing = a->weights[baseline] < a->min_weight;
+        if (correlate_sums_real(a->format))
+            dump_reals(a, at, missing);
+        else
+            n_saturated += dump_integers(a, at, missing);
+    }
+    return n_saturated;
+}
+
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 static void reduce_cpu(const void *args, int n_threads)
 {
     const struct reduce_args *a = args;
+    size_t n_parts = a->n_baselines * N_PARTS;
     uint64_t n_saturated = 0;
 
-#pragma omp parallel for collapse(2) reduction(+ : n_saturated) num_threads(n_threads)
+    assert(a->out.integer || a->totals.integer);
+#pragma omp parallel for reduction(+ : n_saturated) num_threads(n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++)
-        for (size_t baseline = 0; baseline < a->n_baselines; baseline++) {
-            size_t at = (chan * a->n_baselines + baseline) * N_POL_PRODUCTS * 2;
-            bool missing = a->weights[baseline] < a->min_weight;
-            if (correlate_sums_real(a->format))
-                reduce_real(a->sums.real + at, missing, a->out.real + at);
-            else
-                n_saturated += reduce_integer(a->sums.integer + at, missing, a->out.integer + at);
-        }
-    *a->n_saturated += n_saturated;
+        if (a->out.integer)
+            n_saturated += dump_chan(a, chan);
+        else
+            add_to_totals(a, chan * n_parts, n_parts);
+    if (a->out.integer)
+        *a->n_saturated += n_saturated;
 }
 
 void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants)
@@ -62,9 +135,11 @@ void reduce_constants(const struct reduce_args *args, struct kernel_constant *co
 
 struct kernel_grid reduce_grid(const struct reduce_args *args)
 {
-    uint32_t n_chan = args->n_chan < 65535 ? args->n_chan : 65535;
+    /* An item is two visibilities, or with totals one. */
+    uint64_t n_items = (uint64_t)args->n_chan * args->n_baselines * N_POL_PRODUCTS / (args->totals.integer ? 1 : 2);
+    uint64_t of_block = REDUCE_THREADS * REDUCE_ITEMS;
 
-    return (struct kernel_grid){.blocks = {(2 * args->n_baselines + REDUCE_THREADS - 1) / REDUCE_THREADS, n_chan, 1},
+    return (struct kernel_grid){.blocks = {(uint32_t)((n_items + of_block - 1) / of_block), 1, 1},
                                 .threads = REDUCE_THREADS};
 }
 

@@ -27,7 +27,7 @@ static const struct config_key recv_keys[] = {
     {"channel_offset", CFG_INT, UNIT_CHANNELS, 0, 65535, "0", false, AT(chan_offset), NULL,
      "First channel that this engine receives; a multiple of channels_per_substream."},
     {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
-     "Spectra in a heap of an F-engine; a multiple of 16."},
+     "Spectra in a heap of an F-engine; a multiple of 16, of half floats at most 8192."},
     {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
      "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
     {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,

@@ -15,9 +15,11 @@
 
 #define NO_WINDOW INT64_MIN
 
-static size_t sums_bytes(const struct correlation *c)
+static void clear_sums(struct correlation *c)
 {
-    return 2 * c->layout->vis_bytes; /* 64 bits for each of the dump's 32 */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32 bits for each of the dump's */
+    if (c->totals)
+        device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
 }
 
 static int create_select(struct correlation *c)
@@ -49,6 +51,7 @@ static struct reduce_args reduce_sizes(const struct correlation *c)
 {
     return (struct reduce_args){
         .sums = {c->sums},
+        .totals = {c->totals},
         .format = c->layout->format,
         .n_baselines = (uint32_t)c->layout->n_baselines,
         .n_chan = (uint32_t)c->layout->n_chan,
@@ -114,7 +117,10 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
         err = create_kernels(correlation);
     if (!err && correlation->gate >= 0)
         err = create_select(correlation);
-    if (!err && !(correlation->sums = device_alloc(device, sums_bytes(correlation))))
+    if (!err && !(correlation->sums = device_alloc(device, layout->vis_bytes)))
+        err = -ENOMEM;
+    if (!err && xbgpu_output_has_totals(layout, config, output) &&
+        !(correlation->totals = device_alloc(device, layout->totals_bytes)))
         err = -ENOMEM;
     if (!err && !(correlation->audited = malloc(2 * layout->n_spectra * N_POLS * voltage_bytes(layout->format))))
         err = -ENOMEM;
@@ -122,7 +128,7 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
         correlation_fini(correlation);
         return err;
     }
-    device_fill(compute, correlation->sums, 0, sums_bytes(correlation));
+    clear_sums(correlation);
     return 0;
 }
 
@@ -134,8 +140,10 @@ void correlation_fini(struct correlation *correlation)
     device_kernel_destroy(correlation->select);
     device_kernel_destroy(correlation->reduce);
     device_kernel_destroy(correlation->correlate);
-    if (correlation->device)
+    if (correlation->device) {
         device_free(correlation->device, correlation->sums);
+        device_free(correlation->device, correlation->totals);
+    }
 }
 
 /* Queues reduction and download of the window that has ended. */
@@ -198,11 +206,12 @@ static bool close_window(struct correlation *c, bool may_wait)
             finish_dump(c, dump);
         } else {
             counter_add(&c->stream->dropped_accs, 1);
-            device_fill(c->compute, c->sums, 0, sums_bytes(c));
+            clear_sums(c);
         }
     }
     /* A window without a heap has added nothing to the sums: it leaves no trace. */
     c->window.open = false;
+    c->n_held = 0;
     return true;
 }
 
@@ -266,9 +275,10 @@ static void audit_batch(struct correlation *c, const struct correlation_input *i
     }
 }
 
-/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
-static void select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
-                         struct correlate_args *correlate)
+/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them.
+ * Returns the number of spectra, at most, that is taken of a channel. */
+static size_t select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
+                           struct correlate_args *correlate)
 {
     const struct xbgpu_layout *l = c->layout;
     const struct correlation_gate *gate = &input->gates[c->gate];
@@ -302,6 +312,7 @@ static void select_taken(struct correlation *c, const struct correlation_input *
     correlate->voltages = c->selected;
     correlate->first_batch = 0;
     correlate->n_batches = args.n_out_batches;
+    return most;
 }
 
 static void count_taken(struct correlation *c, const struct correlation_input *input, size_t batch)
@@ -314,19 +325,42 @@ static void count_taken(struct correlation *c, const struct correlation_input *i
     }
 }
 
-/* Correlates batches [next, next + n), all in the open window. */
+/* How many batches 'sums' have room for. */
+static size_t n_room(const struct correlation *c)
+{
+    return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
+}
+
+/* Queues the addition of sums to totals, where they have no room for 'n' batches but could have.  Returns how many there
+ * is room for, at most 'n'. */
+static size_t make_room(struct correlation *c, size_t n)
+{
+    size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
+    struct reduce_args args = reduce_sizes(c);
+
+    n = n < most ? n : most;
+    if (c->totals && n > n_room(c)) {
+        launch_reduce(c, &args);
+        c->n_held = 0;
+    }
+    return n < n_room(c) ? n : n_room(c);
+}
+
+/* Correlates batches [next, next + n), all in the open window; sums have room for them. */
 static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = correlate_sizes(c);
+    size_t n_spectra = n * l->n_spectra;
 
     args.voltages = input->voltages;
     args.first_batch = (uint32_t)c->next;
     args.n_batches = (uint32_t)n;
     if (c->gate >= 0)
-        select_taken(c, input, n, &args);
+        n_spectra = select_taken(c, input, n, &args);
     if (args.n_batches > 0)
         launch_correlate(c, &args);
+    c->n_held += (uint32_t)n_spectra;
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
         if (c->gate >= 0)
@@ -337,14 +371,21 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     c->next += n;
 }
 
+/* Whether sums without totals have no room for another batch: only where time jumped back in the open window, so that more
+ * than a whole accumulation came of it, which is then dumped. */
+static bool is_full(const struct correlation *c)
+{
+    return c->window.open && !c->totals && n_room(c) == 0;
+}
+
 bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait)
 {
     struct correlation *c = correlation;
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        if (c->window.open && (batch >= window_end(&c->window) || batch < window_first(&c->window)) &&
-            !close_window(c, may_wait))
+        bool outside = c->window.open && (batch >= window_end(&c->window) || batch < window_first(&c->window));
+        if ((outside || is_full(c)) && !close_window(c, may_wait))
             return false;
         if (c->next == input->n_batches)
             return true;
@@ -353,7 +394,7 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
             audit_draw(&c->audit);
         }
         int64_t n = window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
-        add_batches(c, input, (size_t)(n < n_left ? n : n_left));
+        add_batches(c, input, make_room(c, (size_t)(n < n_left ? n : n_left)));
     }
 }
 

@@ -1,7 +1,8 @@
 /* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      correlation_walk(device input, host chunks) --> correlate launches; at each window's end reduce -->
- *            download worker, when the dump is in host memory: correlation_check --> xsend_push
+ * Flow:      correlation_walk(device input, host chunks) --> correlate launches, and where sums have no room for the next,
+ *            reduce to totals; at each window's end reduce --> download
+ *            worker, when the dump is in host memory: correlation_check --> xsend_push
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
@@ -47,6 +48,8 @@ struct correlation {
     struct device_kernel *correlate, *reduce;
     struct correlate_shape shape; /* on a GPU */
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
+    void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
+    uint32_t n_held;              /* spectra that were added to 'sums', at most */
     int64_t next_window;          /* the one after the last that ended and of which a heap came */
     size_t next;                  /* batch of the current input to take next */
     int gate;                     /* -1: all spectra are taken */

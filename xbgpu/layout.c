@@ -45,6 +45,13 @@ size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgp
     return 2 * (size_t)chunk_dumps(config, output) + 2;
 }
 
+bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                             const struct xbgpu_config_output *output)
+{
+    return (uint64_t)xbgpu_integration_batches(config, output) * layout->n_spectra >
+           correlate_max_spectra(layout->format);
+}
+
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
 {
     return m * layout->n_ants / layout->n_members;
@@ -177,6 +184,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
     l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
+    l.totals_bytes = 2 * l.vis_bytes;
     for (size_t m = 0; m < l.n_members; m++) {
         size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
         l.host_bytes =
@@ -190,7 +198,9 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         uint64_t n_buffers = xbgpu_output_buffers(config, output);
         uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_plus(dumps, gate_output_bytes(&l, config, output)));
-        l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, 2 * l.vis_bytes) /* 64-bit sums */);
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, l.vis_bytes) /* 32-bit sums */);
+        if (xbgpu_output_has_totals(&l, config, output))
+            l.device_bytes = bytes_plus(l.device_bytes, l.totals_bytes);
     }
     add_gates(&l, config);
     l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
@@ -271,6 +281,10 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                        "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
                        "substreams is received and refused",
                        recv->sources.n);
+    if (recv->sample_bits == 16 && recv->spectra_per_heap > CORRELATE_FLOAT_SPECTRA)
+        config_error(errors, &recv->spectra_per_heap,
+                     "spectra_per_heap must be at most %d with sample_bits of 16, not %lld", CORRELATE_FLOAT_SPECTRA,
+                     (long long)recv->spectra_per_heap);
     if (recv->spectra_per_heap % 16 != 0)
         config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)recv->spectra_per_heap);

@@ -34,7 +34,8 @@ struct xbgpu_layout {
     size_t n_gates;
     size_t n_selected_spectra; /* of a heap of what a gate takes */
     size_t n_selected_batches; /* that hold a whole chunk */
-    size_t vis_bytes;          /* of a dump's visibilities */
+    size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
+    size_t totals_bytes;       /* of its 64-bit ones, where it has them */
     uint64_t host_bytes;       /* UINT64_MAX where they go beyond 64 bits */
     uint64_t device_bytes;     /* likewise */
 };
@@ -55,6 +56,10 @@ size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
 /* Length of an output's accumulation in batches: as given, or the time rounded to the nearest, at least 1. */
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
+
+/* Whether an output's accumulation is longer than 32-bit sums hold (correlate.h). */
+bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
+                             const struct xbgpu_config_output *output);
 
 /* Dump buffers of an output: as given, or enough for the dumps of one chunk to leave, at their pace, while the next
  * chunk's are made. */

@@ -333,7 +333,7 @@ static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_
     size_t n_baselines = correlate_n_baselines(n_ants), n_parts = n_chan * n_baselines * N_POL_PRODUCTS * 2;
     int8_t *voltages = alloc(bed, n_voltages);
     uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
-    int64_t *sums = alloc(bed, n_parts * sizeof(*sums));
+    int32_t *sums = alloc(bed, n_parts * sizeof(*sums));
 
     random_bytes(voltages, n_voltages);
     for (size_t i = 0; i < n_baselines; i++)
@@ -368,7 +368,7 @@ static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_ch
 {
     double n_jones = (double)N_BATCHES * n_ants * n_chan * N_SPECTRA;
     double n_visibilities = (double)correlate_n_baselines(n_ants) * n_chan * N_POL_PRODUCTS;
-    double madds_per_jones = 16 * (n_ants + 1) / 2.0, copies_per_jones = n_visibilities * (16 + 16 + 8) / 2 / n_jones;
+    double madds_per_jones = 16 * (n_ants + 1) / 2.0, copies_per_jones = n_visibilities * (8 + 8 + 8) / 2 / n_jones;
     struct bench_stat correlate, reduce, dump;
     struct x_engine x;
     char label[40];

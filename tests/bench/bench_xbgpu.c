@@ -3,7 +3,8 @@
  *
  * Usage: bench_xbgpu [--device auto|cpu|cuda] [--antennas N[,N...]] [--bits N[,N...]] [--channels N] [--spectra N]
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
- *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32, or for 80 antennas 512 x 32 x 32; small on the cpu
+ *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32 (of 16 bits x 8), or for 80 antennas 512 x 32 x 32;
+ *              small on the cpu
  *   --parts    of time into which a launch is split, 0: by the default rule
  *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
@@ -13,8 +14,11 @@
  *
  * Useful operations are 8 for each pair of inputs, a <= b, channel and spectrum.  A Jones vector, or jones, is a sample of
  * both polarisations of an antenna.  The ceiling is the larger of two times: that of the operations by cuBLASLt's product
- * of matrices of int8 (half floats for 16 bits), and that of the bytes which must be moved, voltages read and sums read
- * and written once, at the rate of a copy; both are measured in the same run. */
+ * of matrices of int8 (half floats for 16 bits), and that of the bytes which must be moved, voltages read and sums, of 4
+ * bytes, read and written once, at the rate of a copy; both are measured in the same run.  What sums come to while that
+ * is repeated is nobody's business.
+ *
+ * reduce is measured in each of its uses: a dump of sums, one of totals and sums, and sums added to totals. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/units.h"
@@ -211,7 +215,7 @@ static double n_operations(const struct correlate_args *a)
 /* The least time in ns, of one launch, and what sets it. */
 static double least_ns(const struct ceilings *ceilings, const struct correlate_args *a, const char **bound)
 {
-    double bytes = n_jones(a) * N_POLS * voltage_bytes(a->format) + 16.0 * (double)n_sums(a);
+    double bytes = n_jones(a) * N_POLS * voltage_bytes(a->format) + 8.0 * (double)n_sums(a);
     double tops = a->format == VOLTAGES_16_BITS ? ceilings->real.max : ceilings->integer.max;
     double memory_ns = bytes / ceilings->copy.max, product_ns = tops > 0 ? n_operations(a) / tops * 1e-3 : 0;
 
@@ -238,7 +242,7 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     a.n_chan = 2;
     a.n_spectra = 48;
     a.n_batches = 3;
-    size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format), sums_bytes = n_sums(&a) * 8;
+    size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format), sums_bytes = n_sums(&a) * 4;
     void *voltages = device_alloc_pinned(bed->device, bytes);
     union correlate_sums sums = {device_alloc_pinned(bed->device, sums_bytes)}, expected = {calloc(1, sums_bytes)};
     bool ok = true;
@@ -259,7 +263,7 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     twin.sums = expected;
     correlate_kernel.cpu(&twin, bench_n_cpus());
     for (size_t i = 0; i < n_sums(&a); i++)
-        ok &= correlate_sums_real(a.format) ? fabs(sums.real[i] - expected.real[i]) < 1e-2
+        ok &= correlate_sums_real(a.format) ? fabsf(sums.real[i] - expected.real[i]) < 1e-2f
                                             : sums.integer[i] == expected.integer[i];
     device_kernel_destroy(w.kernel);
     device_free(bed->device, (void *)a.voltages);
@@ -289,13 +293,26 @@ static bool bench_shape(const struct options *options, const struct bed *bed, co
     return ok;
 }
 
+static void bench_reduce_as(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
+                            const struct reduce_args *args, const char *label, double part_bytes)
+{
+    struct work w = make_reduce(bed, args);
+    double n_parts = (double)args->n_baselines * args->n_chan * N_POL_PRODUCTS * 2;
+
+    if (options->once)
+        time_work(&w, 2);
+    else
+        bench_print_row(label, measure(options, &w, part_bytes * n_parts), ceilings->copy.max, "device copy");
+    device_kernel_destroy(w.kernel);
+}
+
 static void bench_reduce(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                          const struct correlate_args *a)
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
     uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
     uint64_t *n_saturated = alloc(bed, sizeof(*n_saturated));
-    void *out = alloc(bed, n_sums(a) * 4);
+    void *out = alloc(bed, n_sums(a) * 4), *totals = alloc(bed, n_sums(a) * 8);
     struct reduce_args args = {.sums = a->sums,
                                .weights = weights,
                                .out = {out},
@@ -307,14 +324,14 @@ static void bench_reduce(const struct options *options, const struct bed *bed, c
 
     device_fill(bed->stream, weights, 1, n_baselines * sizeof(*weights));
     device_fill(bed->stream, n_saturated, 0, sizeof(*n_saturated));
-    struct work w = make_reduce(bed, &args);
-    if (options->once)
-        time_work(&w, 2);
-    else
-        bench_print_row("    reduce, 10^9 bytes/s", measure(options, &w, 20.0 * (double)n_sums(a)), ceilings->copy.max,
-                        "device copy");
-    device_kernel_destroy(w.kernel);
+    device_fill(bed->stream, totals, 0, n_sums(a) * 8);
+    bench_reduce_as(options, bed, ceilings, &args, "    reduce, 10^9 bytes/s", 12);
+    args.totals.integer = totals;
+    bench_reduce_as(options, bed, ceilings, &args, "    reduce with totals", 28);
+    args.out.integer = NULL;
+    bench_reduce_as(options, bed, ceilings, &args, "    reduce to totals", 24);
     device_free(bed->device, weights);
+    device_free(bed->device, totals);
     device_free(bed->device, n_saturated);
     device_free(bed->device, out);
 }
@@ -336,9 +353,10 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
                      : is_cpu           ? 64
                      : wide             ? 32
                                         : 1024,
-        .n_batches = options->n_batches ? options->n_batches
-                     : is_cpu           ? 4
-                                        : 32,
+        .n_batches = options->n_batches    ? options->n_batches
+                     : is_cpu              ? 4
+                     : bits == 16 && !wide ? 8
+                                           : 32,
     };
 }
 
@@ -369,9 +387,9 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
     bool ok = true;
 
     a.voltages = alloc(bed, bytes);
-    a.sums.integer = alloc(bed, n_sums(&a) * 8);
+    a.sums.integer = alloc(bed, n_sums(&a) * 4);
     fill_voltages(bed, a.format, (void *)a.voltages, bytes);
-    device_fill(bed->stream, a.sums.integer, 0, n_sums(&a) * 8);
+    device_fill(bed->stream, a.sums.integer, 0, n_sums(&a) * 4);
     snprintf(label, sizeof(label), "%u antennas, %u bits", n_ants, bits);
     size_t n = find_shapes(options, bed, &a, shapes);
     if (n == 0)

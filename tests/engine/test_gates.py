@@ -253,6 +253,25 @@ def test_nothing_taken(daemon, work, rng):
     assert not dumps[3][1]["xeng_weights"].any() and dumps[3][7]["gate_spectra"].tolist() == [80] * 4
 
 
+@pytest.mark.parametrize("bits", [8, 16])
+def test_long_accumulations(bits, daemon, work, rng):
+    """Accumulations that sums of 32 bits hold only because of what gates leave out, and that they do not hold."""
+    n_spectra = {8: 4080, 16: 512}[bits]
+    gates = [{"kind": "switch", "name": "odd", "period": 2049, "on_until": 1000},
+             {"kind": "switch", "name": "all", "period": 10, "on_until": 10}]
+    outputs = [{"integration_batches": n, "missing": "weights"} for n in (16, 17, 55)]
+    config = gates_config(rng, gates, outputs, antennas=2, spectra_per_heap=n_spectra, channels_per_substream=1,
+                          sample_bits=bits)
+    voltages = scenario.random_voltages(rng, config, 60)
+    if bits == 8:
+        voltages[:, 0] = -128
+        voltages[:, 1] = np.array([[-128, -128], [127, 127]], np.int8)
+    present = rng.random((60, 2)) >= 0.03
+    present[-1] = True
+    bridge(present, config)
+    run(daemon, work, config, 1, voltages, present, rng)
+
+
 @pytest.mark.parametrize("case", range(12))
 def test_random_gates(case, daemon, work, rng):
     """Shifts, gates of both kinds, dispersion, odd sizes, several streams of a gate."""

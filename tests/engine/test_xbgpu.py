@@ -250,6 +250,49 @@ def test_saturation(n_batches, n_clipped, daemon, work):
         assert vis[0, 0].tolist() == [2**31 - 1, 0]
 
 
+LONG = {  # lengths in batches: what sums of 32 bits hold, one more, and a few times that
+    "many heaps": (4080, 7, [16, 17, 50]),
+    "chunks longer than that": (4096, 40, [15, 16, 53]),
+    "a heap each": (65520, 2, [1, 2, 5]),
+}
+
+
+@pytest.mark.parametrize("full_scale", [False, True])
+@pytest.mark.parametrize("case", LONG)
+def test_long_accumulations(case, full_scale, daemon, work, rng):
+    """Accumulations that sums of 32 bits just hold, and that fill them several times; saturated on both sides."""
+    n_spectra, batches_per_chunk, lengths = LONG[case]
+    n_batches = 2 * lengths[-1] + 1
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": n, "missing": "weights", "audit_samples": 1} for n in lengths],
+        recv={"antennas": 2, "channels_per_substream": 1, "spectra_per_heap": n_spectra,
+              "batches_per_chunk": batches_per_chunk, "chunks": 7})
+    voltages = scenario.random_voltages(rng, config, n_batches)
+    present = rng.random((n_batches, 2)) >= 0.05
+    if full_scale:
+        voltages[:, 0] = -128
+        voltages[:, 1] = np.array([[-128, -128], [127, 127]], np.int8)
+        present[:] = True
+    bridge(present, config)
+    dumps = run(daemon, work, config, 0, voltages, present)
+    if full_scale:
+        assert dumps[0][0][2] == 0 and dumps[0][0][0].max() == lengths[0] * n_spectra * 2**15
+        assert (dumps[2][0][0] == 2**31 - 1).any() and (dumps[2][0][0] == -2**31 + 1).any()
+
+
+@pytest.mark.parametrize("n_spectra, batches_per_chunk, lengths", [(1024, 3, [8, 9, 21]), (8192, 2, [1, 2, 4])])
+def test_long_float_accumulations(n_spectra, batches_per_chunk, lengths, daemon, work, rng):
+    """Half floats, of which fewer spectra go into float32."""
+    n_batches = 2 * lengths[-1] + 1
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": n, "missing": "weights", "audit_samples": 1} for n in lengths],
+        recv={"antennas": 2, "channels_per_substream": 2, "spectra_per_heap": n_spectra, "sample_bits": 16,
+              "batches_per_chunk": batches_per_chunk, "chunks": 7})
+    present = rng.random((n_batches, 2)) >= 0.05
+    bridge(present, config)
+    run(daemon, work, config, 0, scenario.random_voltages(rng, config, n_batches), present)
+
+
 def test_integration_time_rounds_to_batches(daemon, work, rng):
     """Seconds become the nearest number of batches, and at least one."""
     batch_s = 16 * 128 / 1e6

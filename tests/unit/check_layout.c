@@ -184,7 +184,7 @@ START_TEST(shifts_and_gates)
         /* 80 spectra of a chunk are 2 heaps of 64. */
         ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
         ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap + (i > 0) * 5 * 2 * heap +
-                                              4 * (4 * (vis + 3 * 4) + 2 * vis) + lists + 128 * 2 * 8 * 4);
+                                              4 * (4 * (vis + 3 * 4) + vis) + lists + 128 * 2 * 8 * 4);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }

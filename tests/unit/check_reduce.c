@@ -1,4 +1,5 @@
-/* check_reduce - dumps of both variants against the definition, with sums on both sides of the limits. */
+/* check_reduce - dumps of both variants against the definition, with and without totals, with sums on both sides of the
+ * limits; and sums added to totals. */
 #include "kernels/reduce.h"
 
 #include "common/units.h"
@@ -9,20 +10,149 @@
 #include <math.h>
 #include <string.h>
 
-#define MIN_WEIGHT 1000
-#define GUARD      16
+#define MIN_WEIGHT  1000
+#define N_SATURATED 12345
+#define GUARD       16
+#define POISON      0xa5
 
-static int64_t random_sum(void)
+enum what { DUMP_SUMS, DUMP_TOTALS, ADD_TO_TOTALS, N_WHAT };
+static const char *const names[] = {"a dump of sums", "a dump of totals", "sums to totals"};
+
+/* What a launch works on, in host memory, and the same before it: 'n' parts and a guard. */
+struct bed {
+    enum what what;
+    bool real;
+    uint32_t n_baselines, n_chan;
+    size_t n;
+    union {
+        int32_t *integer;
+        float *real;
+    } sums, sums_before;
+    union {
+        int64_t *integer;
+        double *real;
+    } totals, totals_before;
+    uint32_t *weights;
+    uint8_t *out;
+    uint64_t n_saturated[2];
+};
+
+/* ---- What is there before ---------------------------------------------------------------------------------------- */
+
+static int32_t random_sum(void)
+{
+    static const int32_t corners[] = {0, -1, INT32_MAX, INT32_MAX - 1, INT32_MIN, -INT32_MAX};
+
+    return random_below(4) == 0 ? corners[random_below(ARRAY_LEN(corners))] : (int32_t)random_u64();
+}
+
+/* Often so that the limits are near, or just crossed, once 'sum' is added. */
+static int64_t random_total(int32_t sum)
 {
     static const int64_t corners[] = {0,         -1,         INT32_MAX, INT32_MAX - 1, INT32_MAX + INT64_C(1),
-                                      INT32_MIN, -INT32_MAX, INT64_MAX, INT64_MIN,     INT32_MIN - INT64_C(1)};
+                                      INT32_MIN, -INT32_MAX, 1LL << 47, -(1LL << 47),  INT32_MIN - INT64_C(1)};
 
-    switch (random_below(8)) {
+    switch (random_below(6)) {
     case 0: return corners[random_below(ARRAY_LEN(corners))];
-    case 1: return (int64_t)random_u64();
+    case 1: return corners[random_below(ARRAY_LEN(corners))] - sum;
+    case 2: return (int64_t)random_u64() >> 16;
     default: return (int64_t)random_u64() >> 33;
     }
 }
+
+static void *poisoned(size_t bytes)
+{
+    void *memory = malloc(bytes);
+
+    ck_assert_ptr_nonnull(memory);
+    memset(memory, POISON, bytes);
+    return memory;
+}
+
+static void make_bed(struct bed *b, enum what what, bool real, uint32_t n_baselines, uint32_t n_chan)
+{
+    *b = (struct bed){.what = what, .real = real, .n_baselines = n_baselines, .n_chan = n_chan};
+    b->n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
+    b->n_saturated[0] = N_SATURATED;
+    b->n_saturated[1] = N_SATURATED + 1;
+    b->sums.integer = poisoned((b->n + GUARD) * 4);
+    b->sums_before.integer = poisoned((b->n + GUARD) * 4);
+    b->totals.integer = poisoned((b->n + GUARD) * 8);
+    b->totals_before.integer = poisoned((b->n + GUARD) * 8);
+    b->out = poisoned((b->n + GUARD) * 4);
+    b->weights = poisoned(n_baselines * sizeof(*b->weights));
+    for (size_t i = 0; i < b->n; i++)
+        if (real) { /* also beyond int32 */
+            b->sums.real[i] = (float)ldexp(random_between(-1, 1), (int)random_below(40));
+            b->totals.real[i] = ldexp(random_between(-1, 1), (int)random_below(70));
+        } else {
+            b->sums.integer[i] = random_sum();
+            b->totals.integer[i] = random_total(b->sums.integer[i]);
+        }
+    for (size_t i = 0; i < n_baselines; i++)
+        b->weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
+    memcpy(b->sums_before.integer, b->sums.integer, (b->n + GUARD) * 4);
+    memcpy(b->totals_before.integer, b->totals.integer, (b->n + GUARD) * 8);
+}
+
+static void free_bed(struct bed *b)
+{
+    free(b->sums.integer);
+    free(b->sums_before.integer);
+    free(b->totals.integer);
+    free(b->totals_before.integer);
+    free(b->out);
+    free(b->weights);
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
+
+/* On the device, or NULL, the twin. */
+static void run(const struct test_device *d, struct bed *b, int n_threads)
+{
+    struct reduce_args args = {.sums = {b->sums.integer},
+                               .totals = {b->what == DUMP_SUMS ? NULL : b->totals.integer},
+                               .weights = b->what == ADD_TO_TOTALS ? NULL : b->weights,
+                               .out = {b->what == ADD_TO_TOTALS ? NULL : (int32_t *)(void *)b->out},
+                               .n_saturated = b->what == ADD_TO_TOTALS ? NULL : b->n_saturated,
+                               .format = b->real ? VOLTAGES_16_BITS : VOLTAGES_4_BITS,
+                               .min_weight = MIN_WEIGHT,
+                               .n_baselines = b->n_baselines,
+                               .n_chan = b->n_chan};
+    struct kernel_constant constants[REDUCE_N_CONSTANTS];
+    struct kernel_grid grid = reduce_grid(&args);
+    struct device_kernel *kernel;
+    size_t bytes = (b->n + GUARD) * 4;
+
+    if (!d) {
+        reduce_kernel.cpu(&args, n_threads);
+        return;
+    }
+    void *sums = test_upload(d, b->sums.integer, bytes, bytes), *out = test_upload(d, b->out, bytes, bytes);
+    void *totals = test_upload(d, b->totals.integer, 2 * bytes, 2 * bytes);
+    void *weights = test_upload(d, b->weights, b->n_baselines * 4, b->n_baselines * 4);
+    void *n_saturated = test_upload(d, b->n_saturated, sizeof(b->n_saturated), sizeof(b->n_saturated));
+    args.sums.integer = sums;
+    args.totals.integer = args.totals.integer ? totals : NULL;
+    args.weights = args.weights ? weights : NULL;
+    args.out.integer = args.out.integer ? out : NULL;
+    args.n_saturated = args.n_saturated ? n_saturated : NULL;
+    reduce_constants(&args, constants);
+    ck_assert_int_eq(device_kernel_create(d->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &kernel), 0);
+    device_launch(d->stream, kernel, &grid, &args);
+    test_download(d, b->sums.integer, sums, bytes);
+    test_download(d, b->totals.integer, totals, 2 * bytes);
+    test_download(d, b->out, out, bytes);
+    test_download(d, b->n_saturated, n_saturated, sizeof(b->n_saturated));
+    device_kernel_destroy(kernel);
+    device_free(d->device, sums);
+    device_free(d->device, out);
+    device_free(d->device, totals);
+    device_free(d->device, weights);
+    device_free(d->device, n_saturated);
+}
+
+/* ---- What must be there after ------------------------------------------------------------------------------------ */
 
 static int32_t clip_model(int64_t sum)
 {
@@ -33,133 +163,98 @@ static int32_t clip_model(int64_t sum)
     return (int32_t)sum;
 }
 
-/* Compares one visibility; returns whether it saturated. */
-static int compare(const int64_t *sum, uint32_t weight, const int32_t *out)
+/* Compares one visibility, of parts i and i + 1; returns whether it saturated. */
+static int compare_integers(const struct bed *b, size_t i, bool missing)
 {
-    int32_t re = clip_model(sum[0]), im = clip_model(sum[1]);
+    const int32_t *out = (const int32_t *)(const void *)b->out + i;
+    int64_t sum[2];
 
-    if (weight < MIN_WEIGHT) {
-        ck_assert_int_eq(out[0], INT32_MIN);
-        ck_assert_int_eq(out[1], 1);
-        return 0;
-    }
-    ck_assert_int_eq(out[0], re);
-    ck_assert_int_eq(out[1], im);
-    return re != sum[0] || im != sum[1];
+    for (size_t part = 0; part < 2; part++)
+        sum[part] = b->sums_before.integer[i + part] + (b->what == DUMP_SUMS ? 0 : b->totals_before.integer[i + part]);
+    ck_assert_int_eq(out[0], missing ? INT32_MIN : clip_model(sum[0]));
+    ck_assert_int_eq(out[1], missing ? 1 : clip_model(sum[1]));
+    return !missing && (clip_model(sum[0]) != sum[0] || clip_model(sum[1]) != sum[1]);
 }
 
-/* Runs 'args', all host memory, of n + GUARD sums and outputs: on the device, or NULL, the twin. */
-static void run(const struct test_device *d, const struct reduce_args *args, size_t n, int n_threads)
+/* Of half floats: not a number where it is missing, and nothing counts. */
+static void compare_reals(const struct bed *b, size_t i, bool missing)
 {
-    struct kernel_constant constants[REDUCE_N_CONSTANTS];
-    struct kernel_grid grid = reduce_grid(args);
-    struct reduce_args there = *args;
-    struct device_kernel *kernel;
-    size_t sums = (n + GUARD) * sizeof(int64_t), out = (n + GUARD) * sizeof(int32_t);
-
-    if (!d) {
-        reduce_kernel.cpu(args, n_threads);
-        return;
+    for (size_t part = i; part < i + 2; part++) {
+        double sum = (double)b->sums_before.real[part] + (b->what == DUMP_SUMS ? 0 : b->totals_before.real[part]);
+        float out;
+        memcpy(&out, b->out + 4 * part, sizeof(out));
+        if (missing ? !isnan(out) : fabs(out - sum) > 0x1p-24 * fabs(sum))
+            ck_abort_msg("part %zu is %g instead of %g", part, (double)out, missing ? NAN : sum);
     }
-    there.sums.integer = test_upload(d, args->sums.integer, sums, sums);
-    there.out.integer = test_upload(d, args->out.integer, out, out);
-    there.weights = test_upload(d, args->weights, args->n_baselines * 4, args->n_baselines * 4);
-    there.n_saturated = test_upload(d, args->n_saturated, 8, 8);
-    reduce_constants(args, constants);
-    ck_assert_int_eq(device_kernel_create(d->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &kernel), 0);
-    device_launch(d->stream, kernel, &grid, &there);
-    test_download(d, args->sums.integer, there.sums.integer, sums);
-    test_download(d, args->out.integer, there.out.integer, out);
-    test_download(d, args->n_saturated, there.n_saturated, 8);
-    device_kernel_destroy(kernel);
-    device_free(d->device, there.sums.integer);
-    device_free(d->device, there.out.integer);
-    device_free(d->device, (void *)there.weights);
-    device_free(d->device, there.n_saturated);
 }
 
-static void run_and_compare(const struct test_device *d, uint32_t n_baselines, uint32_t n_chan, int n_threads)
+static void check_dump(const struct bed *b)
 {
-    size_t n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
-    int64_t *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
-    int32_t *out = malloc((n + GUARD) * sizeof(*out));
-    uint32_t *weights = malloc(n_baselines * sizeof(*weights));
-    uint64_t n_saturated[2] = {12345, 67890}, expected = 0;
-    struct reduce_args args = {{sums}, weights, {out}, n_saturated, VOLTAGES_4_BITS, MIN_WEIGHT, n_baselines, n_chan};
+    uint64_t n_saturated = 0;
 
-    ck_assert(sums && before && out && weights);
-    for (size_t i = 0; i < n + GUARD; i++)
-        sums[i] = random_sum();
-    memcpy(before, sums, (n + GUARD) * sizeof(*sums));
-    memset(out, 0xa5, (n + GUARD) * sizeof(*out));
-    for (size_t i = 0; i < n_baselines; i++)
-        weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
-    run(d, &args, n, n_threads);
-    for (size_t i = 0; i < n; i += 2)
-        expected += (uint64_t)compare(before + i, weights[i / (N_POL_PRODUCTS * 2) % n_baselines], out + i);
-    ck_assert_uint_eq(n_saturated[0], 12345 + expected);
-    ck_assert_uint_eq(n_saturated[1], 67890);
-    for (size_t i = 0; i < n; i++)
-        if (sums[i])
-            ck_abort_msg("sum %zu was not zeroed", i);
-    ck_assert_mem_eq(sums + n, before + n, GUARD * sizeof(*sums));
-    for (size_t i = n; i < n + GUARD; i++)
-        ck_assert_int_eq(out[i], (int32_t)0xa5a5a5a5);
-    free(weights);
-    free(out);
-    free(before);
-    free(sums);
+    for (size_t i = 0; i < b->n; i += 2) {
+        bool missing = b->weights[i / (N_POL_PRODUCTS * 2) % b->n_baselines] < MIN_WEIGHT;
+        if (b->real)
+            compare_reals(b, i, missing);
+        else
+            n_saturated += (uint64_t)compare_integers(b, i, missing);
+    }
+    ck_assert_uint_eq(b->n_saturated[0], N_SATURATED + n_saturated);
 }
 
-/* Of half floats: double to float, not a number where it is missing, and nothing counts. */
-static void run_and_compare_real(const struct test_device *d, uint32_t n_baselines, uint32_t n_chan, int n_threads)
+static void check_totals(const struct bed *b)
 {
-    size_t n = (size_t)n_baselines * n_chan * N_POL_PRODUCTS * 2;
-    double *sums = malloc((n + GUARD) * sizeof(*sums)), *before = malloc((n + GUARD) * sizeof(*sums));
-    float *out = malloc((n + GUARD) * sizeof(*out));
-    uint32_t *weights = malloc(n_baselines * sizeof(*weights)), poison;
-    uint64_t n_saturated = 12345;
-    struct reduce_args args = {.sums.real = sums,
-                               .weights = weights,
-                               .out.real = out,
-                               .n_saturated = &n_saturated,
-                               .format = VOLTAGES_16_BITS,
-                               .min_weight = MIN_WEIGHT,
-                               .n_baselines = n_baselines,
-                               .n_chan = n_chan};
+    for (size_t i = 0; i < b->n; i++) {
+        if (b->real ? b->totals.real[i] != b->totals_before.real[i] + (double)b->sums_before.real[i]
+                    : b->totals.integer[i] != b->totals_before.integer[i] + b->sums_before.integer[i])
+            ck_abort_msg("total %zu is wrong", i);
+    }
+    ck_assert_uint_eq(b->n_saturated[0], N_SATURATED);
+}
 
-    ck_assert(sums && before && out && weights);
-    for (size_t i = 0; i < n + GUARD; i++) /* also beyond int32 */
-        before[i] = sums[i] = ldexp(random_between(-1, 1), (int)random_below(70));
-    memset(out, 0xa5, (n + GUARD) * sizeof(*out));
-    for (size_t i = 0; i < n_baselines; i++)
-        weights[i] = MIN_WEIGHT - 1 + (uint32_t)random_below(3);
-    run(d, &args, n, n_threads);
-    ck_assert_uint_eq(n_saturated, 12345);
-    for (size_t i = 0; i < n; i++) {
-        bool missing = weights[i / (N_POL_PRODUCTS * 2) % n_baselines] < MIN_WEIGHT;
-        if (missing ? !isnan(out[i]) : fabs(out[i] - before[i]) > 0x1p-24 * fabs(before[i]))
-            ck_abort_msg("sum %zu is %g instead of %g", i, (double)out[i], missing ? NAN : before[i]);
-        if (sums[i] != 0)
-            ck_abort_msg("sum %zu was not zeroed", i);
-    }
-    ck_assert_mem_eq(sums + n, before + n, GUARD * sizeof(*sums));
-    for (size_t i = n; i < n + GUARD; i++) {
-        memcpy(&poison, &out[i], sizeof(poison));
-        ck_assert_uint_eq(poison, 0xa5a5a5a5);
-    }
-    free(weights);
-    free(out);
-    free(before);
-    free(sums);
+/* Whether 'bytes' from 'memory' on are the same. */
+static bool is_all(const void *memory, uint8_t byte, size_t bytes)
+{
+    const uint8_t *at = memory;
+
+    for (size_t i = 0; i < bytes; i++)
+        if (at[i] != byte)
+            return false;
+    return true;
+}
+
+static void run_and_compare(const struct test_device *d, enum what what, bool real, uint32_t n_baselines,
+                            uint32_t n_chan, int n_threads)
+{
+    struct bed b;
+
+    make_bed(&b, what, real, n_baselines, n_chan);
+    run(d, &b, n_threads);
+    if (what == ADD_TO_TOTALS)
+        check_totals(&b);
+    else
+        check_dump(&b);
+    size_t n_out = what == ADD_TO_TOTALS ? 0 : b.n;
+    bool ok = is_all(b.sums.integer, 0, b.n * 4) && is_all(b.sums.integer + b.n, POISON, GUARD * 4) &&
+              is_all(b.totals.integer + b.n, POISON, GUARD * 8) &&
+              is_all(b.out + n_out * 4, POISON, (b.n - n_out + GUARD) * 4) && b.n_saturated[1] == N_SATURATED + 1;
+    if (what == DUMP_TOTALS)
+        ok = ok && is_all(b.totals.integer, 0, b.n * 8);
+    if (what == DUMP_SUMS)
+        ok = ok && memcmp(b.totals.integer, b.totals_before.integer, b.n * 8) == 0;
+    if (!ok)
+        ck_abort_msg("%s of %s, %u baselines, %u channels: something was not zeroed, or written that is none of its",
+                     names[what], real ? "floats" : "integers", n_baselines, n_chan);
+    free_bed(&b);
 }
 
 static void run_random(const struct test_device *d, size_t max_baselines)
 {
     uint32_t n_baselines = 1 + (uint32_t)random_below(max_baselines), n_chan = 1 + (uint32_t)random_below(17);
 
-    run_and_compare(d, n_baselines, n_chan, 1 + (int)random_below(3));
-    run_and_compare_real(d, n_baselines, n_chan, 1 + (int)random_below(3));
+    for (int what = 0; what < N_WHAT; what++)
+        for (int real = 0; real < 2; real++)
+            run_and_compare(d, (enum what)what, real, n_baselines, n_chan, 1 + (int)random_below(3));
 }
 
 START_TEST(random_dumps)
