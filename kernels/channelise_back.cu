@@ -16,17 +16,15 @@
 /* A line while it is transformed is [a][b][c], padded so that the lanes of a warp, which are neighbours in c first and
  * then in a, or in b in the last pass, meet different banks; and [k], padded for the same reason, when it is done. */
 #define PITCH_B    (RADIX_C > 1 ? RADIX_C + 1 : 1)
-#define PITCH_A    (RADIX_C > 1 ? RADIX_B * PITCH_B + BACK_DIRECT : RADIX_B > 1 ? RADIX_B + 1 : 1)
+#define PITCH_A    (RADIX_C > 1 ? RADIX_B * PITCH_B : RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define DONE(k)    (RADIX_C > 1 ? (k) + (k) / 16 : (k))
-#define LINE_PITCH (RADIX_B > 1 ? RADIX_A * PITCH_A + (BACK_DIRECT && RADIX_B <= 8 && RADIX_A > 8 ? 8 : 0) : M2)
+#define LINE_PITCH (RADIX_B > 1 ? RADIX_A * PITCH_A : M2)
 
-#define N_TOGETHER (S < 4 ? S : 4) /* spectra of a channel that are stored at once */
+#define N_TOGETHER 4 /* spectra of a channel that are stored at once */
 #define N_GROUPS   (S / N_TOGETHER)
 #define LIMIT      (OUT_BITS == 8 ? 127 : 7)
 
-#define LAST_RADIX (RADIX_C > 1 ? RADIX_C : RADIX_B)
-#define N_REST     (M2 / LAST_RADIX) /* transforms of the last pass in a line */
-#define N_CHANNELS (PAIRS * M2)      /* of the block, in order of [pair][which][k2] */
+#define N_CHANNELS (PAIRS * M2) /* of the block, in order of [pair][which][k2] */
 
 /* Row k1 of line 'line' of the block: lines are [pair][2][spectrum]. */
 static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
@@ -74,8 +72,6 @@ static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *
     }
 }
 
-#if !BACK_DIRECT
-
 /* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all threads read before any
  * writes. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
@@ -105,8 +101,6 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
             to[DONE(j * n_rest)] = v[m][j];
     }
 }
-
-#endif
 
 /* Philox4x32-7 (philox.h), with the keys of the rounds made beforehand. */
 static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
@@ -170,18 +164,13 @@ static __device__ __forceinline__ bool is_clipped(float2 v)
 static __device__ __forceinline__ void store_spectra(uint8_t *out, unsigned k, unsigned s,
                                                      const uint32_t (&words)[N_TOGETHER])
 {
-    const int last = N_TOGETHER - 1, third = N_TOGETHER / 2;
     uint32_t first = blockIdx.y * S + s, batch = first / SPECTRA_PER_HEAP;
     uint64_t at = (uint64_t)(batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
 
-    if (OUT_BITS == 8 && N_TOGETHER == 4)
-        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[third], words[last]);
-    else if (OUT_BITS == 8)
-        *(uint2 *)(out + at * 4) = make_uint2(words[0], words[1]);
-    else if (N_TOGETHER == 4)
-        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[third] | words[last] << 16);
+    if (OUT_BITS == 8)
+        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
     else
-        *(uint32_t *)(out + at * 2) = words[0] | words[1] << 16;
+        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
 }
 
 /* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
@@ -229,8 +218,6 @@ static __device__ __forceinline__ void count_clipped(const struct channelise_bac
         if (n_clipped[pol])
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
-
-#if !BACK_DIRECT
 
 /* Channel k = row(which) + M1 k2 of 'pair', spectra [s, s + N_TOGETHER) of the block. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
@@ -308,173 +295,6 @@ static __device__ __forceinline__ void quantise_block(const struct channelise_ba
     count_clipped(args, n_clipped);
 }
 
-#else /* BACK_DIRECT */
-
-#define HALF        (LAST_RADIX / 2)
-#define WORDS_PITCH (N_CHANNELS + 4) /* so that half warps with neighbouring groups of spectra meet different banks */
-
-/* What a thread transforms last and keeps: of two lines of one spectrum the points rest[w] + N_REST j, which are each
- * other's mirrors: point j of the one is the mirror of point LAST_RADIX - 1 - j of the other.  In row 0 the points N_REST j,
- * and N_REST / 2 + N_REST j, are their own mirrors, which is 'alone'. */
-struct slot {
-    unsigned which[2], rest[2];
-    bool alone;
-};
-
-static __device__ __forceinline__ struct slot find_slot(unsigned pair, unsigned i, bool swap)
-{
-    const unsigned half = N_REST / 2;
-    unsigned which = 0, other = 1, rest = i, other_rest = N_REST - 1 - i;
-
-    if (pair == 0) {
-        which = other = i >= half;
-        rest = i % half;
-        other_rest = which ? N_REST - 1 - rest : rest == 0 ? half : N_REST - rest;
-    }
-    return {{swap ? other : which, swap ? which : other},
-            {swap ? other_rest : rest, swap ? rest : other_rest},
-            pair == 0 && i == 0};
-}
-
-/* The last pass of a line's points rest + N_REST j. */
-static __device__ __forceinline__ void transform_slot(const float2 *line, unsigned rest, float2 (&v)[LAST_RADIX])
-{
-    const float2 *from = line + (RADIX_C > 1 ? rest % RADIX_A * PITCH_A + rest / RADIX_A * PITCH_B : rest * PITCH_A);
-
-#pragma unroll
-    for (int j = 0; j < LAST_RADIX; j++)
-        v[j] = from[j];
-    fft_registers<LAST_RADIX>(v);
-}
-
-/* mirrors[w][j]: of v[w][j], j < HALF. */
-static __device__ __forceinline__ void find_mirrors(const float2 (&v)[2][LAST_RADIX], const struct slot &slot,
-                                                    float2 (&mirrors)[2][HALF])
-{
-#pragma unroll
-    for (int j = 0; j < HALF; j++) {
-        mirrors[0][j] = v[1][LAST_RADIX - 1 - j];
-        mirrors[1][j] = v[0][LAST_RADIX - 1 - j];
-    }
-    if (slot.alone) /* two threads of some blocks */
-#pragma unroll
-        for (int w = 0; w < 2; w++)
-#pragma unroll
-            for (int j = 0; j < HALF; j++)
-                mirrors[w][j] = slot.rest[w] == 0 ? v[w][(LAST_RADIX - j) % LAST_RADIX] : v[w][LAST_RADIX - 1 - j];
-}
-
-/* The dither's bits of channel k, which the other half of the warp has as its other channel: (re, im) of both
- * polarisations, for this thread's spectrum and, for the other's, in 'others'. */
-static __device__ __forceinline__ uint2 draw_dither_halves(const struct channelise_back_args &args, unsigned k,
-                                                           uint64_t pair, bool odd, uint2 *others)
-{
-    const uint32_t mine = odd ? 0x7632 : 0x5410, theirs = odd ? 0x5410 : 0x7632;
-    uint4 bits = draw_dither(args, k, pair);
-
-    *others = make_uint2(__byte_perm(bits.x, bits.y, theirs), __byte_perm(bits.z, bits.w, theirs));
-    others->x = __shfl_xor_sync(0xffffffffu, others->x, 16);
-    others->y = __shfl_xor_sync(0xffffffffu, others->y, 16);
-    return make_uint2(__byte_perm(bits.x, bits.y, mine), __byte_perm(bits.z, bits.w, mine));
-}
-
-/* Both polarisations of the row's channel k2, quantised. */
-static __device__ __forceinline__ uint32_t quantise_point(float2 z, float2 mirror, float4 gain, float slope,
-                                                          const float2 (&rotation)[2], uint2 dither,
-                                                          uint32_t (&n_clipped)[2])
-{
-    float2 x0, x1;
-
-    separate(z, mirror, &x0, &x1);
-    x0 = complex_multiply(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotation[0], slope)));
-    x1 = complex_multiply(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotation[1], slope)));
-    if (DITHER) {
-        x0 = make_float2(add_dither(x0.x, dither.x, 0), add_dither(x0.y, dither.x, 1));
-        x1 = make_float2(add_dither(x1.x, dither.y, 0), add_dither(x1.y, dither.y, 1));
-    }
-    if (is_clipped(x0) | is_clipped(x1)) { /* rare, so counted only then */
-        n_clipped[0] += is_clipped(x0);
-        n_clipped[1] += is_clipped(x1);
-    }
-    return pack(quantise(x0), quantise(x1));
-}
-
-/* The thread's channels of spectrum s of the block.  The halves of a warp have the same channels of two spectra that share
- * their dither's bits: each draws for half of the channels, those of v[0], which the other half of the warp has in v[1]. */
-static __device__ __forceinline__ void quantise_slot(const struct channelise_back_args &args, const float2 *lines,
-                                                     uint32_t *words, unsigned pair_here, unsigned s, unsigned i,
-                                                     uint32_t (&n_clipped)[2])
-{
-    const float2 *rotation_at = (const float2 *)args.rotation + (blockIdx.y * S + s);
-    const float2 rotation[2] = {rotation_at[0], rotation_at[args.n_spectra]};
-    uint64_t dither_pair = (args.first_spectrum + (uint64_t)blockIdx.y * S + s) >> 1;
-    unsigned pair = blockIdx.x * PAIRS + pair_here;
-    const bool odd = s % 2;
-    const struct slot slot = find_slot(pair, i, odd);
-    unsigned first[2], gain[2], to[2]; /* first channels, their gains and words */
-    float slope[2];
-    float2 v[2][LAST_RADIX], mirrors[2][HALF];
-
-#pragma unroll
-    for (int w = 0; w < 2; w++)
-        transform_slot(lines + ((pair_here * 2 + slot.which[w]) * S + s) * LINE_PITCH, slot.rest[w], v[w]);
-    find_mirrors(v, slot, mirrors);
-#pragma unroll
-    for (int w = 0; w < 2; w++) {
-        unsigned row = row_of(pair, slot.which[w]);
-        first[w] = row + M1 * slot.rest[w];
-        slope[w] = slope_of(first[w]);
-        gain[w] = row * (M2 / 2) + slot.rest[w];
-        to[w] = s * WORDS_PITCH + (pair_here * 2 + slot.which[w]) * (M2 / 2) + slot.rest[w];
-    }
-#pragma unroll
-    for (int j = 0; j < HALF; j++) {
-        uint2 dither[2] = {};
-        if (DITHER)
-            dither[0] = draw_dither_halves(args, first[0] + M1 * N_REST * j, dither_pair, odd, &dither[1]);
-#pragma unroll
-        for (int w = 0; w < 2; w++)
-            words[to[w] + N_REST * j] =
-                quantise_point(v[w][j], mirrors[w][j], ((const float4 *)args.gain)[gain[w] + N_REST * j],
-                               slope[w] - 3.14159265358979f * (float)(M1 * N_REST * j) / (float)N_CHAN, rotation,
-                               dither[w], n_clipped);
-    }
-}
-
-/* The last pass, and all that follows, but for the corner turn: words[spectrum][channel]. */
-static __device__ __forceinline__ void quantise_lines(const struct channelise_back_args &args, const float2 *lines,
-                                                      uint32_t *words)
-{
-    uint32_t n_clipped[2] = {0, 0};
-    unsigned half = threadIdx.x / 16 % 2;
-
-    for (unsigned m = 0; m < PAIRS * S * N_REST / N_THREADS; m++) {
-        unsigned i = (m * N_THREADS + threadIdx.x) / 32 * 16 + threadIdx.x % 16;
-        quantise_slot(args, lines, words, i / (S / 2 * N_REST), i / N_REST % (S / 2) * 2 + half, i % N_REST, n_clipped);
-    }
-    count_clipped(args, n_clipped);
-}
-
-static __device__ __forceinline__ void store_words(const struct channelise_back_args &args, const uint32_t *words)
-{
-    unsigned place, s = group_of_thread(&place) * N_TOGETHER;
-
-#pragma unroll 2
-    for (unsigned m = 0; m < (N_CHANNELS * N_GROUPS + N_THREADS - 1) / N_THREADS; m++) {
-        unsigned i = m * (N_THREADS / N_GROUPS) + place;
-        if (N_CHANNELS * N_GROUPS < N_THREADS && i >= N_CHANNELS)
-            break;
-        unsigned k = row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) + M1 * (i % (M2 / 2));
-        uint32_t mine[N_TOGETHER];
-#pragma unroll
-        for (int j = 0; j < N_TOGETHER; j++)
-            mine[j] = words[(s + j) * WORDS_PITCH + i];
-        store_spectra(args.out, k, s, mine);
-    }
-}
-
-#endif
-
 extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
@@ -488,16 +308,9 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
         middle_pass(lines, twiddles + M2);
         __syncthreads();
     }
-#if BACK_DIRECT
-    uint32_t *words = (uint32_t *)(lines + N_LINES * LINE_PITCH);
-    quantise_lines(args, lines, words);
-    __syncthreads();
-    store_words(args, words);
-#else
     if (RADIX_B > 1) {
         last_pass(lines);
         __syncthreads();
     }
     quantise_block(args, lines);
-#endif
 }

@@ -28,11 +28,6 @@ const struct kernel channelise_front_kernel = {
     .args_bytes = sizeof(struct channelise_front_args),
 };
 
-const struct kernel channelise_front_tensor_kernel = {
-    .name = "channelise_front_tensor",
-    .args_bytes = sizeof(struct channelise_front_tensor_args),
-};
-
 const struct kernel channelise_back_kernel = {
     .name = "channelise_back",
     .args_bytes = sizeof(struct channelise_back_args),
@@ -57,25 +52,12 @@ static uint32_t back_points(const struct channelise_config *config, const struct
 
 static uint32_t front_threads(const struct channelise_shape *s)
 {
-    if (s->front_tensor)
-        return 2 * s->front_rows * s->front_columns;
     return s->front_rows * s->front_columns / s->front_per_thread;
-}
-
-/* As struct tables of channelise_front_tensor.cu, behind the points. */
-static size_t tensor_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
-{
-    size_t n_block = s->front_rows * s->front_columns, n_entries = (config->n_taps + 6) / 8 * 8 + 14;
-
-    return (CHANNELISE_TENSOR_SPECTRA * (n_block + 1) + CHANNELISE_TENSOR_SPECTRA / 32 * 8) * 8 +
-           n_block * n_entries * 8 + n_block * 8 + s->front_rows * 8;
 }
 
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    if (s->front_tensor)
-        return tensor_shared_bytes(config, s);
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
     size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
     size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
@@ -88,11 +70,9 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
-    size_t pitch = c > 1 ? a * (b * (c + 1) + s->back_direct) : b > 1 ? a * (b + 1) : m2;
-    size_t words = s->back_direct ? s->back_spectra * (s->back_pairs * m2 + 4) : 0;
+    size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
 
-    pitch += s->back_direct && b <= 8 && a > 8 ? 8 : 0;
-    return s->back_pairs * 2 * s->back_spectra * pitch * 8 + words * 4;
+    return s->back_pairs * 2 * s->back_spectra * pitch * 8;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
@@ -165,11 +145,6 @@ static bool front_valid(const struct channelise_config *config, const struct cha
         s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
-    if (s->front_tensor)
-        return s->front_tensor == 1 && config->sample_bits <= CHANNELISE_TENSOR_BITS &&
-               s->front_rows >= s->front_radix && last <= 16 && back_points(config, s) >= 16 &&
-               s->front_columns <= back_points(config, s) && front_threads(s) >= 32 && front_threads(s) <= 512 &&
-               s->front_section <= MAX_SECTION && s->front_section % CHANNELISE_TENSOR_SPECTRA == 0;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
            s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
            s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
@@ -182,14 +157,12 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
 
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
-        !power_of_two(s->back_spectra, 2, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
+        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
         !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
         m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;
-    if (s->back_direct)
-        return s->back_direct == 1 && power_of_two(last, 4, 16) && n_lines / 2 * (m2 / last) % s->back_threads == 0;
     return last <= 32 && (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
 }
 
@@ -232,7 +205,6 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"FRONT_ROWS", shape->front_rows},
         {"BACK_RADIX_A", shape->back_radix_a},
         {"BACK_RADIX_B", shape->back_radix_b},
-        {"BACK_DIRECT", shape->back_direct},
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
         {"BACK_THREADS", shape->back_threads},
@@ -283,56 +255,16 @@ static size_t tables_bytes(const struct channelise_config *config)
     return (n.weights + n.outer + n.inner + n.twiddles) * sizeof(float);
 }
 
-/* The nearest half float to 'value', which is between 2^-14 and 65504 in size, or 0 where it is less. */
-static uint32_t half_of(float value, float *rounded)
-{
-    float size = fabsf(value);
-    int exponent;
-
-    if (size < 0x1p-14f) {
-        *rounded = 0;
-        return 0;
-    }
-    size = (float)ldexp(rint(ldexp(frexpf(size, &exponent), 11)), -11); /* 1/2 to 1 */
-    if (size == 1) {
-        size = 0.5f;
-        exponent++;
-    }
-    *rounded = copysignf(ldexpf(size, exponent), value);
-    return (value < 0 ? 0x8000u : 0) | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexpf(size, 11) & 1023);
-}
-
-/* Each weight as the sum of two half floats, after the largest has been brought to 2^14 at most.  Returns what by. */
-static float split_weights(float *weights, size_t n)
-{
-    float most = 0, upper, lower, scale;
-    int exponent;
-
-    for (size_t i = 0; i < n; i++)
-        most = fmaxf(most, fabsf(weights[i]));
-    frexpf(most, &exponent);
-    scale = ldexpf(1, 14 - exponent);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t both = half_of(weights[i] * scale, &upper);
-        both |= half_of(weights[i] * scale - upper, &lower) << 16;
-        memcpy(&weights[i], &both, sizeof(both));
-    }
-    return scale;
-}
-
 static void put_tables(const struct channelise_fused *f, float *tables)
 {
     const struct channelise_shape *s = &f->shape;
     struct table_sizes n = table_sizes(&f->config);
     size_t m1 = s->front_rows, m2 = f->n_points / m1;
-    float scale = 1;
 
     memset(tables, 0, tables_bytes(&f->config));
     design_pfb(f->n_points, f->config.n_taps, f->config.w_cutoff, f->config.window, tables);
-    if (s->front_tensor)
-        scale = split_weights(tables, n.weights);
     tables += n.weights;
-    put_turns(tables, m1, m2, f->n_points, 0.5 / scale);
+    put_turns(tables, m1, m2, f->n_points, 0.5);
     tables += n.outer;
     put_turns(tables, m1 / s->front_radix, s->front_radix, m1, 1);
     tables += n.inner;
@@ -390,9 +322,7 @@ static int create_kernels(struct channelise_fused *f)
 
     channelise_front_constants(&f->config, &f->shape, front);
     channelise_back_constants(&f->config, &f->shape, back);
-    err = device_kernel_create(f->device,
-                               f->shape.front_tensor ? &channelise_front_tensor_kernel : &channelise_front_kernel,
-                               front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
+    err = device_kernel_create(f->device, &channelise_front_kernel, front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
     if (!err)
         err = device_kernel_create(f->device, &channelise_back_kernel, back, CHANNELISE_BACK_N_CONSTANTS, &f->back);
     return err ? err : device_kernel_create(f->device, &channelise_gains_kernel, gains, ARRAY_LEN(gains), &f->gains);
@@ -451,9 +381,6 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     if (s->front_section)
         return s->front_section;
     section = section < 64 ? 64 : section;
-    if (s->front_tensor)
-        return (uint32_t)((section + CHANNELISE_TENSOR_SPECTRA - 1) / CHANNELISE_TENSOR_SPECTRA *
-                          CHANNELISE_TENSOR_SPECTRA);
     return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
 }
 
@@ -480,22 +407,7 @@ void channelise_fused_front(struct channelise_fused *fused, struct device_stream
         .shared_bytes = (uint32_t)front_shared_bytes(&fused->config, s),
     };
 
-    if (s->front_tensor) {
-        const struct channelise_front_tensor_args tensor = {
-            .in = {args.in[0], args.in[1]},
-            .weights = (const uint32_t *)(const void *)args.weights,
-            .inner = args.inner,
-            .outer = args.outer,
-            .out = args.out,
-            .power = args.power,
-            .offset = {args.offset[0], args.offset[1]},
-            .n_spectra = args.n_spectra,
-            .section_spectra = args.section_spectra,
-        };
-        device_launch(stream, fused->front, &grid, &tensor);
-    } else {
-        device_launch(stream, fused->front, &grid, &args);
-    }
+    device_launch(stream, fused->front, &grid, &args);
 }
 
 void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
