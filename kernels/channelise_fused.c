@@ -61,7 +61,7 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
     size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
     size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
-    size_t stage = s->front_together * 2 * lanes_rows * n_chunks * 16;
+    size_t stage = s->front_fetched * 2 * lanes_rows * n_chunks * 16;
 
     return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +
            n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
@@ -91,7 +91,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_spectra = 8,
                                  .front_together = 2,
-                                 .front_stages = 4,
+                                 .front_fetched = 4,
+                                 .front_stages = 3,
                                  .back_spectra = 4};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
@@ -119,11 +120,13 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
         s.back_spectra *= 2;
     s.back_pairs = smaller(points / (2 * back * s.back_spectra), rows / 2);
     s.back_pairs = s.back_pairs < 1 ? 1 : s.back_pairs;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
-        s.front_columns /= 2;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_stages > 2)
         s.front_stages--;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together)
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
+        s.front_columns /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_fetched > s.front_together)
+        s.front_fetched /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_fetched)
         s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
@@ -141,15 +144,16 @@ static bool front_valid(const struct channelise_config *config, const struct cha
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
         !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
-        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
-        s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
+        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) ||
+        !power_of_two(s->front_fetched, 2, 8) || s->front_stages < 2 || s->front_stages > 8 || s->front_blocks < 1 ||
+        s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
-           s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
-           s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
-           front_threads(s) >= 32 && front_threads(s) <= 512 && s->front_section <= MAX_SECTION &&
-           s->front_section % s->front_spectra == 0;
+           s->front_fetched % s->front_together == 0 && s->front_spectra % s->front_fetched == 0 &&
+           back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
+           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 32 && front_threads(s) <= 512 &&
+           s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
 }
 
 static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
@@ -187,6 +191,7 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_PER_THREAD", shape->front_per_thread},
         {"FRONT_RADIX", shape->front_radix},
         {"FRONT_TOGETHER", shape->front_together},
+        {"FRONT_FETCHED", shape->front_fetched},
         {"FRONT_STAGES", shape->front_stages},
         {"FRONT_BLOCKS", shape->front_blocks},
     };

@@ -63,10 +63,11 @@ extern const struct kernel channelise_gains_kernel;
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_together */
+    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_fetched */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
+    uint32_t front_fetched;    /* rows of samples that are fetched at a time; a multiple of front_together */
     uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
     uint32_t front_blocks;     /* per multiprocessor */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
@@ -92,7 +93,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 12
+#define CHANNELISE_FRONT_N_CONSTANTS 13
 #define CHANNELISE_BACK_N_CONSTANTS  11
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
