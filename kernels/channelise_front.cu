@@ -1,12 +1,14 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
+#include "kernels/keep.h"
 
 #define M          (2 * N_CHAN)
 #define M1         FRONT_ROWS
 #define M2         (M / M1)
 #define C          FRONT_COLUMNS
 #define G          FRONT_SPECTRA
+#define KEPT       (G * FRONT_BUFFERS) /* spectra in shared memory */
 #define PER        FRONT_PER_THREAD
 #define RADIX_A    FRONT_RADIX
 #define RADIX_B    (M1 / RADIX_A)
@@ -67,12 +69,6 @@ static __device__ __forceinline__ void wait_for_stage(void)
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
-}
-
-/* 'value', which the compiler is to keep in a register: it would rather make it again, each time. */
-static __device__ __forceinline__ uint32_t keep(uint32_t value)
-{
-    return __shfl_sync(0xffffffffu, value, (int)(threadIdx.x % 32));
 }
 
 /* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
@@ -340,7 +336,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 /* Shared memory of the block, behind its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_THREADS];
+    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_PARKED > 0 ? N_THREADS : 1];
     float2 outer[M1][C];
     float2 inner[M1];
     struct stage stages[N_WARPS][STAGES];
@@ -365,10 +361,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 {
     extern __shared__ float4 shared_memory[];
     float2 *points = (float2 *)shared_memory; /* [spectrum][j1][c] */
-    struct tables *tables = (struct tables *)(points + G * M1 * C);
+    struct tables *tables = (struct tables *)(points + KEPT * M1 * C);
     struct stage *stages = tables->stages[threadIdx.x / 32];
     const struct weights *weights = &tables->weights[0][threadIdx.x];
-    struct parked *parked = &tables->parked[0][threadIdx.x];
+    struct parked *parked = &tables->parked[0][N_PARKED > 0 ? threadIdx.x : 0];
     uint32_t begin = blockIdx.y * args.section_spectra;
     const int n = (int)min(args.section_spectra, args.n_spectra - begin);
     float2 *out = (float2 *)args.out + (uint64_t)begin * M;
@@ -379,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 
 #pragma unroll
     for (int c = 0; c < PER; c++)
-        masks[c] = keep((((1u << SAMPLE_BITS) - 1) << AT(c)) * gridDim.z); /* or the compiler would know it */
+        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
     const int64_t firsts[2] = {args.offset[0] + (int64_t)begin * M + blockIdx.x * C,
                                args.offset[1] + (int64_t)begin * M + blockIdx.x * C};
     struct fetcher fetcher = make_fetcher(args.in, firsts);
@@ -414,20 +410,22 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
             filter_rows(weights, parked, x, sums, done);
 #pragma unroll
             for (int i = 0; i < ROWS; i++)
-                store_points(done[i], points + ((row & (G - 1)) + r + i) * (M1 * C) + threadIdx.x * PER);
+                store_points(done[i], points + ((row & (KEPT - 1)) + r + i) * (M1 * C) + threadIdx.x * PER);
         }
         newest = oldest;
         oldest = oldest == STAGES - 1 ? 0 : oldest + 1;
         if (row < 0 || ((row & (G - 1)) != G - FETCH && row + FETCH < n))
             continue;
         int first = row & ~(G - 1);
+        float2 *complete = points + (first & (KEPT - 1)) * (M1 * C);
         __syncthreads();
         if (RADIX_B > 1) {
-            first_pass(points, tables->inner);
+            first_pass(complete, tables->inner);
             __syncthreads();
         }
-        last_pass(points, tables->outer, out + (int64_t)first * M, min(G, n - first));
-        __syncthreads();
+        last_pass(complete, tables->outer, out + (int64_t)first * M, min(G, n - first));
+        if (FRONT_BUFFERS == 1) /* with two, the next of these is in time */
+            __syncthreads();
     }
     for (int pol = 0; pol < 2 && POWER; pol++)
         add_power(power[pol], args.power + pol);

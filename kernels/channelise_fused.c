@@ -59,12 +59,13 @@ static uint32_t front_threads(const struct channelise_shape *s)
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
-    size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
+    bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
+    size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
     size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
     size_t stage = s->front_fetched * 2 * lanes_rows * n_chunks * 16;
 
-    return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +
-           n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
+    return n_block * s->front_spectra * s->front_buffers * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
+           parked + n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
@@ -91,6 +92,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_spectra = 8,
                                  .front_together = 2,
+                                 .front_buffers = 1,
                                  .front_fetched = 4,
                                  .front_stages = 3,
                                  .back_spectra = 4};
@@ -143,10 +145,10 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
-        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
-        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) ||
-        !power_of_two(s->front_fetched, 2, 8) || s->front_stages < 2 || s->front_stages > 8 || s->front_blocks < 1 ||
-        s->front_blocks > MAX_BLOCKS)
+        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_buffers, 1, 2) ||
+        !power_of_two(s->front_per_thread, 1, 2) || !power_of_two(s->front_radix, 4, 16) ||
+        !power_of_two(s->front_together, 2, 4) || !power_of_two(s->front_fetched, 2, 8) || s->front_stages < 2 ||
+        s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
@@ -188,6 +190,7 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_ROWS", shape->front_rows},
         {"FRONT_COLUMNS", shape->front_columns},
         {"FRONT_SPECTRA", shape->front_spectra},
+        {"FRONT_BUFFERS", shape->front_buffers},
         {"FRONT_PER_THREAD", shape->front_per_thread},
         {"FRONT_RADIX", shape->front_radix},
         {"FRONT_TOGETHER", shape->front_together},

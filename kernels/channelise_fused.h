@@ -63,7 +63,8 @@ extern const struct kernel channelise_gains_kernel;
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_fetched */
+    uint32_t front_spectra;    /* that a block transforms together; a multiple of front_fetched */
+    uint32_t front_buffers;    /* for so many spectra: 1, or 2, so that one is filled while the other is transformed */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
@@ -93,7 +94,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 13
+#define CHANNELISE_FRONT_N_CONSTANTS 14
 #define CHANNELISE_BACK_N_CONSTANTS  11
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
