@@ -1,6 +1,7 @@
 /* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
+#include "kernels/keep.h"
 
 #define M         (2 * N_CHAN)
 #define M1        FRONT_ROWS
@@ -114,11 +115,22 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Adds the dither that one half of 'bits' is. */
-static __device__ __forceinline__ float add_dither(float v, uint32_t bits, int half)
+/* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
+ * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
+#define BEFORE (DITHER ? 128.5f : 0.0f)
+
+static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
 {
-    float s = (float)(int16_t)(half ? bits >> 16 : bits);
-    return fmaf(s, 1.0f / 65536.0f, v);
+    const uint32_t select = half ? 0x5432 : 0x5410;
+
+    return make_float2(v.x + __uint_as_float(__byte_perm(re, exponent, select)),
+                       v.y + __uint_as_float(__byte_perm(im, exponent, select)));
+}
+
+/* a b, less by BEFORE. */
+static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
+{
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
 }
 
 static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
@@ -130,34 +142,34 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* Both parts rounded half to even and clipped, as two 16-bit integers; 0 for what is not a number. */
-static __device__ __forceinline__ uint32_t quantise(float2 v)
+/* Rounded half to even, in two's complement in the lower bits; where |v| <= LIMIT. */
+static __device__ __forceinline__ uint32_t round_float(float v)
 {
-    int re = __float2int_rn(v.x), im = __float2int_rn(v.y);
-    uint32_t both;
-
-#ifdef EMULATE_CUDA
-    re = min(max(re, -LIMIT), LIMIT);
-    im = min(max(im, -LIMIT), LIMIT);
-    both = (uint32_t)im << 16 | ((uint32_t)re & 0xffff);
-#else
-    asm("cvt.pack.sat.s16.s32 %0, %1, %2;" : "=r"(both) : "r"(im), "r"(re));
-    both = __vmins2(__vmaxs2(both, (uint32_t)-LIMIT << 16 | (-LIMIT & 0xffff)), LIMIT << 16 | LIMIT);
-#endif
-    return both;
+    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
 }
 
 /* (re, im) of both polarisations: 32 bits, or 16. */
-static __device__ __forceinline__ uint32_t pack(uint32_t pol0, uint32_t pol1)
+static __device__ __forceinline__ uint32_t quantise(float2 x0, float2 x1)
 {
+    uint32_t re0 = round_float(x0.x), im0 = round_float(x0.y), re1 = round_float(x1.x), im1 = round_float(x1.y);
+
     if (OUT_BITS == 8)
-        return __byte_perm(pol0, pol1, 0x6420);
-    return (pol0 << 4 & 0xf0) | (pol0 >> 16 & 15) | (pol1 << 12 & 0xf000) | (pol1 >> 8 & 0xf00);
+        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
+    return (re0 << 4 & 0xf0) | (im0 & 15) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
 }
 
 static __device__ __forceinline__ bool is_clipped(float2 v)
 {
     return !(fabsf(v.x) <= (float)LIMIT) | !(fabsf(v.y) <= (float)LIMIT); /* no branches */
+}
+
+/* 0 for what is not a number. */
+static __device__ __forceinline__ float2 clip(float2 v)
+{
+    const float limit = (float)LIMIT;
+
+    return make_float2(v.x == v.x ? fminf(fmaxf(v.x, -limit), limit) : 0.0f,
+                       v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
 }
 
 /* To channel k of the heap, spectra [s, s + N_TOGETHER) of the block. */
@@ -196,15 +208,17 @@ static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 
 
 static __device__ __forceinline__ float slope_of(unsigned k)
 {
-    return -3.14159265358979f * (float)((int)k - N_CHAN / 2) / (float)N_CHAN;
+    return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index. */
+/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
+ * turned over. */
 static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
 
-    return make_uint4(bits.x | 0x10001, bits.y | 0x10001, bits.z | 0x10001, bits.w | 0x10001);
+    return make_uint4((bits.x | 0x10001) ^ 0x80008000, (bits.y | 0x10001) ^ 0x80008000, (bits.z | 0x10001) ^ 0x80008000,
+                      (bits.w | 0x10001) ^ 0x80008000);
 }
 
 /* All of a block's spectra are of one heap. */
@@ -219,21 +233,34 @@ static __device__ __forceinline__ void count_clipped(const struct channelise_bac
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-/* Channel k = row(which) + M1 k2 of 'pair', spectra [s, s + N_TOGETHER) of the block. */
+/* What a thread has of one row of the block: its channels are row + M1 k2.  Made once for all of them, and kept. */
+struct row {
+    uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
+    uint32_t row;
+    uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
+};
+
+/* Row 'i' of the block, in order of [pair][which], and the thread's spectra from 's' on.  All lanes of the warp must
+ * come. */
+static __device__ __forceinline__ struct row find_row(unsigned i, unsigned s)
+{
+    unsigned pair = blockIdx.x * PAIRS + i / 2, which = i % 2;
+    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
+
+    return {keep((i * S + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * S + s) * LINE_PITCH), keep(row_of(pair, which)),
+            keep(M2 - (alone && which == 0 ? 0u : 1u))};
+}
+
+/* Channel k2 of the row, N_TOGETHER spectra of which 'spectrum' is the absolute index of the first; 's' of the block. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
-                                                        unsigned pair_here, unsigned which, unsigned k2, unsigned s,
-                                                        float4 gain, const float2 (&rotations)[2][N_TOGETHER],
+                                                        const struct row &row, unsigned k2, uint64_t spectrum,
+                                                        unsigned s, float4 gain,
+                                                        const float2 (&rotations)[2][N_TOGETHER], uint32_t exponent,
                                                         uint32_t (&n_clipped)[2])
 {
-    unsigned pair = blockIdx.x * PAIRS + pair_here;
-    unsigned k = row_of(pair, which) + M1 * k2;
-    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
-    unsigned mirror = alone && which == 0 ? (M2 - k2) % M2 : M2 - 1 - k2;
-    const float2 *z = lines + (pair_here * 2 + which) * S * LINE_PITCH + s * LINE_PITCH + DONE(k2);
-    const float2 *z_mirror =
-        lines + (pair_here * 2 + (alone ? which : 1 - which)) * S * LINE_PITCH + s * LINE_PITCH + DONE(mirror);
+    unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
+    const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
     float slope = slope_of(k);
-    uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + s;
     float2 x[2][N_TOGETHER];
     uint32_t words[N_TOGETHER];
     bool any_clipped = false;
@@ -243,40 +270,41 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     for (int i = 0; i < N_TOGETHER; i++) {
         float2 x0, x1;
         separate(z[i * LINE_PITCH], z_mirror[i * LINE_PITCH], &x0, &x1);
-        x0 = complex_multiply(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
-        x1 = complex_multiply(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
+        x0 = multiply_before(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
+        x1 = multiply_before(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
         if (DITHER) {
             if (i % 2 == 0)
                 bits = draw_dither(args, k, (spectrum + i) >> 1);
-            x0 = make_float2(add_dither(x0.x, bits.x, i % 2), add_dither(x0.y, bits.y, i % 2));
-            x1 = make_float2(add_dither(x1.x, bits.z, i % 2), add_dither(x1.y, bits.w, i % 2));
+            x0 = add_dither(x0, bits.x, bits.y, i % 2, exponent);
+            x1 = add_dither(x1, bits.z, bits.w, i % 2, exponent);
         }
-        words[i] = pack(quantise(x0), quantise(x1));
         any_clipped |= is_clipped(x0) | is_clipped(x1);
         x[0][i] = x0;
         x[1][i] = x1;
     }
-    if (any_clipped) /* rare, so counted only then */
+    if (any_clipped) /* rare, so counted and clipped only then */
 #pragma unroll
-        for (int i = 0; i < N_TOGETHER; i++) {
-            n_clipped[0] += is_clipped(x[0][i]);
-            n_clipped[1] += is_clipped(x[1][i]);
-        }
+        for (int pol = 0; pol < 2; pol++)
+#pragma unroll
+            for (int i = 0; i < N_TOGETHER; i++) {
+                n_clipped[pol] += is_clipped(x[pol][i]);
+                x[pol][i] = clip(x[pol][i]);
+            }
+#pragma unroll
+    for (int i = 0; i < N_TOGETHER; i++)
+        words[i] = quantise(x[0][i], x[1][i]);
     store_spectra(args.out, k, s, words);
-}
-
-/* Of the block's channel 'i' in order of [pair][which][k2]; zeros where there is none. */
-static __device__ __forceinline__ float4 load_gain(const float *gain, unsigned i)
-{
-    if (i >= N_CHANNELS)
-        return make_float4(0, 0, 0, 0);
-    return ((const float4 *)gain)[row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) * (M2 / 2) + i % (M2 / 2)];
 }
 
 static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines)
 {
+    /* Threads side by side have neighbours of a row, or of several rows. */
     const unsigned n_side_by_side = N_THREADS / N_GROUPS;
-    unsigned i, s = group_of_thread(&i) * N_TOGETHER;
+    const unsigned row_step = n_side_by_side > M2 / 2 ? n_side_by_side / (M2 / 2) : 1;
+    unsigned place, s = group_of_thread(&place) * N_TOGETHER;
+    const uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + s;
+    const float4 *gains = (const float4 *)args.gain;
+    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
     uint32_t n_clipped[2] = {0, 0};
     float2 rotations[2][N_TOGETHER];
 
@@ -285,12 +313,20 @@ static __device__ __forceinline__ void quantise_block(const struct channelise_ba
 #pragma unroll
         for (int j = 0; j < N_TOGETHER; j++)
             rotations[pol][j] = ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + s + j];
-    /* Each channel's gain is loaded while the one before is worked on. */
-    float4 gain = load_gain(args.gain, i);
-    for (; i < N_CHANNELS; i += n_side_by_side) {
-        float4 next_gain = load_gain(args.gain, i + n_side_by_side);
-        quantise_channel(args, lines, i / M2, i / (M2 / 2) % 2, i % (M2 / 2), s, gain, rotations, n_clipped);
-        gain = next_gain;
+#pragma unroll 1
+    for (unsigned i = place / (M2 / 2); i < PAIRS * 2 + place / (M2 / 2); i += row_step) {
+        const struct row row = find_row(i < PAIRS * 2 ? i : 0, s);
+        unsigned k2 = i < PAIRS * 2 ? place % (M2 / 2) : M2;
+        const float4 *gain_at = gains + row.row * (M2 / 2);
+        /* Each channel's gain is loaded while the one before is worked on. */
+        float4 gain = gain_at[k2 % (M2 / 2)];
+#pragma unroll 1
+        for (; k2 < M2 / 2; k2 += n_side_by_side) {
+            unsigned next = k2 + n_side_by_side;
+            float4 next_gain = gain_at[next < M2 / 2 ? next : k2];
+            quantise_channel(args, lines, row, k2, spectrum, s, gain, rotations, exponent, n_clipped);
+            gain = next_gain;
+        }
     }
     count_clipped(args, n_clipped);
 }
