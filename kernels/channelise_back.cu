@@ -33,8 +33,22 @@ static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
     return which == 0 ? pair : pair == 0 ? M1 / 2 : M1 - pair;
 }
 
+/* Times the twiddles, two of a load; the first is 1. */
+template <int N>
+static __device__ __forceinline__ void turn_points(float2 (&v)[N], const float4 *twiddles, unsigned step)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float4 turns = twiddles[i / 2 * step];
+        if (i > 0)
+            v[i] = complex_multiply(v[i], make_float2(turns.x, turns.y));
+        if (i + 1 < N)
+            v[i + 1] = complex_multiply(v[i + 1], make_float2(turns.z, turns.w));
+    }
+}
+
 /* Loads, transforms along a, and stores as [a][b][c]; a transform of one pass is done with that. */
-static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, const float2 *twiddles)
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, const float4 *twiddles)
 {
     const unsigned n_rest = M2 / RADIX_A;
 
@@ -49,15 +63,16 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *i
         for (int a = 0; a < RADIX_A; a++)
             v[a] = __ldcs(from + a * n_rest);
         fft_registers<RADIX_A>(v);
-        to[0] = v[0];
+        if (n_rest > 1)
+            turn_points<RADIX_A>(v, twiddles + rest, n_rest);
 #pragma unroll
-        for (int a = 1; a < RADIX_A; a++)
-            to[a * PITCH_A] = n_rest > 1 ? complex_multiply(v[a], twiddles[a * n_rest + rest]) : v[a];
+        for (int a = 0; a < RADIX_A; a++)
+            to[a * PITCH_A] = v[a];
     }
 }
 
 /* Along b, in place; of three passes the second. */
-static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *twiddles)
+static __device__ __forceinline__ void middle_pass(float2 *lines, const float4 *twiddles)
 {
     for (unsigned i = threadIdx.x; i < N_LINES * RADIX_A * RADIX_C; i += N_THREADS) {
         unsigned c = i % RADIX_C, a = i / RADIX_C % RADIX_A;
@@ -66,10 +81,10 @@ static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *
         for (int b = 0; b < RADIX_B; b++)
             v[b] = at[b * PITCH_B];
         fft_registers<RADIX_B>(v);
-        at[0] = v[0];
+        turn_points<RADIX_B>(v, twiddles + c, RADIX_C);
 #pragma unroll
-        for (int b = 1; b < RADIX_B; b++)
-            at[b * PITCH_B] = complex_multiply(v[b], twiddles[b * RADIX_C + c]);
+        for (int b = 0; b < RADIX_B; b++)
+            at[b * PITCH_B] = v[b];
     }
 }
 
@@ -296,35 +311,62 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     store_spectra(args.out, k, s, words);
 }
 
-static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines)
-{
-    /* Threads side by side have neighbours of a row, or of several rows. */
-    const unsigned n_side_by_side = N_THREADS / N_GROUPS;
-    const unsigned row_step = n_side_by_side > M2 / 2 ? n_side_by_side / (M2 / 2) : 1;
-    unsigned place, s = group_of_thread(&place) * N_TOGETHER;
-    const uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + s;
-    const float4 *gains = (const float4 *)args.gain;
-    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
-    uint32_t n_clipped[2] = {0, 0};
+/* What a thread needs besides the points.  Loaded before they are complete, so that it comes meanwhile. */
+struct task {
+    unsigned first_row, first_k2, s;
     float2 rotations[2][N_TOGETHER];
+    float4 gain; /* of the first channel */
+};
 
+/* Threads side by side have neighbours of a row, or of several rows. */
+#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
+#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
+
+/* Where the gain of channel k2 of the block's row 'i' is, or of one that exists. */
+static __device__ __forceinline__ unsigned gain_at(unsigned i, unsigned k2)
+{
+    i = i < PAIRS * 2 ? i : 0;
+    return row_of(blockIdx.x * PAIRS + i / 2, i % 2) * (M2 / 2) + k2;
+}
+
+static __device__ __forceinline__ struct task begin_task(const struct channelise_back_args &args)
+{
+    struct task task;
+    unsigned place;
+
+    task.s = group_of_thread(&place) * N_TOGETHER;
+    task.first_row = place / (M2 / 2);
+    task.first_k2 = place % (M2 / 2);
 #pragma unroll
     for (int pol = 0; pol < 2; pol++)
 #pragma unroll
         for (int j = 0; j < N_TOGETHER; j++)
-            rotations[pol][j] = ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + s + j];
+            task.rotations[pol][j] =
+                ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + task.s + j];
+    task.gain = ((const float4 *)args.gain)[gain_at(task.first_row, task.first_k2)];
+    return task;
+}
+
+static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines,
+                                                      const struct task &task)
+{
+    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
+    const uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + task.s;
+    const float4 *gains = (const float4 *)args.gain;
+    uint32_t n_clipped[2] = {0, 0};
+    float4 gain = task.gain;
+
+    /* As many rounds for all threads of a warp, whether there is a row for them or not. */
 #pragma unroll 1
-    for (unsigned i = place / (M2 / 2); i < PAIRS * 2 + place / (M2 / 2); i += row_step) {
-        const struct row row = find_row(i < PAIRS * 2 ? i : 0, s);
-        unsigned k2 = i < PAIRS * 2 ? place % (M2 / 2) : M2;
-        const float4 *gain_at = gains + row.row * (M2 / 2);
+    for (unsigned i = task.first_row; i < PAIRS * 2 + task.first_row; i += ROW_STEP) {
+        const struct row row = find_row(i < PAIRS * 2 ? i : 0, task.s);
+        const unsigned first_of_next = keep(gain_at(i + ROW_STEP, task.first_k2));
         /* Each channel's gain is loaded while the one before is worked on. */
-        float4 gain = gain_at[k2 % (M2 / 2)];
 #pragma unroll 1
-        for (; k2 < M2 / 2; k2 += n_side_by_side) {
-            unsigned next = k2 + n_side_by_side;
-            float4 next_gain = gain_at[next < M2 / 2 ? next : k2];
-            quantise_channel(args, lines, row, k2, spectrum, s, gain, rotations, exponent, n_clipped);
+        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE) {
+            unsigned next = k2 + N_SIDE_BY_SIDE;
+            float4 next_gain = gains[next < M2 / 2 ? row.row * (M2 / 2) + next : first_of_next];
+            quantise_channel(args, lines, row, k2, spectrum, task.s, gain, task.rotations, exponent, n_clipped);
             gain = next_gain;
         }
     }
@@ -336,17 +378,18 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
 {
     extern __shared__ float4 shared_memory[];
     float2 *lines = (float2 *)shared_memory;
-    const float2 *twiddles = (const float2 *)args.twiddles;
+    const float4 *twiddles = (const float4 *)args.twiddles;
 
     first_pass(lines, (const float2 *)args.in, twiddles);
     __syncthreads();
     if (RADIX_C > 1) {
-        middle_pass(lines, twiddles + M2);
+        middle_pass(lines, twiddles + M2 / 2);
         __syncthreads();
     }
+    const struct task task = begin_task(args);
     if (RADIX_B > 1) {
         last_pass(lines);
         __syncthreads();
     }
-    quantise_block(args, lines);
+    quantise_block(args, lines, task);
 }

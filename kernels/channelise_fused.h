@@ -42,8 +42,9 @@ struct channelise_gains_args {
 
 struct channelise_back_args {
     const float *in; /* complex [spectrum][k1][j2] */
-    const float
-        *twiddles; /* complex [a][rest of M2]: e^{-2 pi i a rest / M2}, then [b][c]: e^{-2 pi i b c / n_b n_c} */
+    /* complex, two neighbours in a, or in b, side by side: [a / 2][rest of M2][a % 2]: e^{-2 pi i a rest / M2}, then
+     * [b / 2][c][b % 2]: e^{-2 pi i b c / n_b n_c} */
+    const float *twiddles;
     const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
     const float *gain;     /* complex [k1][k2][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
