@@ -41,7 +41,7 @@ static const struct {
     unsigned spill_bytes; /* at most */
     const char *reason;
 } allowed[] = {
-    {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -106,9 +106,11 @@ static const struct variant {
     unsigned n_chan;
     struct channelise_shape shape;
 } variants[] = {
-    {1024, {.front_rows = 8, .back_spectra = 8}},
-    {4096, {.front_rows = 16, .back_threads = 256}},
-    {32768, {.front_rows = 128, .back_threads = 256}},
+    {1024, {.front_rows = 8, .front_together = 4, .back_spectra = 8}},
+    {4096, {.front_rows = 8, .front_spectra = 4, .front_buffers = 2}},
+    {4096, {.front_rows = 16, .back_spectra = 8}},
+    {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
+    {32768, {.front_rows = 128}},
 };
 
 static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};
@@ -337,8 +339,6 @@ static void note_variant(struct device *device, struct device_stream *stream, co
     for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
         if (((const uint32_t *)&variant->shape)[i])
             ((uint32_t *)&shape)[i] = ((const uint32_t *)&variant->shape)[i];
-    shape.front_radix = shape.front_rows <= 16 ? shape.front_rows : 8;
-    shape.back_pairs = 1;
     c.shape = &shape;
     c.method = CHANNELISE_FUSED;
     size_now = c;
