@@ -1,6 +1,7 @@
 /* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
+#include "kernels/keep.h"
 
 #define M         (2 * N_CHAN)
 #define M1        FRONT_ROWS
@@ -16,17 +17,15 @@
 /* A line while it is transformed is [a][b][c], padded so that the lanes of a warp, which are neighbours in c first and
  * then in a, or in b in the last pass, meet different banks; and [k], padded for the same reason, when it is done. */
 #define PITCH_B    (RADIX_C > 1 ? RADIX_C + 1 : 1)
-#define PITCH_A    (RADIX_C > 1 ? RADIX_B * PITCH_B + BACK_DIRECT : RADIX_B > 1 ? RADIX_B + 1 : 1)
+#define PITCH_A    (RADIX_C > 1 ? RADIX_B * PITCH_B : RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define DONE(k)    (RADIX_C > 1 ? (k) + (k) / 16 : (k))
-#define LINE_PITCH (RADIX_B > 1 ? RADIX_A * PITCH_A + (BACK_DIRECT && RADIX_B <= 8 && RADIX_A > 8 ? 8 : 0) : M2)
+#define LINE_PITCH (RADIX_B > 1 ? RADIX_A * PITCH_A : M2)
 
-#define N_TOGETHER (S < 4 ? S : 4) /* spectra of a channel that are stored at once */
+#define N_TOGETHER 4 /* spectra of a channel that are stored at once */
 #define N_GROUPS   (S / N_TOGETHER)
 #define LIMIT      (OUT_BITS == 8 ? 127 : 7)
 
-#define LAST_RADIX (RADIX_C > 1 ? RADIX_C : RADIX_B)
-#define N_REST     (M2 / LAST_RADIX) /* transforms of the last pass in a line */
-#define N_CHANNELS (PAIRS * M2)      /* of the block, in order of [pair][which][k2] */
+#define N_CHANNELS (PAIRS * M2) /* of the block, in order of [pair][which][k2] */
 
 /* Row k1 of line 'line' of the block: lines are [pair][2][spectrum]. */
 static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
@@ -34,8 +33,22 @@ static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
     return which == 0 ? pair : pair == 0 ? M1 / 2 : M1 - pair;
 }
 
+/* Times the twiddles, two of a load; the first is 1. */
+template <int N>
+static __device__ __forceinline__ void turn_points(float2 (&v)[N], const float4 *twiddles, unsigned step)
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        float4 turns = twiddles[i / 2 * step];
+        if (i > 0)
+            v[i] = complex_multiply(v[i], make_float2(turns.x, turns.y));
+        if (i + 1 < N)
+            v[i + 1] = complex_multiply(v[i + 1], make_float2(turns.z, turns.w));
+    }
+}
+
 /* Loads, transforms along a, and stores as [a][b][c]; a transform of one pass is done with that. */
-static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, const float2 *twiddles)
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, const float4 *twiddles)
 {
     const unsigned n_rest = M2 / RADIX_A;
 
@@ -50,15 +63,16 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *i
         for (int a = 0; a < RADIX_A; a++)
             v[a] = __ldcs(from + a * n_rest);
         fft_registers<RADIX_A>(v);
-        to[0] = v[0];
+        if (n_rest > 1)
+            turn_points<RADIX_A>(v, twiddles + rest, n_rest);
 #pragma unroll
-        for (int a = 1; a < RADIX_A; a++)
-            to[a * PITCH_A] = n_rest > 1 ? complex_multiply(v[a], twiddles[a * n_rest + rest]) : v[a];
+        for (int a = 0; a < RADIX_A; a++)
+            to[a * PITCH_A] = v[a];
     }
 }
 
 /* Along b, in place; of three passes the second. */
-static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *twiddles)
+static __device__ __forceinline__ void middle_pass(float2 *lines, const float4 *twiddles)
 {
     for (unsigned i = threadIdx.x; i < N_LINES * RADIX_A * RADIX_C; i += N_THREADS) {
         unsigned c = i % RADIX_C, a = i / RADIX_C % RADIX_A;
@@ -67,14 +81,12 @@ static __device__ __forceinline__ void middle_pass(float2 *lines, const float2 *
         for (int b = 0; b < RADIX_B; b++)
             v[b] = at[b * PITCH_B];
         fft_registers<RADIX_B>(v);
-        at[0] = v[0];
+        turn_points<RADIX_B>(v, twiddles + c, RADIX_C);
 #pragma unroll
-        for (int b = 1; b < RADIX_B; b++)
-            at[b * PITCH_B] = complex_multiply(v[b], twiddles[b * RADIX_C + c]);
+        for (int b = 0; b < RADIX_B; b++)
+            at[b * PITCH_B] = v[b];
     }
 }
-
-#if !BACK_DIRECT
 
 /* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all threads read before any
  * writes. */
@@ -106,8 +118,6 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
     }
 }
 
-#endif
-
 /* Philox4x32-7 (philox.h), with the keys of the rounds made beforehand. */
 static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
 {
@@ -120,11 +130,22 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Adds the dither that one half of 'bits' is. */
-static __device__ __forceinline__ float add_dither(float v, uint32_t bits, int half)
+/* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
+ * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
+#define BEFORE (DITHER ? 128.5f : 0.0f)
+
+static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
 {
-    float s = (float)(int16_t)(half ? bits >> 16 : bits);
-    return fmaf(s, 1.0f / 65536.0f, v);
+    const uint32_t select = half ? 0x5432 : 0x5410;
+
+    return make_float2(v.x + __uint_as_float(__byte_perm(re, exponent, select)),
+                       v.y + __uint_as_float(__byte_perm(im, exponent, select)));
+}
+
+/* a b, less by BEFORE. */
+static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
+{
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
 }
 
 static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
@@ -136,29 +157,20 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* Both parts rounded half to even and clipped, as two 16-bit integers; 0 for what is not a number. */
-static __device__ __forceinline__ uint32_t quantise(float2 v)
+/* Rounded half to even, in two's complement in the lower bits; where |v| <= LIMIT. */
+static __device__ __forceinline__ uint32_t round_float(float v)
 {
-    int re = __float2int_rn(v.x), im = __float2int_rn(v.y);
-    uint32_t both;
-
-#ifdef EMULATE_CUDA
-    re = min(max(re, -LIMIT), LIMIT);
-    im = min(max(im, -LIMIT), LIMIT);
-    both = (uint32_t)im << 16 | ((uint32_t)re & 0xffff);
-#else
-    asm("cvt.pack.sat.s16.s32 %0, %1, %2;" : "=r"(both) : "r"(im), "r"(re));
-    both = __vmins2(__vmaxs2(both, (uint32_t)-LIMIT << 16 | (-LIMIT & 0xffff)), LIMIT << 16 | LIMIT);
-#endif
-    return both;
+    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
 }
 
 /* (re, im) of both polarisations: 32 bits, or 16. */
-static __device__ __forceinline__ uint32_t pack(uint32_t pol0, uint32_t pol1)
+static __device__ __forceinline__ uint32_t quantise(float2 x0, float2 x1)
 {
+    uint32_t re0 = round_float(x0.x), im0 = round_float(x0.y), re1 = round_float(x1.x), im1 = round_float(x1.y);
+
     if (OUT_BITS == 8)
-        return __byte_perm(pol0, pol1, 0x6420);
-    return (pol0 << 4 & 0xf0) | (pol0 >> 16 & 15) | (pol1 << 12 & 0xf000) | (pol1 >> 8 & 0xf00);
+        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
+    return (re0 << 4 & 0xf0) | (im0 & 15) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
 }
 
 static __device__ __forceinline__ bool is_clipped(float2 v)
@@ -166,22 +178,26 @@ static __device__ __forceinline__ bool is_clipped(float2 v)
     return !(fabsf(v.x) <= (float)LIMIT) | !(fabsf(v.y) <= (float)LIMIT); /* no branches */
 }
 
+/* 0 for what is not a number. */
+static __device__ __forceinline__ float2 clip(float2 v)
+{
+    const float limit = (float)LIMIT;
+
+    return make_float2(v.x == v.x ? fminf(fmaxf(v.x, -limit), limit) : 0.0f,
+                       v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
+}
+
 /* To channel k of the heap, spectra [s, s + N_TOGETHER) of the block. */
 static __device__ __forceinline__ void store_spectra(uint8_t *out, unsigned k, unsigned s,
                                                      const uint32_t (&words)[N_TOGETHER])
 {
-    const int last = N_TOGETHER - 1, third = N_TOGETHER / 2;
     uint32_t first = blockIdx.y * S + s, batch = first / SPECTRA_PER_HEAP;
     uint64_t at = (uint64_t)(batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
 
-    if (OUT_BITS == 8 && N_TOGETHER == 4)
-        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[third], words[last]);
-    else if (OUT_BITS == 8)
-        *(uint2 *)(out + at * 4) = make_uint2(words[0], words[1]);
-    else if (N_TOGETHER == 4)
-        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[third] | words[last] << 16);
+    if (OUT_BITS == 8)
+        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
     else
-        *(uint32_t *)(out + at * 2) = words[0] | words[1] << 16;
+        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
 }
 
 /* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
@@ -207,15 +223,17 @@ static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 
 
 static __device__ __forceinline__ float slope_of(unsigned k)
 {
-    return -3.14159265358979f * (float)((int)k - N_CHAN / 2) / (float)N_CHAN;
+    return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index. */
+/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
+ * turned over. */
 static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
 
-    return make_uint4(bits.x | 0x10001, bits.y | 0x10001, bits.z | 0x10001, bits.w | 0x10001);
+    return make_uint4((bits.x | 0x10001) ^ 0x80008000, (bits.y | 0x10001) ^ 0x80008000, (bits.z | 0x10001) ^ 0x80008000,
+                      (bits.w | 0x10001) ^ 0x80008000);
 }
 
 /* All of a block's spectra are of one heap. */
@@ -230,23 +248,34 @@ static __device__ __forceinline__ void count_clipped(const struct channelise_bac
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-#if !BACK_DIRECT
+/* What a thread has of one row of the block: its channels are row + M1 k2.  Made once for all of them, and kept. */
+struct row {
+    uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
+    uint32_t row;
+    uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
+};
 
-/* Channel k = row(which) + M1 k2 of 'pair', spectra [s, s + N_TOGETHER) of the block. */
+/* Row 'i' of the block, in order of [pair][which], and the thread's spectra from 's' on.  All lanes of the warp must
+ * come. */
+static __device__ __forceinline__ struct row find_row(unsigned i, unsigned s)
+{
+    unsigned pair = blockIdx.x * PAIRS + i / 2, which = i % 2;
+    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
+
+    return {keep((i * S + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * S + s) * LINE_PITCH), keep(row_of(pair, which)),
+            keep(M2 - (alone && which == 0 ? 0u : 1u))};
+}
+
+/* Channel k2 of the row, N_TOGETHER spectra of which 'spectrum' is the absolute index of the first; 's' of the block. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
-                                                        unsigned pair_here, unsigned which, unsigned k2, unsigned s,
-                                                        float4 gain, const float2 (&rotations)[2][N_TOGETHER],
+                                                        const struct row &row, unsigned k2, uint64_t spectrum,
+                                                        unsigned s, float4 gain,
+                                                        const float2 (&rotations)[2][N_TOGETHER], uint32_t exponent,
                                                         uint32_t (&n_clipped)[2])
 {
-    unsigned pair = blockIdx.x * PAIRS + pair_here;
-    unsigned k = row_of(pair, which) + M1 * k2;
-    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
-    unsigned mirror = alone && which == 0 ? (M2 - k2) % M2 : M2 - 1 - k2;
-    const float2 *z = lines + (pair_here * 2 + which) * S * LINE_PITCH + s * LINE_PITCH + DONE(k2);
-    const float2 *z_mirror =
-        lines + (pair_here * 2 + (alone ? which : 1 - which)) * S * LINE_PITCH + s * LINE_PITCH + DONE(mirror);
+    unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
+    const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
     float slope = slope_of(k);
-    uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + s;
     float2 x[2][N_TOGETHER];
     uint32_t words[N_TOGETHER];
     bool any_clipped = false;
@@ -256,248 +285,111 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     for (int i = 0; i < N_TOGETHER; i++) {
         float2 x0, x1;
         separate(z[i * LINE_PITCH], z_mirror[i * LINE_PITCH], &x0, &x1);
-        x0 = complex_multiply(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
-        x1 = complex_multiply(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
+        x0 = multiply_before(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
+        x1 = multiply_before(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
         if (DITHER) {
             if (i % 2 == 0)
                 bits = draw_dither(args, k, (spectrum + i) >> 1);
-            x0 = make_float2(add_dither(x0.x, bits.x, i % 2), add_dither(x0.y, bits.y, i % 2));
-            x1 = make_float2(add_dither(x1.x, bits.z, i % 2), add_dither(x1.y, bits.w, i % 2));
+            x0 = add_dither(x0, bits.x, bits.y, i % 2, exponent);
+            x1 = add_dither(x1, bits.z, bits.w, i % 2, exponent);
         }
-        words[i] = pack(quantise(x0), quantise(x1));
         any_clipped |= is_clipped(x0) | is_clipped(x1);
         x[0][i] = x0;
         x[1][i] = x1;
     }
-    if (any_clipped) /* rare, so counted only then */
+    if (any_clipped) /* rare, so counted and clipped only then */
 #pragma unroll
-        for (int i = 0; i < N_TOGETHER; i++) {
-            n_clipped[0] += is_clipped(x[0][i]);
-            n_clipped[1] += is_clipped(x[1][i]);
-        }
+        for (int pol = 0; pol < 2; pol++)
+#pragma unroll
+            for (int i = 0; i < N_TOGETHER; i++) {
+                n_clipped[pol] += is_clipped(x[pol][i]);
+                x[pol][i] = clip(x[pol][i]);
+            }
+#pragma unroll
+    for (int i = 0; i < N_TOGETHER; i++)
+        words[i] = quantise(x[0][i], x[1][i]);
     store_spectra(args.out, k, s, words);
 }
 
-/* Of the block's channel 'i' in order of [pair][which][k2]; zeros where there is none. */
-static __device__ __forceinline__ float4 load_gain(const float *gain, unsigned i)
+/* What a thread needs besides the points.  Loaded before they are complete, so that it comes meanwhile. */
+struct task {
+    unsigned first_row, first_k2, s;
+    float2 rotations[2][N_TOGETHER];
+    float4 gain; /* of the first channel */
+};
+
+/* Threads side by side have neighbours of a row, or of several rows. */
+#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
+#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
+
+/* Where the gain of channel k2 of the block's row 'i' is, or of one that exists. */
+static __device__ __forceinline__ unsigned gain_at(unsigned i, unsigned k2)
 {
-    if (i >= N_CHANNELS)
-        return make_float4(0, 0, 0, 0);
-    return ((const float4 *)gain)[row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) * (M2 / 2) + i % (M2 / 2)];
+    i = i < PAIRS * 2 ? i : 0;
+    return row_of(blockIdx.x * PAIRS + i / 2, i % 2) * (M2 / 2) + k2;
 }
 
-static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines)
+static __device__ __forceinline__ struct task begin_task(const struct channelise_back_args &args)
 {
-    const unsigned n_side_by_side = N_THREADS / N_GROUPS;
-    unsigned i, s = group_of_thread(&i) * N_TOGETHER;
-    uint32_t n_clipped[2] = {0, 0};
-    float2 rotations[2][N_TOGETHER];
+    struct task task;
+    unsigned place;
 
+    task.s = group_of_thread(&place) * N_TOGETHER;
+    task.first_row = place / (M2 / 2);
+    task.first_k2 = place % (M2 / 2);
 #pragma unroll
     for (int pol = 0; pol < 2; pol++)
 #pragma unroll
         for (int j = 0; j < N_TOGETHER; j++)
-            rotations[pol][j] = ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + s + j];
-    /* Each channel's gain is loaded while the one before is worked on. */
-    float4 gain = load_gain(args.gain, i);
-    for (; i < N_CHANNELS; i += n_side_by_side) {
-        float4 next_gain = load_gain(args.gain, i + n_side_by_side);
-        quantise_channel(args, lines, i / M2, i / (M2 / 2) % 2, i % (M2 / 2), s, gain, rotations, n_clipped);
-        gain = next_gain;
-    }
-    count_clipped(args, n_clipped);
+            task.rotations[pol][j] =
+                ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + task.s + j];
+    task.gain = ((const float4 *)args.gain)[gain_at(task.first_row, task.first_k2)];
+    return task;
 }
 
-#else /* BACK_DIRECT */
-
-#define HALF        (LAST_RADIX / 2)
-#define WORDS_PITCH (N_CHANNELS + 4) /* so that half warps with neighbouring groups of spectra meet different banks */
-
-/* What a thread transforms last and keeps: of two lines of one spectrum the points rest[w] + N_REST j, which are each
- * other's mirrors: point j of the one is the mirror of point LAST_RADIX - 1 - j of the other.  In row 0 the points N_REST j,
- * and N_REST / 2 + N_REST j, are their own mirrors, which is 'alone'. */
-struct slot {
-    unsigned which[2], rest[2];
-    bool alone;
-};
-
-static __device__ __forceinline__ struct slot find_slot(unsigned pair, unsigned i, bool swap)
+static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines,
+                                                      const struct task &task)
 {
-    const unsigned half = N_REST / 2;
-    unsigned which = 0, other = 1, rest = i, other_rest = N_REST - 1 - i;
-
-    if (pair == 0) {
-        which = other = i >= half;
-        rest = i % half;
-        other_rest = which ? N_REST - 1 - rest : rest == 0 ? half : N_REST - rest;
-    }
-    return {{swap ? other : which, swap ? which : other},
-            {swap ? other_rest : rest, swap ? rest : other_rest},
-            pair == 0 && i == 0};
-}
-
-/* The last pass of a line's points rest + N_REST j. */
-static __device__ __forceinline__ void transform_slot(const float2 *line, unsigned rest, float2 (&v)[LAST_RADIX])
-{
-    const float2 *from = line + (RADIX_C > 1 ? rest % RADIX_A * PITCH_A + rest / RADIX_A * PITCH_B : rest * PITCH_A);
-
-#pragma unroll
-    for (int j = 0; j < LAST_RADIX; j++)
-        v[j] = from[j];
-    fft_registers<LAST_RADIX>(v);
-}
-
-/* mirrors[w][j]: of v[w][j], j < HALF. */
-static __device__ __forceinline__ void find_mirrors(const float2 (&v)[2][LAST_RADIX], const struct slot &slot,
-                                                    float2 (&mirrors)[2][HALF])
-{
-#pragma unroll
-    for (int j = 0; j < HALF; j++) {
-        mirrors[0][j] = v[1][LAST_RADIX - 1 - j];
-        mirrors[1][j] = v[0][LAST_RADIX - 1 - j];
-    }
-    if (slot.alone) /* two threads of some blocks */
-#pragma unroll
-        for (int w = 0; w < 2; w++)
-#pragma unroll
-            for (int j = 0; j < HALF; j++)
-                mirrors[w][j] = slot.rest[w] == 0 ? v[w][(LAST_RADIX - j) % LAST_RADIX] : v[w][LAST_RADIX - 1 - j];
-}
-
-/* The dither's bits of channel k, which the other half of the warp has as its other channel: (re, im) of both
- * polarisations, for this thread's spectrum and, for the other's, in 'others'. */
-static __device__ __forceinline__ uint2 draw_dither_halves(const struct channelise_back_args &args, unsigned k,
-                                                           uint64_t pair, bool odd, uint2 *others)
-{
-    const uint32_t mine = odd ? 0x7632 : 0x5410, theirs = odd ? 0x5410 : 0x7632;
-    uint4 bits = draw_dither(args, k, pair);
-
-    *others = make_uint2(__byte_perm(bits.x, bits.y, theirs), __byte_perm(bits.z, bits.w, theirs));
-    others->x = __shfl_xor_sync(0xffffffffu, others->x, 16);
-    others->y = __shfl_xor_sync(0xffffffffu, others->y, 16);
-    return make_uint2(__byte_perm(bits.x, bits.y, mine), __byte_perm(bits.z, bits.w, mine));
-}
-
-/* Both polarisations of the row's channel k2, quantised. */
-static __device__ __forceinline__ uint32_t quantise_point(float2 z, float2 mirror, float4 gain, float slope,
-                                                          const float2 (&rotation)[2], uint2 dither,
-                                                          uint32_t (&n_clipped)[2])
-{
-    float2 x0, x1;
-
-    separate(z, mirror, &x0, &x1);
-    x0 = complex_multiply(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotation[0], slope)));
-    x1 = complex_multiply(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotation[1], slope)));
-    if (DITHER) {
-        x0 = make_float2(add_dither(x0.x, dither.x, 0), add_dither(x0.y, dither.x, 1));
-        x1 = make_float2(add_dither(x1.x, dither.y, 0), add_dither(x1.y, dither.y, 1));
-    }
-    if (is_clipped(x0) | is_clipped(x1)) { /* rare, so counted only then */
-        n_clipped[0] += is_clipped(x0);
-        n_clipped[1] += is_clipped(x1);
-    }
-    return pack(quantise(x0), quantise(x1));
-}
-
-/* The thread's channels of spectrum s of the block.  The halves of a warp have the same channels of two spectra that share
- * their dither's bits: each draws for half of the channels, those of v[0], which the other half of the warp has in v[1]. */
-static __device__ __forceinline__ void quantise_slot(const struct channelise_back_args &args, const float2 *lines,
-                                                     uint32_t *words, unsigned pair_here, unsigned s, unsigned i,
-                                                     uint32_t (&n_clipped)[2])
-{
-    const float2 *rotation_at = (const float2 *)args.rotation + (blockIdx.y * S + s);
-    const float2 rotation[2] = {rotation_at[0], rotation_at[args.n_spectra]};
-    uint64_t dither_pair = (args.first_spectrum + (uint64_t)blockIdx.y * S + s) >> 1;
-    unsigned pair = blockIdx.x * PAIRS + pair_here;
-    const bool odd = s % 2;
-    const struct slot slot = find_slot(pair, i, odd);
-    unsigned first[2], gain[2], to[2]; /* first channels, their gains and words */
-    float slope[2];
-    float2 v[2][LAST_RADIX], mirrors[2][HALF];
-
-#pragma unroll
-    for (int w = 0; w < 2; w++)
-        transform_slot(lines + ((pair_here * 2 + slot.which[w]) * S + s) * LINE_PITCH, slot.rest[w], v[w]);
-    find_mirrors(v, slot, mirrors);
-#pragma unroll
-    for (int w = 0; w < 2; w++) {
-        unsigned row = row_of(pair, slot.which[w]);
-        first[w] = row + M1 * slot.rest[w];
-        slope[w] = slope_of(first[w]);
-        gain[w] = row * (M2 / 2) + slot.rest[w];
-        to[w] = s * WORDS_PITCH + (pair_here * 2 + slot.which[w]) * (M2 / 2) + slot.rest[w];
-    }
-#pragma unroll
-    for (int j = 0; j < HALF; j++) {
-        uint2 dither[2] = {};
-        if (DITHER)
-            dither[0] = draw_dither_halves(args, first[0] + M1 * N_REST * j, dither_pair, odd, &dither[1]);
-#pragma unroll
-        for (int w = 0; w < 2; w++)
-            words[to[w] + N_REST * j] =
-                quantise_point(v[w][j], mirrors[w][j], ((const float4 *)args.gain)[gain[w] + N_REST * j],
-                               slope[w] - 3.14159265358979f * (float)(M1 * N_REST * j) / (float)N_CHAN, rotation,
-                               dither[w], n_clipped);
-    }
-}
-
-/* The last pass, and all that follows, but for the corner turn: words[spectrum][channel]. */
-static __device__ __forceinline__ void quantise_lines(const struct channelise_back_args &args, const float2 *lines,
-                                                      uint32_t *words)
-{
+    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
+    const uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + task.s;
+    const float4 *gains = (const float4 *)args.gain;
     uint32_t n_clipped[2] = {0, 0};
-    unsigned half = threadIdx.x / 16 % 2;
+    float4 gain = task.gain;
 
-    for (unsigned m = 0; m < PAIRS * S * N_REST / N_THREADS; m++) {
-        unsigned i = (m * N_THREADS + threadIdx.x) / 32 * 16 + threadIdx.x % 16;
-        quantise_slot(args, lines, words, i / (S / 2 * N_REST), i / N_REST % (S / 2) * 2 + half, i % N_REST, n_clipped);
+    /* As many rounds for all threads of a warp, whether there is a row for them or not. */
+#pragma unroll 1
+    for (unsigned i = task.first_row; i < PAIRS * 2 + task.first_row; i += ROW_STEP) {
+        const struct row row = find_row(i < PAIRS * 2 ? i : 0, task.s);
+        const unsigned first_of_next = keep(gain_at(i + ROW_STEP, task.first_k2));
+        /* Each channel's gain is loaded while the one before is worked on. */
+#pragma unroll 1
+        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE) {
+            unsigned next = k2 + N_SIDE_BY_SIDE;
+            float4 next_gain = gains[next < M2 / 2 ? row.row * (M2 / 2) + next : first_of_next];
+            quantise_channel(args, lines, row, k2, spectrum, task.s, gain, task.rotations, exponent, n_clipped);
+            gain = next_gain;
+        }
     }
     count_clipped(args, n_clipped);
 }
-
-static __device__ __forceinline__ void store_words(const struct channelise_back_args &args, const uint32_t *words)
-{
-    unsigned place, s = group_of_thread(&place) * N_TOGETHER;
-
-#pragma unroll 2
-    for (unsigned m = 0; m < (N_CHANNELS * N_GROUPS + N_THREADS - 1) / N_THREADS; m++) {
-        unsigned i = m * (N_THREADS / N_GROUPS) + place;
-        if (N_CHANNELS * N_GROUPS < N_THREADS && i >= N_CHANNELS)
-            break;
-        unsigned k = row_of(blockIdx.x * PAIRS + i / M2, i / (M2 / 2) % 2) + M1 * (i % (M2 / 2));
-        uint32_t mine[N_TOGETHER];
-#pragma unroll
-        for (int j = 0; j < N_TOGETHER; j++)
-            mine[j] = words[(s + j) * WORDS_PITCH + i];
-        store_spectra(args.out, k, s, mine);
-    }
-}
-
-#endif
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
     float2 *lines = (float2 *)shared_memory;
-    const float2 *twiddles = (const float2 *)args.twiddles;
+    const float4 *twiddles = (const float4 *)args.twiddles;
 
     first_pass(lines, (const float2 *)args.in, twiddles);
     __syncthreads();
     if (RADIX_C > 1) {
-        middle_pass(lines, twiddles + M2);
+        middle_pass(lines, twiddles + M2 / 2);
         __syncthreads();
     }
-#if BACK_DIRECT
-    uint32_t *words = (uint32_t *)(lines + N_LINES * LINE_PITCH);
-    quantise_lines(args, lines, words);
-    __syncthreads();
-    store_words(args, words);
-#else
+    const struct task task = begin_task(args);
     if (RADIX_B > 1) {
         last_pass(lines);
         __syncthreads();
     }
-    quantise_block(args, lines);
-#endif
+    quantise_block(args, lines, task);
 }

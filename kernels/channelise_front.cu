@@ -1,12 +1,14 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
+#include "kernels/keep.h"
 
 #define M          (2 * N_CHAN)
 #define M1         FRONT_ROWS
 #define M2         (M / M1)
 #define C          FRONT_COLUMNS
 #define G          FRONT_SPECTRA
+#define KEPT       (G * FRONT_BUFFERS) /* spectra in shared memory */
 #define PER        FRONT_PER_THREAD
 #define RADIX_A    FRONT_RADIX
 #define RADIX_B    (M1 / RADIX_A)
@@ -14,21 +16,26 @@
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
 #define ROWS       FRONT_TOGETHER               /* rows that are filtered together */
+#define FETCH      FRONT_FETCHED                /* rows that are fetched together */
 #define STAGES     FRONT_STAGES
-#define LEAD_ROWS  ((N_TAPS - 1 + ROWS - 1) / ROWS * ROWS) /* before the first is done */
-#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))              /* of these, how many come before the window */
+#define LEAD_ROWS  ((N_TAPS - 1 + FETCH - 1) / FETCH * FETCH) /* before the first is done */
+#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))                 /* of these, how many come before the window */
 
-/* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES x ROWS rows: of a row and
- * polarisation J pieces, one for each j1, of N_CHUNKS aligned 16 bytes.  Each lane fetches N_FETCHES of these. */
+/* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES stages of FETCH rows.  Of a row and
+ * polarisation these are J pieces, one for each j1, of N_CHUNKS aligned 16 bytes; the pieces' first chunks lie side by
+ * side, then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
+ * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
 #define J          (32 * PER / C)
 #define N_CHUNKS   ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
-#define N_PIECES   (ROWS * 2 * J)
-#define N_FETCHES  ((N_PIECES * N_CHUNKS + 31) / 32)
+#define ROW_CHUNKS (2 * N_CHUNKS * J)
+#define LANE_ROWS  (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
+#define ROW_STEP   (LANE_ROWS < FETCH ? LANE_ROWS : FETCH)
+#define N_STEPS    ((ROW_CHUNKS + 31) / 32)
 #define N_WARPS    (N_THREADS / 32)
 #define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
 
 struct stage {
-    uint4 chunks[ROWS][2][J][N_CHUNKS];
+    uint4 chunks[FETCH][2][N_CHUNKS][J];
 };
 
 /* Asynchronously, as loads into registers could not be begun early enough. */
@@ -58,67 +65,95 @@ static __device__ __forceinline__ void wait_for_stage(void)
     __syncwarp();
 }
 
-/* The aligned 16 bytes in which sample 'first' begins. */
-static __device__ __forceinline__ int64_t chunk_of(int64_t first)
+/* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
+static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
-    return first * SAMPLE_BITS / 128;
+    return (first * SAMPLE_BITS + bits) / 128;
 }
 
-/* What this lane fetches, and in which row of ROWS it is. */
+/* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
+ * it fetches at all. */
 struct fetcher {
-    const uint4 *from[N_FETCHES];
+    const uint4 *from[N_STEPS];
+    bool active[N_STEPS];
+    uint32_t row;
+    uint32_t to;
 };
 
-static __device__ __forceinline__ unsigned fetched_row(unsigned f)
-{
-    return (threadIdx.x % 32 + 32 * f) / (2 * J * N_CHUNKS);
-}
-
-/* 'first[pol]' is the sample of the polarisation in the block's first column of the first row. */
+/* 'first[pol]' is the sample of the polarisation in the block's first column of the window's first row. */
 static __device__ __forceinline__ struct fetcher make_fetcher(const uint8_t *const (&in)[2], const int64_t (&first)[2])
 {
     struct fetcher fetcher;
+    unsigned lane = threadIdx.x % 32, row = N_STEPS > 1 ? 0 : lane / ROW_CHUNKS;
 
 #pragma unroll
-    for (unsigned f = 0; f < N_FETCHES; f++) {
-        unsigned i = threadIdx.x % 32 + 32 * f, chunk = i % N_CHUNKS, piece = i / N_CHUNKS;
-        unsigned j1 = threadIdx.x / 32 * J + piece % J, pol = piece / J % 2;
-        int64_t begin = chunk_of((pol ? first[1] : first[0]) + (int64_t)j1 * M2);
-        fetcher.from[f] = (const uint4 *)(pol ? in[1] : in[0]) + begin + fetched_row(f) * (PITCH / 4) + chunk;
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        unsigned at = N_STEPS > 1 ? lane + 32 * i : lane % ROW_CHUNKS, chunk = at / J % N_CHUNKS;
+        unsigned j1 = threadIdx.x / 32 * J + at % J, pol = at / (J * N_CHUNKS);
+        int64_t piece = (pol == 1 ? first[1] : first[0]) + (int64_t)j1 * M2;
+        int64_t mine = chunk_of(piece) + chunk;
+        fetcher.active[i] = at < ROW_CHUNKS && row < ROW_STEP && mine <= chunk_of(piece + C, -1);
+        fetcher.from[i] = (const uint4 *)(pol == 1 ? in[1] : in[0]) + mine + ((int64_t)row - SPARE_ROWS) * (PITCH / 4);
     }
+    fetcher.row = row - SPARE_ROWS;
+    fetcher.to = keep(lane);
     return fetcher;
 }
 
-/* ROWS rows, and on to the next ones.  Of these 'n_before' lie before the window, and those from 'n_rows' on behind it:
- * they add to no spectrum of the section, so what is in their place may stay. */
-static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, int n_before, int n_rows, struct stage *to)
+/* A stage's rows, and on to the next ones.  Only those of the window are: the others add to no spectrum of the section,
+ * so what is in their place may stay. */
+static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t n_rows, struct stage *stage)
 {
-    uint4 *mine = &to->chunks[0][0][0][0] + threadIdx.x % 32;
+    uint4 *to = &stage->chunks[0][0][0][0] + fetcher.to;
 
 #pragma unroll
-    for (unsigned f = 0; f < N_FETCHES; f++) {
-        int row = (int)fetched_row(f);
-        if (row < ROWS && row >= n_before && row < n_rows)
-            fetch_chunk(mine + 32 * f, fetcher.from[f]);
-        fetcher.from[f] += ROWS * (PITCH / 4);
+    for (int i = 0; i < N_STEPS; i++) {
+#pragma unroll
+        for (int row = 0; row < FETCH; row += ROW_STEP)
+            if (fetcher.active[i] && fetcher.row + row < n_rows)
+                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
+        fetcher.from[i] += FETCH * (PITCH / 4);
     }
+    fetcher.row += FETCH;
     end_stage();
 }
 
-/* Where a thread's PER samples of a polarisation are, packed as registers are scarce.  Bits 0..15: how the four bytes
- * that have them are selected, turned round, out of two words; 16..20: 'shift' of unpack(); 21..30: which of the warp's
- * words of a row and polarisation is the first of the two; 31: whether the second is the next, or the same, as nothing of
- * the next is needed. */
-static __device__ __forceinline__ uint32_t find_samples(int64_t first)
+/* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
+ * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of the warp's words of a row and
+ * polarisation these are, the first in bits 0..15; the second is the same where nothing of the next is needed. */
+struct place {
+    uint32_t how, words;
+};
+
+static __device__ __forceinline__ uint32_t word_at(uint32_t piece, uint32_t bit)
+{
+    return (bit / 128 * J + piece) * 4 + bit / 32 % 4;
+}
+
+static __device__ __forceinline__ struct place find_samples(int64_t first)
 {
     int64_t piece = first + (int64_t)(threadIdx.x * PER / C) * M2, mine = piece + threadIdx.x * PER % C;
-    uint32_t bit = (uint32_t)(mine * SAMPLE_BITS - chunk_of(piece) * 128);
-    uint32_t word = threadIdx.x % 32 * PER / C * N_CHUNKS * 4 + bit / 32;
+    uint32_t bit = (uint32_t)(mine * SAMPLE_BITS - chunk_of(piece) * 128), j = threadIdx.x % 32 * PER / C;
     uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
-    uint32_t second = (bit + PER * SAMPLE_BITS - 1) / 32 - bit / 32;
 
-    return (0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16 | word << 21 | second << 31;
+    return {keep((0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16),
+            keep(word_at(j, bit) | word_at(j, bit + PER * SAMPLE_BITS - 1) << 16)};
 }
+
+/* Four bytes out of two words, as the lower half of 'how' selects them, none of whose digits is above 7. */
+static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
+{
+#ifdef EMULATE_CUDA
+    return __byte_perm(first, second, how);
+#else
+    uint32_t bytes; /* __byte_perm() would mask 'how' */
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(how));
+    return bytes;
+#endif
+}
+
+/* Column i of a thread has its samples AT(i) bits up, and its weights so much less. */
+#define AT(i) (FITS_FLOAT ? (PER - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
  * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
@@ -128,35 +163,27 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
 {
 #pragma unroll
     for (int i = 0; i < PER; i++) {
-        const int at = (PER - 1 - i) * SAMPLE_BITS;
-        const uint32_t sign = 1u << (at + SAMPLE_BITS - 1);
-        const float scale = 1.0f / (float)(1u << at);
+        const uint32_t sign = 1u << (AT(i) + SAMPLE_BITS - 1);
 
         if (FITS_FLOAT)
-            x[i] = fmaf(__uint_as_float((bytes >> shift & masks[i]) ^ (0x4B000000u | sign)), scale,
-                        -(8388608.0f + (float)sign) * scale);
+            x[i] = __uint_as_float((bytes >> shift & masks[i]) ^ (0x4B000000u | sign)) - (8388608.0f + (float)sign);
         else
             x[i] = (float)((int32_t)(bytes << (shift + i * SAMPLE_BITS)) >> (32 - SAMPLE_BITS));
     }
 }
 
-/* 'value', which the compiler cannot tell: it would make it part of the instruction, where there is room for one. */
-static __device__ __forceinline__ uint32_t in_register(uint32_t value)
-{
-    return value * gridDim.z;
-}
-
-static __device__ __forceinline__ void unpack_rows(const uint32_t (&where)[2], const uint32_t (&masks)[PER],
-                                                   const struct stage *from, float (&x)[ROWS][2][PER])
+/* ROWS rows from 'row' of the stage on. */
+static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2], const uint32_t (&masks)[PER],
+                                                   const struct stage *from, int row, float (&x)[ROWS][2][PER])
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        const uint32_t *first = (const uint32_t *)from->chunks[0][0][0] + (where[pol] >> 21 & 1023);
-        const uint32_t *second = first + (where[pol] >> 31);
+        const uint32_t *first = (const uint32_t *)from->chunks + (places[pol].words & 0xffff);
+        const uint32_t *second = (const uint32_t *)from->chunks + (places[pol].words >> 16);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const int at = (r * 2 + pol) * (J * N_CHUNKS * 4);
-            unpack(__byte_perm(first[at], second[at], where[pol] & 0xffff), where[pol] >> 16 & 31, masks, x[r][pol]);
+            const int at = ((row + r) * 2 + pol) * (N_CHUNKS * J * 4);
+            unpack(select_bytes(first[at], second[at], places[pol].how), places[pol].how >> 16, masks, x[r][pol]);
         }
     }
 }
@@ -170,7 +197,7 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][PER
         if (row + r >= 0 && row + r < n_rows)
 #pragma unroll
             for (int i = 0; i < 2 * PER; i++) {
-                int value = (int)x[r][i / PER][i % PER];
+                int value = (int)x[r][i / PER][i % PER] / (1 << AT(i % PER));
                 power[i / PER] += (uint64_t)((int64_t)value * value);
             }
 }
@@ -309,7 +336,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 /* Shared memory of the block, behind its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_THREADS];
+    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_PARKED > 0 ? N_THREADS : 1];
     float2 outer[M1][C];
     float2 inner[M1];
     struct stage stages[N_WARPS][STAGES];
@@ -321,7 +348,8 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
 
     for (int i = 0; i < (N_TAPS + 1) / 2 * 2; i++)
         for (int c = 0; c < PER; c++)
-            tables->weights[i / 2][threadIdx.x].of[i % 2][c] = i < N_TAPS ? mine[(N_TAPS - 1 - i) * M + c] : 0.0f;
+            tables->weights[i / 2][threadIdx.x].of[i % 2][c] =
+                i < N_TAPS ? mine[(N_TAPS - 1 - i) * M + c] / (float)(1 << AT(c)) : 0.0f;
     for (unsigned i = threadIdx.x; i < M1 * C; i += N_THREADS)
         tables->outer[i / C][i % C] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
     for (unsigned i = threadIdx.x; i < M1; i += N_THREADS)
@@ -333,29 +361,27 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 {
     extern __shared__ float4 shared_memory[];
     float2 *points = (float2 *)shared_memory; /* [spectrum][j1][c] */
-    struct tables *tables = (struct tables *)(points + G * M1 * C);
+    struct tables *tables = (struct tables *)(points + KEPT * M1 * C);
     struct stage *stages = tables->stages[threadIdx.x / 32];
     const struct weights *weights = &tables->weights[0][threadIdx.x];
-    struct parked *parked = &tables->parked[0][threadIdx.x];
+    struct parked *parked = &tables->parked[0][N_PARKED > 0 ? threadIdx.x : 0];
     uint32_t begin = blockIdx.y * args.section_spectra;
-    uint32_t end = min(begin + args.section_spectra, args.n_spectra);
-    int n_rows = (int)(end - begin) + N_TAPS - 1; /* not fetched yet */
+    const int n = (int)min(args.section_spectra, args.n_spectra - begin);
+    float2 *out = (float2 *)args.out + (uint64_t)begin * M;
     float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
-    uint32_t masks[PER], where[2];
+    uint32_t masks[PER];
+    struct place places[2];
     uint64_t power[2] = {0, 0};
 
 #pragma unroll
     for (int c = 0; c < PER; c++)
-        masks[c] = in_register(((1u << SAMPLE_BITS) - 1) << (PER - 1 - c) * SAMPLE_BITS);
+        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
     const int64_t firsts[2] = {args.offset[0] + (int64_t)begin * M + blockIdx.x * C,
                                args.offset[1] + (int64_t)begin * M + blockIdx.x * C};
     struct fetcher fetcher = make_fetcher(args.in, firsts);
 #pragma unroll
-    for (int f = 0; f < N_FETCHES; f++)
-        fetcher.from[f] -= SPARE_ROWS * (PITCH / 4);
-#pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        where[pol] = find_samples(firsts[pol]);
+        places[pol] = find_samples(firsts[pol]);
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
 #pragma unroll
@@ -364,45 +390,42 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     }
     for (int i = 0; i < N_PARKED; i++)
         parked[i * N_THREADS] = {};
-    n_rows += SPARE_ROWS;
-    for (int i = 0; i < STAGES - 1; i++, n_rows -= ROWS)
-        fetch_rows(fetcher, SPARE_ROWS - i * ROWS, n_rows, stages + i);
+    const uint32_t n_rows = (uint32_t)n + N_TAPS - 1;
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch_rows(fetcher, n_rows, stages + i);
     load_tables(args, tables);
     __syncthreads();
-    struct stage *oldest = stages, *free = stages + STAGES - 1;
+    int oldest = 0, newest = STAGES - 1;
+    /* 'row' is the spectrum that the first row of the stage completes.  Before the first and after the last there are
+     * none, and what is stored for them is not looked at. */
 #pragma unroll 1
-    for (int row = 0; row < LEAD_ROWS; row += ROWS, n_rows -= ROWS) {
+    for (int row = -LEAD_ROWS; row < n; row += FETCH) {
         wait_for_stage();
-        unpack_rows(where, masks, oldest, x);
-        if (POWER)
-            square_rows(x, row - SPARE_ROWS, (int)(end - begin), power);
-        fetch_rows(fetcher, SPARE_ROWS - row - (STAGES - 1) * ROWS, n_rows, free);
-        free = oldest;
-        oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
-        filter_rows(weights, parked, x, sums, done);
-    }
-    for (uint32_t first = begin; first < end; first += G) {
-#pragma unroll 1
-        for (int s = 0; s < G; s += ROWS, n_rows -= ROWS) {
-            wait_for_stage();
-            unpack_rows(where, masks, oldest, x);
+        fetch_rows(fetcher, n_rows, stages + newest);
+#pragma unroll
+        for (int r = 0; r < FETCH; r += ROWS) {
+            unpack_rows(places, masks, stages + oldest, r, x);
             if (POWER)
-                square_rows(x, (int)(first - begin) + N_TAPS - 1 + s, (int)(end - begin), power);
-            fetch_rows(fetcher, 0, n_rows, free);
-            free = oldest;
-            oldest = oldest == stages + STAGES - 1 ? stages : oldest + 1;
+                square_rows(x, row + r + N_TAPS - 1, n, power);
             filter_rows(weights, parked, x, sums, done);
 #pragma unroll
-            for (int r = 0; r < ROWS; r++)
-                store_points(done[r], points + (s + r) * (M1 * C) + threadIdx.x * PER);
+            for (int i = 0; i < ROWS; i++)
+                store_points(done[i], points + ((row & (KEPT - 1)) + r + i) * (M1 * C) + threadIdx.x * PER);
         }
+        newest = oldest;
+        oldest = oldest == STAGES - 1 ? 0 : oldest + 1;
+        if (row < 0 || ((row & (G - 1)) != G - FETCH && row + FETCH < n))
+            continue;
+        int first = row & ~(G - 1);
+        float2 *complete = points + (first & (KEPT - 1)) * (M1 * C);
         __syncthreads();
         if (RADIX_B > 1) {
-            first_pass(points, tables->inner);
+            first_pass(complete, tables->inner);
             __syncthreads();
         }
-        last_pass(points, tables->outer, (float2 *)args.out + (uint64_t)first * M, (int)min((uint32_t)G, end - first));
-        __syncthreads();
+        last_pass(complete, tables->outer, out + (int64_t)first * M, min(G, n - first));
+        if (FRONT_BUFFERS == 1) /* with two, the next of these is in time */
+            __syncthreads();
     }
     for (int pol = 0; pol < 2 && POWER; pol++)
         add_power(power[pol], args.power + pol);

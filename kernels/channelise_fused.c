@@ -28,11 +28,6 @@ const struct kernel channelise_front_kernel = {
     .args_bytes = sizeof(struct channelise_front_args),
 };
 
-const struct kernel channelise_front_tensor_kernel = {
-    .name = "channelise_front_tensor",
-    .args_bytes = sizeof(struct channelise_front_tensor_args),
-};
-
 const struct kernel channelise_back_kernel = {
     .name = "channelise_back",
     .args_bytes = sizeof(struct channelise_back_args),
@@ -57,42 +52,28 @@ static uint32_t back_points(const struct channelise_config *config, const struct
 
 static uint32_t front_threads(const struct channelise_shape *s)
 {
-    if (s->front_tensor)
-        return 2 * s->front_rows * s->front_columns;
     return s->front_rows * s->front_columns / s->front_per_thread;
-}
-
-/* As struct tables of channelise_front_tensor.cu, behind the points. */
-static size_t tensor_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
-{
-    size_t n_block = s->front_rows * s->front_columns, n_entries = (config->n_taps + 6) / 8 * 8 + 14;
-
-    return (CHANNELISE_TENSOR_SPECTRA * (n_block + 1) + CHANNELISE_TENSOR_SPECTRA / 32 * 8) * 8 +
-           n_block * n_entries * 8 + n_block * 8 + s->front_rows * 8;
 }
 
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    if (s->front_tensor)
-        return tensor_shared_bytes(config, s);
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
-    size_t n_parked = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12 ? 2 : 1;
+    bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
+    size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
     size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
-    size_t stage = s->front_together * 2 * lanes_rows * n_chunks * 16;
+    size_t stage = s->front_fetched * 2 * lanes_rows * n_chunks * 16;
 
-    return n_block * s->front_spectra * 8 + ((config->n_taps + 1) / 2 * 2 + 2 * n_parked) * n_block * sizeof(float) +
-           n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
+    return n_block * s->front_spectra * s->front_buffers * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
+           parked + n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
-    size_t pitch = c > 1 ? a * (b * (c + 1) + s->back_direct) : b > 1 ? a * (b + 1) : m2;
-    size_t words = s->back_direct ? s->back_spectra * (s->back_pairs * m2 + 4) : 0;
+    size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
 
-    pitch += s->back_direct && b <= 8 && a > 8 ? 8 : 0;
-    return s->back_pairs * 2 * s->back_spectra * pitch * 8 + words * 4;
+    return s->back_pairs * 2 * s->back_spectra * pitch * 8;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
@@ -111,7 +92,9 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_spectra = 8,
                                  .front_together = 2,
-                                 .front_stages = 4,
+                                 .front_buffers = 1,
+                                 .front_fetched = 4,
+                                 .front_stages = 3,
                                  .back_spectra = 4};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
@@ -139,11 +122,13 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
         s.back_spectra *= 2;
     s.back_pairs = smaller(points / (2 * back * s.back_spectra), rows / 2);
     s.back_pairs = s.back_pairs < 1 ? 1 : s.back_pairs;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
-        s.front_columns /= 2;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_stages > 2)
         s.front_stages--;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together)
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
+        s.front_columns /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_fetched > s.front_together)
+        s.front_fetched /= 2;
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_fetched)
         s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
@@ -160,21 +145,17 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
-        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_per_thread, 1, 2) ||
-        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
+        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_buffers, 1, 2) ||
+        !power_of_two(s->front_per_thread, 1, 2) || !power_of_two(s->front_radix, 4, 16) ||
+        !power_of_two(s->front_together, 2, 4) || !power_of_two(s->front_fetched, 2, 8) || s->front_stages < 2 ||
         s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
-    if (s->front_tensor)
-        return s->front_tensor == 1 && config->sample_bits <= CHANNELISE_TENSOR_BITS &&
-               s->front_rows >= s->front_radix && last <= 16 && back_points(config, s) >= 16 &&
-               s->front_columns <= back_points(config, s) && front_threads(s) >= 32 && front_threads(s) <= 512 &&
-               s->front_section <= MAX_SECTION && s->front_section % CHANNELISE_TENSOR_SPECTRA == 0;
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
-           s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
-           s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
-           front_threads(s) >= 32 && front_threads(s) <= 512 && s->front_section <= MAX_SECTION &&
-           s->front_section % s->front_spectra == 0;
+           s->front_fetched % s->front_together == 0 && s->front_spectra % s->front_fetched == 0 &&
+           back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
+           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 32 && front_threads(s) <= 512 &&
+           s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
 }
 
 static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
@@ -182,14 +163,12 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
 
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
-        !power_of_two(s->back_spectra, 2, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
+        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
         !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
         m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;
-    if (s->back_direct)
-        return s->back_direct == 1 && power_of_two(last, 4, 16) && n_lines / 2 * (m2 / last) % s->back_threads == 0;
     return last <= 32 && (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
 }
 
@@ -211,9 +190,11 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_ROWS", shape->front_rows},
         {"FRONT_COLUMNS", shape->front_columns},
         {"FRONT_SPECTRA", shape->front_spectra},
+        {"FRONT_BUFFERS", shape->front_buffers},
         {"FRONT_PER_THREAD", shape->front_per_thread},
         {"FRONT_RADIX", shape->front_radix},
         {"FRONT_TOGETHER", shape->front_together},
+        {"FRONT_FETCHED", shape->front_fetched},
         {"FRONT_STAGES", shape->front_stages},
         {"FRONT_BLOCKS", shape->front_blocks},
     };
@@ -232,7 +213,6 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"FRONT_ROWS", shape->front_rows},
         {"BACK_RADIX_A", shape->back_radix_a},
         {"BACK_RADIX_B", shape->back_radix_b},
-        {"BACK_DIRECT", shape->back_direct},
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
         {"BACK_THREADS", shape->back_threads},
@@ -253,13 +233,21 @@ static void put_turn(float *to, size_t numerator, size_t n, double scale)
     to[1] = (float)(scale * sin(angle));
 }
 
-/* [i][j] of n_i by n_j: e^{-2 pi i i j / n} * scale.  Returns what lies behind. */
-static float *put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
+/* [i][j] of n_i by n_j: e^{-2 pi i i j / n} * scale. */
+static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
 {
     for (size_t i = 0; i < n_i; i++)
         for (size_t j = 0; j < n_j; j++, to += 2)
             put_turn(to, i * j, n, scale);
-    return to;
+}
+
+/* The same as [i / 2][j][i % 2], so that two can be loaded at once, and not scaled.  Returns what lies behind. */
+static float *put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
+{
+    for (size_t i = 0; i < n_i; i++)
+        for (size_t j = 0; j < n_j; j++)
+            put_turn(to + ((i / 2 * n_j + j) * 2 + i % 2) * 2, i * j, n, 1);
+    return to + n_i * n_j * 2;
 }
 
 /* In floats, in the order in which they lie in device memory. */
@@ -283,61 +271,21 @@ static size_t tables_bytes(const struct channelise_config *config)
     return (n.weights + n.outer + n.inner + n.twiddles) * sizeof(float);
 }
 
-/* The nearest half float to 'value', which is between 2^-14 and 65504 in size, or 0 where it is less. */
-static uint32_t half_of(float value, float *rounded)
-{
-    float size = fabsf(value);
-    int exponent;
-
-    if (size < 0x1p-14f) {
-        *rounded = 0;
-        return 0;
-    }
-    size = (float)ldexp(rint(ldexp(frexpf(size, &exponent), 11)), -11); /* 1/2 to 1 */
-    if (size == 1) {
-        size = 0.5f;
-        exponent++;
-    }
-    *rounded = copysignf(ldexpf(size, exponent), value);
-    return (value < 0 ? 0x8000u : 0) | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexpf(size, 11) & 1023);
-}
-
-/* Each weight as the sum of two half floats, after the largest has been brought to 2^14 at most.  Returns what by. */
-static float split_weights(float *weights, size_t n)
-{
-    float most = 0, upper, lower, scale;
-    int exponent;
-
-    for (size_t i = 0; i < n; i++)
-        most = fmaxf(most, fabsf(weights[i]));
-    frexpf(most, &exponent);
-    scale = ldexpf(1, 14 - exponent);
-    for (size_t i = 0; i < n; i++) {
-        uint32_t both = half_of(weights[i] * scale, &upper);
-        both |= half_of(weights[i] * scale - upper, &lower) << 16;
-        memcpy(&weights[i], &both, sizeof(both));
-    }
-    return scale;
-}
-
 static void put_tables(const struct channelise_fused *f, float *tables)
 {
     const struct channelise_shape *s = &f->shape;
     struct table_sizes n = table_sizes(&f->config);
     size_t m1 = s->front_rows, m2 = f->n_points / m1;
-    float scale = 1;
 
     memset(tables, 0, tables_bytes(&f->config));
     design_pfb(f->n_points, f->config.n_taps, f->config.w_cutoff, f->config.window, tables);
-    if (s->front_tensor)
-        scale = split_weights(tables, n.weights);
     tables += n.weights;
-    put_turns(tables, m1, m2, f->n_points, 0.5 / scale);
+    put_turns(tables, m1, m2, f->n_points, 0.5);
     tables += n.outer;
     put_turns(tables, m1 / s->front_radix, s->front_radix, m1, 1);
     tables += n.inner;
-    tables = put_turns(tables, s->back_radix_a, m2 / s->back_radix_a, m2, 1);
-    put_turns(tables, s->back_radix_b, m2 / s->back_radix_a / s->back_radix_b, m2 / s->back_radix_a, 1);
+    tables = put_turn_pairs(tables, s->back_radix_a, m2 / s->back_radix_a, m2);
+    put_turn_pairs(tables, s->back_radix_b, m2 / s->back_radix_a / s->back_radix_b, m2 / s->back_radix_a);
 }
 
 static int upload_tables(struct channelise_fused *f)
@@ -390,9 +338,7 @@ static int create_kernels(struct channelise_fused *f)
 
     channelise_front_constants(&f->config, &f->shape, front);
     channelise_back_constants(&f->config, &f->shape, back);
-    err = device_kernel_create(f->device,
-                               f->shape.front_tensor ? &channelise_front_tensor_kernel : &channelise_front_kernel,
-                               front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
+    err = device_kernel_create(f->device, &channelise_front_kernel, front, CHANNELISE_FRONT_N_CONSTANTS, &f->front);
     if (!err)
         err = device_kernel_create(f->device, &channelise_back_kernel, back, CHANNELISE_BACK_N_CONSTANTS, &f->back);
     return err ? err : device_kernel_create(f->device, &channelise_gains_kernel, gains, ARRAY_LEN(gains), &f->gains);
@@ -451,9 +397,6 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     if (s->front_section)
         return s->front_section;
     section = section < 64 ? 64 : section;
-    if (s->front_tensor)
-        return (uint32_t)((section + CHANNELISE_TENSOR_SPECTRA - 1) / CHANNELISE_TENSOR_SPECTRA *
-                          CHANNELISE_TENSOR_SPECTRA);
     return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
 }
 
@@ -480,22 +423,7 @@ void channelise_fused_front(struct channelise_fused *fused, struct device_stream
         .shared_bytes = (uint32_t)front_shared_bytes(&fused->config, s),
     };
 
-    if (s->front_tensor) {
-        const struct channelise_front_tensor_args tensor = {
-            .in = {args.in[0], args.in[1]},
-            .weights = (const uint32_t *)(const void *)args.weights,
-            .inner = args.inner,
-            .outer = args.outer,
-            .out = args.out,
-            .power = args.power,
-            .offset = {args.offset[0], args.offset[1]},
-            .n_spectra = args.n_spectra,
-            .section_spectra = args.section_spectra,
-        };
-        device_launch(stream, fused->front, &grid, &tensor);
-    } else {
-        device_launch(stream, fused->front, &grid, &args);
-    }
+    device_launch(stream, fused->front, &grid, &args);
 }
 
 void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,

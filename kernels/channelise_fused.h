@@ -11,10 +11,7 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
  *        memory.
- *        channelise_front_tensor does the same with the filter on tensor cores, for samples of 10 bits or less.
- * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.  With BACK_DIRECT a thread of the last pass takes
- *        points of both rows that are each other's mirrors, and goes on to the end with them: only quantised values go
- *        through shared memory for the corner turn.
+ * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
@@ -38,18 +35,6 @@ struct channelise_front_args {
     uint32_t section_spectra; /* of a block; a multiple of front_spectra */
 };
 
-struct channelise_front_tensor_args {
-    const uint8_t *in[2];    /* as above */
-    const uint32_t *weights; /* [n_taps][M]: two half floats, the first in the lower half, whose sum is 2^e times it */
-    const float *inner;      /* as above */
-    const float *outer;      /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2^(e + 1) */
-    float *out;              /* as above */
-    uint64_t *power;         /* as above */
-    int64_t offset[2];
-    uint32_t n_spectra;
-    uint32_t section_spectra; /* of a block; a multiple of CHANNELISE_TENSOR_SPECTRA */
-};
-
 struct channelise_gains_args {
     const float *in; /* complex [chan][pol] */
     float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2: neighbours for the lanes of a warp of the back */
@@ -57,8 +42,9 @@ struct channelise_gains_args {
 
 struct channelise_back_args {
     const float *in; /* complex [spectrum][k1][j2] */
-    const float
-        *twiddles; /* complex [a][rest of M2]: e^{-2 pi i a rest / M2}, then [b][c]: e^{-2 pi i b c / n_b n_c} */
+    /* complex, two neighbours in a, or in b, side by side: [a / 2][rest of M2][a % 2]: e^{-2 pi i a rest / M2}, then
+     * [b / 2][c][b % 2]: e^{-2 pi i b c / n_b n_c} */
+    const float *twiddles;
     const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
     const float *gain;     /* complex [k1][k2][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
@@ -69,11 +55,7 @@ struct channelise_back_args {
     uint32_t n_spectra; /* a multiple of back_spectra */
 };
 
-#define CHANNELISE_TENSOR_SPECTRA 64 /* of a tile of channelise_front_tensor */
-#define CHANNELISE_TENSOR_BITS    10 /* of a sample, at most */
-
 extern const struct kernel channelise_front_kernel;
-extern const struct kernel channelise_front_tensor_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
@@ -82,19 +64,18 @@ extern const struct kernel channelise_gains_kernel;
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* that a block holds in shared memory; a multiple of front_together */
+    uint32_t front_spectra;    /* that a block transforms together; a multiple of front_fetched */
+    uint32_t front_buffers;    /* for so many spectra: 1, or 2, so that one is filled while the other is transformed */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
+    uint32_t front_fetched;    /* rows of samples that are fetched at a time; a multiple of front_together */
     uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
     uint32_t front_blocks;     /* per multiprocessor */
-    uint32_t
-        front_tensor; /* 1: channelise_front_tensor, with 16 columns of a warp; front_spectra to front_stages are not its */
-    uint32_t front_section; /* spectra that a block filters one after the other; 0: as is good for their number */
+    uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
-    uint32_t back_direct;  /* 1: what the last pass gives is quantised in registers, in two passes or more */
-    uint32_t back_spectra; /* of a block: 2, 4, 8 or 16 */
-    uint32_t back_pairs;   /* of rows of a block */
+    uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
+    uint32_t back_pairs;                 /* of rows of a block */
     uint32_t back_threads, back_blocks;
 };
 
@@ -114,8 +95,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 12 /* also of channelise_front_tensor */
-#define CHANNELISE_BACK_N_CONSTANTS  12
+#define CHANNELISE_FRONT_N_CONSTANTS 14
+#define CHANNELISE_BACK_N_CONSTANTS  11
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,

@@ -39,15 +39,14 @@ struct group {
 
 /* What makes most of a difference comes first. */
 static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
-    {PART_FRONT, {AXIS(front_tensor, 0, 1), AXIS(front_columns, 4, 8, 16, 32), AXIS(front_blocks, 1, 2, 4)}},
     {PART_FRONT,
      {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
-    {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32), AXIS(back_direct, 0, 1)}},
+    {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32)}},
     {PART_BACK,
-     {AXIS(back_spectra, 2, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
-    {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_stages, 2, 3, 4, 6)}},
+     {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
+    {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_fetched, 2, 4, 8), AXIS(front_stages, 2, 3, 4)}},
     {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
-    {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(front_spectra, 2, 4, 8, 16, 32)}},
+    {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(front_spectra, 4, 8, 16, 32), AXIS(front_buffers, 1, 2)}},
     {PART_FRONT, {AXIS(front_section, 0, 32, 64, 128, 256)}}, /* which needs no compiling */
 };
 
@@ -70,8 +69,6 @@ static bool front_plausible(const struct channelise_config *config, const struct
     uint32_t needed = 2 * s->front_per_thread * (config->n_taps - 1) + 32;
     uint32_t available = registers(threads, s->front_blocks);
 
-    if (s->front_tensor) /* two threads a column, of 128 registers at most */
-        return columns >= 64 && columns * s->front_blocks == 256;
     needed = needed < 64 ? 64 : needed;
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
@@ -85,11 +82,6 @@ static bool back_plausible(const struct channelise_config *config, const struct 
     uint32_t points = s->back_pairs * 2 * s->back_spectra * m2 / s->back_threads;
     uint32_t available = registers(s->back_threads, s->back_blocks);
 
-    if (s->back_direct) { /* the last pass has two lines of so many points */
-        uint32_t last = c > 1 ? c : b;
-        return last * 4 >= a && points >= 8 && points <= 64 && available >= 4 * last + 44 && available >= 2 * a + 28 &&
-               available <= 170;
-    }
     most = c > most ? c : most;
     least = c > 1 && c < least ? c : least;
     return (b > 1 || c == 1) && most <= 2 * least && points >= 8 && points <= 64 && available >= 2 * most + 32 &&
@@ -131,12 +123,6 @@ size_t channelise_tune_candidates(const struct channelise_config *config, size_t
     size_t n = 0;
 
     for (size_t i = 0; n < CHANNELISE_TUNE_MOST && combine(&groups[group], i, &shape); i++) {
-        if (shape.front_tensor) { /* which has no use for these */
-            shape.front_per_thread = base->front_per_thread;
-            shape.front_spectra = base->front_spectra;
-            shape.front_together = base->front_together;
-            shape.front_stages = base->front_stages;
-        }
         if (memcmp(&shape, base, sizeof(shape)) == 0 || !channelise_shape_valid(config, &shape, shared_bytes))
             continue;
         if (groups[group].part == PART_FRONT ? front_plausible(config, &shape) : back_plausible(config, &shape))

@@ -41,8 +41,7 @@ static const struct {
     unsigned spill_bytes; /* at most */
     const char *reason;
 } allowed[] = {
-    {"channelise_front", 96, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
-    {"channelise_front_tensor", 160, "a few addresses and counters, once in 64 spectra"},
+    {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -107,61 +106,11 @@ static const struct variant {
     unsigned n_chan;
     struct channelise_shape shape;
 } variants[] = {
-    {1024,
-     {.front_rows = 8,
-      .front_tensor = 1,
-      .front_columns = 16,
-      .front_blocks = 2,
-      .back_direct = 1,
-      .back_radix_a = 32,
-      .back_radix_b = 8,
-      .back_spectra = 4,
-      .back_threads = 128,
-      .back_blocks = 4}},
-    {1024,
-     {.front_rows = 16,
-      .front_tensor = 1,
-      .front_columns = 8,
-      .front_blocks = 2,
-      .back_direct = 1,
-      .back_radix_a = 16,
-      .back_radix_b = 8,
-      .back_spectra = 8,
-      .back_threads = 128,
-      .back_blocks = 5}},
-    {8192,
-     {.front_rows = 16,
-      .front_tensor = 1,
-      .front_columns = 8,
-      .front_blocks = 2,
-      .back_direct = 1,
-      .back_radix_a = 16,
-      .back_radix_b = 8,
-      .back_spectra = 2,
-      .back_threads = 128,
-      .back_blocks = 5}},
-    {32768,
-     {.front_rows = 64,
-      .front_tensor = 1,
-      .front_columns = 4,
-      .front_blocks = 1,
-      .back_direct = 1,
-      .back_radix_a = 16,
-      .back_radix_b = 8,
-      .back_spectra = 2,
-      .back_threads = 128,
-      .back_blocks = 5}},
-    {65536,
-     {.front_rows = 64,
-      .front_tensor = 1,
-      .front_columns = 4,
-      .front_blocks = 1,
-      .back_direct = 1,
-      .back_radix_a = 16,
-      .back_radix_b = 16,
-      .back_spectra = 2,
-      .back_threads = 128,
-      .back_blocks = 5}},
+    {1024, {.front_rows = 8, .front_together = 4, .back_spectra = 8}},
+    {4096, {.front_rows = 8, .front_spectra = 4, .front_buffers = 2}},
+    {4096, {.front_rows = 16, .back_spectra = 8}},
+    {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
+    {32768, {.front_rows = 128}},
 };
 
 static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};
@@ -390,8 +339,6 @@ static void note_variant(struct device *device, struct device_stream *stream, co
     for (size_t i = 0; i < sizeof(shape) / sizeof(uint32_t); i++)
         if (((const uint32_t *)&variant->shape)[i])
             ((uint32_t *)&shape)[i] = ((const uint32_t *)&variant->shape)[i];
-    shape.front_radix = shape.front_rows <= 16 ? shape.front_rows : 8;
-    shape.back_pairs = 1;
     c.shape = &shape;
     c.method = CHANNELISE_FUSED;
     size_now = c;

@@ -399,8 +399,6 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
-        shape->front_tensor = (uint32_t)random_below(2);
-        shape->back_direct = (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
     }
@@ -590,76 +588,6 @@ START_TEST(sizes)
 }
 END_TEST
 
-/* The last pass quantises what it has: in two passes and in three, with few and many spectra, and both rows of a pair or a
- * row that is its own mirror in the same threads. */
-START_TEST(quantised_in_registers)
-{
-    static const struct {
-        unsigned n_chan;
-        uint32_t rows, radix_a, radix_b, spectra, pairs, threads, out_bits;
-    } cases[] = {
-        {128, 8, 8, 4, 8, 1, 32, 8},   {128, 8, 4, 8, 2, 4, 32, 4},    {256, 16, 8, 4, 16, 2, 64, 8},
-        {512, 8, 16, 8, 2, 1, 32, 8},  {512, 8, 4, 4, 4, 2, 64, 8},    {512, 16, 4, 16, 4, 8, 128, 4},
-        {256, 8, 4, 4, 16, 4, 128, 8}, {1024, 8, 32, 8, 4, 1, 128, 8},
-    };
-    struct channelise_config config = configs[_i % 2];
-    struct channelise_shape shape;
-
-    config.n_chan = cases[_i].n_chan;
-    config.n_batches = 1;
-    config.out_bits = cases[_i].out_bits;
-    config.dither = _i != 2;
-    shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
-    shape.back_direct = 1;
-    shape.back_radix_a = cases[_i].radix_a;
-    shape.back_radix_b = cases[_i].radix_b;
-    shape.back_spectra = cases[_i].spectra;
-    shape.back_pairs = cases[_i].pairs;
-    shape.back_threads = cases[_i].threads;
-    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
-    config.shape = &shape;
-    if (config.n_chan < 512)
-        run_end_to_end(&config, EMULATED);
-    else
-        compare_with_cpu(&config);
-}
-END_TEST
-
-/* The filter on tensor cores: every width of samples that it takes, few taps and many, one pass and two of the transform,
- * and fewer spectra than a tile has. */
-START_TEST(filtered_on_tensor_cores)
-{
-    static const struct {
-        unsigned n_chan, n_taps, bits;
-        uint32_t rows, columns, radix, section;
-    } cases[] = {
-        {64, 16, 10, 8, 16, 8, 64},  {64, 1, 2, 8, 8, 4, 0},       {128, 17, 9, 8, 32, 8, 128},
-        {128, 18, 3, 16, 8, 4, 64},  {128, 9, 5, 8, 4, 8, 0},      {256, 32, 7, 32, 4, 8, 64},
-        {64, 2, 8, 8, 4, 8, 64},     {256, 10, 4, 16, 16, 16, 64}, {64, 25, 6, 8, 8, 8, 192},
-        {1024, 16, 10, 8, 16, 8, 0}, {512, 3, 10, 64, 4, 8, 64},
-    };
-    struct channelise_config config = configs[0];
-    struct channelise_shape shape;
-
-    config.n_chan = cases[_i].n_chan;
-    config.n_taps = cases[_i].n_taps;
-    config.sample_bits = cases[_i].bits;
-    config.n_batches = cases[_i].section > 64 ? 16 : 1 + (unsigned)random_below(config.n_chan < 256 ? 5 : 2);
-    shape = channelise_shape_of_rows(&config, cases[_i].rows, 227 << 10);
-    shape.front_tensor = 1;
-    shape.front_columns = cases[_i].columns;
-    shape.front_radix = cases[_i].radix;
-    shape.front_section = cases[_i].section;
-    shape.front_blocks = 1;
-    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
-    config.shape = &shape;
-    if (config.n_chan < 512)
-        run_end_to_end(&config, EMULATED);
-    else
-        compare_with_cpu(&config);
-}
-END_TEST
-
 /* Pieces of few bits, which begin in the last bits of the 16 bytes that are fetched at a time. */
 START_TEST(short_pieces)
 {
@@ -715,8 +643,6 @@ int main(void)
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, short_pieces, 0, 2);
-    tcase_add_loop_test(tcase, quantised_in_registers, 0, 8);
-    tcase_add_loop_test(tcase, filtered_on_tensor_cores, 0, 11);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
