@@ -157,15 +157,21 @@ static __device__ __forceinline__ void prefetch(const void *from)
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
-/* Registers go from the producing warps, which need few, to those that hold sums. */
+/* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
+ * block begins with: who asked for more would wait for ever. */
+#define PRODUCER_REGISTERS 72
+#define GROUP_REGISTERS    216
+static_assert(N_GROUPS * GROUP_REGISTERS + PRODUCER_REGISTERS <= 65536 / N_THREADS / 8 * 8 * (N_GROUPS + 1),
+              "more registers than a block has");
+
 static __device__ __forceinline__ void give_registers(void)
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 80;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
 }
 
 static __device__ __forceinline__ void take_registers(void)
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(GROUP_REGISTERS));
 }
 
 /* Where the columns lie (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes whose 16-byte chunks are swizzled by
