@@ -17,11 +17,12 @@
 #define MAX_PARTS         64
 
 /* Of correlate_wgmma.cu. */
-#define WGMMA_ANTS    64 /* of a block, rows and columns */
-#define WGMMA_THREADS 384
-#define WGMMA_SHARED  (4 * 32768) /* stages */
-#define WGMMA_SLICE   256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
-#define WGMMA_SHARE   8           /* stages of a block at least, as far as they go round */
+#define WGMMA_ANTS     64 /* of a block, rows and columns */
+#define WGMMA_THREADS  384
+#define WGMMA_SHARED   (4 * 32768) /* stages */
+#define WGMMA_SLICE    256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
+#define WGMMA_COMPUTED 0.4         /* of what blocks have room for; from there on it wins on an H200 */
+#define WGMMA_SHARE    8           /* stages of a block at least, as far as they go round */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -214,6 +215,17 @@ bool correlate_has_wgmma(const struct device *device)
     const char *model = device_model(device);
 
     return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
+}
+
+struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
+{
+    const struct correlate_shape wgmma = {.wgmma = true};
+    size_t shared_bytes = device_shared_bytes(device);
+
+    if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&
+        correlate_plan(args, &wgmma).computed >= WGMMA_COMPUTED)
+        return wgmma;
+    return correlate_default_shape(args, shared_bytes);
 }
 
 const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)

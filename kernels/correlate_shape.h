@@ -55,11 +55,14 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 /* Whether 'device' can run the wgmma variant. */
 bool correlate_has_wgmma(const struct device *device);
 
+/* What is best on 'device': the wgmma variant where the GPU has it and the array fills its blocks, else the default. */
+struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
+
 /* The CUDA variant that is meant. */
 const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape);
 
 /* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
- * a launch is split; 0: as many as fill a large GPU. */
+ * a launch is split, or the number of blocks that share the work of the wgmma variant; 0: as fills a large GPU. */
 #define CORRELATE_N_CONSTANTS 18
 void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct kernel_constant *constants);

@@ -1,8 +1,8 @@
 /* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time.
  *
  * An item of work is the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one
- * channel.  Blocks stay: all items' time, in stages of STAGE_SPECTRA spectra, is one row of stages, of which each block
- * has an equal share; an item that is not wholly one block's is added to memory by atomics.
+ * channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the other; the last ones, too few
+ * for all of them, are shared stage by stage, and added to memory by atomics.
  *
  * The last four warps of a block, the producer, fetch the voltages of the columns and lay them out in shared memory as
  * the matrix unit wants its second operand: for each input two columns, 'plain' (re, im) and 'turned' (-im, re), so that
@@ -244,11 +244,15 @@ static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], cons
 
 /* ---- A block's share of the work --------------------------------------------------------------------------------- */
 
-/* A place in a block's share.  Of stages there are always two, which take turns with the registers of the rows. */
+/* A place in a block's share: first as many whole items as every block has, one of each round, so that blocks beside
+ * each other have the same voltages at the same time; then a part of what is left.  Of stages there are always two,
+ * which take turns with registers. */
 struct cursor {
     const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
     uint32_t n_units, n_stages; /* of the launch */
-    uint64_t n_left;            /* stages of the share, this one counted */
+    uint32_t round, n_rounds;
+    uint32_t last_item, last_stage; /* where the last part begins */
+    uint32_t n_left;                /* stages of the share, this one counted */
     uint32_t item, stage;
     uint32_t chan, row_ant, column_ant; /* of the item */
 };
@@ -265,18 +269,32 @@ static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item
     c->column_ant = column_block * COL_ANTS;
 }
 
+/* Blocks take turns, so that each has items of all kinds. */
+static __device__ __forceinline__ void begin_round(struct cursor *c)
+{
+    if (c->round < c->n_rounds) {
+        c->stage = 0;
+        find_item(c, c->round * gridDim.x + (blockIdx.x + c->round) % gridDim.x);
+    } else {
+        c->stage = c->last_stage;
+        find_item(c, c->last_item);
+    }
+}
+
 static __device__ __forceinline__ void begin_share(struct cursor *c, const struct correlate_args *args)
 {
-    c->voltages = (const uint8_t *)args->voltages + args->first_batch * N_ANTS * HEAP_BYTES;
+    c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;
     c->n_units = args->n_batches * HEAP_UNITS;
     c->n_stages = (c->n_units + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
-    uint64_t n_pairs = (uint64_t)(c->n_stages / 2) * N_CHAN * N_BLOCKS;
+    c->round = 0;
+    c->n_rounds = N_CHAN * N_BLOCKS / gridDim.x;
+    uint64_t n_pairs = (uint64_t)(c->n_stages / 2) * (N_CHAN * N_BLOCKS % gridDim.x);
     uint64_t first = n_pairs * blockIdx.x / gridDim.x * 2, end = n_pairs * (blockIdx.x + 1) / gridDim.x * 2;
-    c->n_left = end - first;
-    if (c->n_left == 0)
-        return;
-    find_item(c, (uint32_t)(first / c->n_stages));
-    c->stage = (uint32_t)(first % c->n_stages);
+    c->last_item = c->n_rounds * gridDim.x + (uint32_t)(first / c->n_stages);
+    c->last_stage = (uint32_t)(first % c->n_stages);
+    c->n_left = c->n_rounds * c->n_stages + (uint32_t)(end - first);
+    if (c->n_left)
+        begin_round(c);
 }
 
 /* To the next stage, if there is one; says whether the share of the item ends before it. */
@@ -289,28 +307,59 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     c->n_left--;
     if (++c->stage < c->n_stages)
         return false;
-    c->stage = 0;
-    find_item(c, c->item + 1);
+    if (c->round < c->n_rounds) {
+        c->round++;
+        begin_round(c);
+    } else {
+        c->stage = 0;
+        find_item(c, c->item + 1);
+    }
     return true;
 }
 
-/* Whether there is such a spectrum of the stage; the last stages may not be full, or empty. */
-static __device__ __forceinline__ bool is_there(const struct cursor *c, uint32_t spectrum)
+/* The unit that a spectrum of the stage is in: 'first' is the same for all threads, and known when this is compiled, and
+ * 'lane' a thread's own, below 'span'. */
+static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
+                                                     uint32_t lane)
 {
-    return c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA < c->n_units;
+    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* to the threads, for which there are registers */
+
+    return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }
 
-/* 16 bytes of an antenna from 'spectrum' of the stage on.  Of the last unit where there is none, and likewise of
- * antennas, because what one adds that is not there is not kept. */
-static __device__ __forceinline__ uint4 load_voltages(const struct cursor *c, uint32_t ant, uint32_t spectrum)
+/* Where an antenna's spectra of that unit are, for the thread that has those from 'lane' on; of the last unit where there
+ * is none, and likewise of antennas, because what one adds that is not there is not kept. */
+static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
+                                                               uint32_t lane)
 {
-    uint32_t unit = c->stage * STAGE_UNITS + spectrum / UNIT_SPECTRA;
     uint32_t at = unit < c->n_units ? unit : c->n_units - 1;
-    const uint8_t *heaps = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES);
-    uint32_t within = at % HEAP_UNITS * UNIT_SPECTRA + spectrum % UNIT_SPECTRA;
+    const uint8_t *voltages = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES +
+                                             at % HEAP_UNITS * UNIT_SPECTRA * SPECTRUM_BYTES);
 
-    return __ldg((const uint4 *)(heaps + ((batch_offset)(ant < N_ANTS ? ant : N_ANTS - 1) * (batch_offset)HEAP_BYTES +
-                                          within * SPECTRUM_BYTES)));
+    voltages += (batch_offset)(ant < N_ANTS ? ant : N_ANTS - 1) * (batch_offset)HEAP_BYTES + lane * SPECTRUM_BYTES;
+    asm volatile("" : "+l"(voltages)); /* one pointer for all that is at fixed distances from it */
+    return voltages;
+}
+
+/* Loads 16 bytes of an antenna for each of 'N', in which 'span' spectra lie side by side. */
+template <int N>
+static __device__ __forceinline__ void load_voltages(const struct cursor *c, uint32_t ant, uint32_t span, uint32_t lane,
+                                                     uint4 *loads)
+{
+    const uint8_t *from = NULL;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t first = i * span, within = first % UNIT_SPECTRA;
+        if (within + span > UNIT_SPECTRA) { /* not all threads in the same unit */
+            uint32_t own = first + lane;
+            from = find_voltages(c, ant, find_unit(c, first, span, lane), own % UNIT_SPECTRA);
+            within = 0;
+        } else if (within == 0) {
+            from = find_voltages(c, ant, find_unit(c, first, span, lane), lane);
+        }
+        loads[i] = __ldg((const uint4 *)(from + within * SPECTRUM_BYTES));
+    }
 }
 
 /* ---- Voltages in registers --------------------------------------------------------------------------------------- */
@@ -348,7 +397,6 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
  * its loads.  Lanes' antennas within the group, and the bit of the antenna that the group's parity is, are so chosen that
  * what a warp writes does not collide.  Columns: [antenna / 8][pol][plain, turned][antenna % 8]; the 16-byte chunks of a
  * column are swizzled by its number modulo 8. */
-#define N_TASKS     (4 * N_LOADS / 2)
 #define GROUP_BIT   (NIBBLES ? 4 : 2)
 #define COLUMN_ROWS 32 /* of eight antennas */
 
@@ -359,18 +407,13 @@ static __device__ __forceinline__ uint32_t lane_ant(void)
     return NIBBLES ? ant : ant % 2 + ant / 2 * 4;
 }
 
-static __device__ __forceinline__ uint32_t load_spectrum(uint32_t load)
-{
-    return (4 * load + threadIdx.x % 4) * LOAD_SPECTRA;
-}
+#define GROUP_TASKS (N_LOADS / 2)
 
-static __device__ __forceinline__ uint4 fetch_task(const struct cursor *c, int task)
+static __device__ __forceinline__ void fetch_group(const struct cursor *c, int group, uint4 *loads)
 {
-    int group = task / (N_LOADS / 2);
     uint32_t ant = threadIdx.x % GROUP_THREADS / 32 * 16 + group / 2 * 8 + group % 2 * GROUP_BIT + lane_ant();
-    uint32_t load = task % (N_LOADS / 2) * 2 + threadIdx.x % 8 / 4;
 
-    return load_voltages(c, c->column_ant + ant, load_spectrum(load));
+    load_voltages<GROUP_TASKS>(c, c->column_ant + ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA, loads);
 }
 
 /* places: where a thread writes, by the lower two bits of chunk and antenna that are not its own but the task's. */
@@ -384,9 +427,10 @@ static __device__ __forceinline__ void find_places(uint32_t (&places)[4])
         places[i] = column * COLUMN_BYTES + (chunk ^ i) * 16 + threadIdx.x % 4 * 4;
 }
 
-static __device__ __forceinline__ void put_task(uint8_t *stage, const uint32_t (&places)[4], int task, uint4 load)
+static __device__ __forceinline__ void put_task(uint8_t *stage, const uint32_t (&places)[4], int group, int task,
+                                                uint4 load)
 {
-    int group = task / (N_LOADS / 2), first_chunk = task % (N_LOADS / 2) * 2 * LOAD_PIECES;
+    int first_chunk = task * 2 * LOAD_PIECES;
     uint8_t *columns = stage + (group / 2 * COLUMN_ROWS + group % 2 * GROUP_BIT) * COLUMN_BYTES;
 
 #pragma unroll
@@ -423,43 +467,53 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
 }
 
 /* Waits until a slot's former content has been used. */
-static __device__ __forceinline__ void wait_for_slot(uint64_t slot)
+static __device__ __forceinline__ void wait_for_slot(uint32_t slot)
 {
     if (slot >= N_STAGES)
         for (uint32_t group = 0; group < N_GROUPS; group++)
             barrier_wait(BARRIER_EMPTY(slot, group));
 }
 
-static __device__ __forceinline__ void hand_over_slot(uint64_t slot)
+static __device__ __forceinline__ void hand_over_slot(uint32_t slot)
 {
     for (uint32_t group = 0; group < N_GROUPS; group++)
         barrier_arrive(BARRIER_FULL(slot, group));
 }
 
+/* Puts a stage into its slot, and loads the next but one in its place. */
+static __device__ __forceinline__ bool produce_stage(struct cursor *ahead, uint32_t slot, uint8_t *shared,
+                                                     const uint32_t (&places)[4], uint4 (&loads)[4][GROUP_TASKS])
+{
+    bool begins = advance(ahead);
+
+    wait_for_slot(slot);
+#pragma unroll
+    for (int group = 0; group < 4; group++) {
+#pragma unroll
+        for (int task = 0; task < GROUP_TASKS; task++)
+            put_task(shared + slot % N_STAGES * STAGE_BYTES, places, group, task, loads[group][task]);
+        fetch_group(ahead, group, loads[group]);
+    }
+    publish_shared();
+    hand_over_slot(slot);
+    return begins;
+}
+
 static __device__ void produce(struct cursor ahead, uint8_t *shared, const struct baseline *sums)
 {
-    uint64_t n_slots = ahead.n_left;
-    bool begins = true; /* an item */
-    uint4 loads[N_TASKS];
+    uint32_t n_slots = ahead.n_left;
+    uint4 loads[4][GROUP_TASKS];
     uint32_t places[4];
+    bool begins = true; /* an item */
 
     find_places(places);
-
 #pragma unroll
-    for (int i = 0; i < N_TASKS; i++)
-        loads[i] = fetch_task(&ahead, i);
-    for (uint64_t slot = 0; slot < n_slots; slot++) {
+    for (int group = 0; group < 4; group++)
+        fetch_group(&ahead, group, loads[group]);
+    for (uint32_t slot = 0; slot < n_slots; slot++) {
         if (begins)
             prefetch_sums(&ahead, sums);
-        begins = advance(&ahead);
-        wait_for_slot(slot);
-#pragma unroll
-        for (int i = 0; i < N_TASKS; i++) {
-            put_task(shared + slot % N_STAGES * STAGE_BYTES, places, i, loads[i]);
-            loads[i] = fetch_task(&ahead, i);
-        }
-        publish_shared();
-        hand_over_slot(slot);
+        begins = produce_stage(&ahead, slot, shared, places, loads);
     }
 }
 
@@ -473,9 +527,7 @@ static __device__ __forceinline__ uint32_t thread_row(void)
 
 static __device__ __forceinline__ void fetch_rows(const struct cursor *c, uint4 (&loads)[N_LOADS])
 {
-#pragma unroll
-    for (int i = 0; i < N_LOADS; i++)
-        loads[i] = load_voltages(c, c->row_ant + thread_row(), load_spectrum(i));
+    load_voltages<N_LOADS>(c, c->row_ant + thread_row(), 4 * LOAD_SPECTRA, threadIdx.x % 4 * LOAD_SPECTRA, loads);
 }
 
 /* rows: of a stage, for each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
@@ -484,7 +536,7 @@ static __device__ __forceinline__ void make_rows(const struct cursor *c, const u
 {
 #pragma unroll
     for (int i = 0; i < N_LOADS; i++) {
-        bool there = is_there(c, load_spectrum(i));
+        bool there = find_unit(c, i * 4 * LOAD_SPECTRA, 4 * LOAD_SPECTRA, threadIdx.x % 4 * LOAD_SPECTRA) < c->n_units;
 #pragma unroll
         for (int j = 0; j < LOAD_PIECES; j++) {
             int piece = i * LOAD_PIECES + j;
@@ -575,7 +627,7 @@ struct group {
     struct cursor at, ahead;
     uint32_t rows[4][4];
     uint4 loads[N_LOADS];
-    uint64_t slot;
+    uint32_t slot;
 };
 
 /* Makes 'rows' of what was loaded, and loads the next stage. */

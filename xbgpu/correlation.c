@@ -68,7 +68,7 @@ static int create_kernels(struct correlation *c)
         int err = device_kernel_create(c->device, &correlate_kernel, NULL, 0, &c->correlate);
         return err ? err : device_kernel_create(c->device, &reduce_kernel, NULL, 0, &c->reduce);
     }
-    c->shape = correlate_default_shape(&correlate, device_shared_bytes(c->device));
+    c->shape = correlate_device_shape(&correlate, c->device);
     correlate_constants(&correlate, &c->shape, constants);
     int err = device_kernel_create(c->device, correlate_shape_kernel(&c->shape), constants, CORRELATE_N_CONSTANTS,
                                    &c->correlate);
