@@ -450,7 +450,8 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds them where other blocks have shares. */
+/* Adds them where other blocks have shares.  After the transpositions four lanes have a row's sums 16 s + 4 m + t; with
+ * those of the next row, which have as many, they exchange half. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {
@@ -466,7 +467,6 @@ static __device__ __forceinline__ void add_shared(const struct sums &sums, const
 #pragma unroll
     for (int m = 0; m < 4; m++)
         transpose_lanes(values[m]);
-        /* Four lanes have a row's sums 16 s + 4 m + t; with those of the row below, which have as many, they exchange half. */
 #pragma unroll
     for (int s = 0; s < 4; s++)
 #pragma unroll

@@ -70,22 +70,23 @@ static __device__ __forceinline__ struct items find_items(const struct reduce_ar
     return items;
 }
 
-static __device__ __forceinline__ uint64_t find_item(const struct items &items, uint32_t i)
-{
-    return items.first + i * REDUCE_THREADS;
-}
-
 static __device__ __forceinline__ bool is_there(const struct items &items, uint32_t i)
 {
-    return find_item(items, i) < items.n;
+    return items.first + i * REDUCE_THREADS < items.n;
 }
 
-static __device__ __forceinline__ bool is_missing(const struct reduce_args &args, const struct items &items, uint32_t i,
-                                                  uint32_t baseline_items)
+/* The last of all where it is not there, so that loads need no branch. */
+static __device__ __forceinline__ uint64_t find_item(const struct items &items, uint32_t i)
+{
+    return is_there(items, i) ? items.first + i * REDUCE_THREADS : items.n - 1;
+}
+
+static __device__ __forceinline__ uint32_t load_weight(const struct reduce_args &args, const struct items &items,
+                                                       uint32_t i, uint32_t baseline_items)
 {
     uint32_t in_chan = (items.in_chan + i * REDUCE_THREADS) % items.chan_n;
 
-    return args.weights[in_chan / baseline_items] < args.min_weight;
+    return args.weights[in_chan / baseline_items];
 }
 
 /* ---- What is done with them -------------------------------------------------------------------------------------- */
@@ -99,11 +100,10 @@ static __device__ __forceinline__ void add_to_totals(const struct reduce_args &a
     wide total[REDUCE_ITEMS];
 
 #pragma unroll
-    for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
-        if (is_there(items, i)) {
-            read[i] = sums[find_item(items, i)];
-            total[i] = totals[find_item(items, i)];
-        }
+    for (uint32_t i = 0; i < REDUCE_ITEMS; i++) {
+        read[i] = sums[find_item(items, i)];
+        total[i] = totals[find_item(items, i)];
+    }
 #pragma unroll
     for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
         if (is_there(items, i)) {
@@ -119,22 +119,22 @@ static __device__ __forceinline__ uint32_t dump_totals(const struct reduce_args 
     wide *const totals = (wide *)args.totals.integer;
     int2 read[REDUCE_ITEMS];
     wide total[REDUCE_ITEMS];
-    bool missing[REDUCE_ITEMS];
+    uint32_t weights[REDUCE_ITEMS];
     uint32_t n_clipped = 0;
 
 #pragma unroll
-    for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
-        if (is_there(items, i)) {
-            read[i] = sums[find_item(items, i)];
-            total[i] = totals[find_item(items, i)];
-            missing[i] = is_missing(args, items, i, 4);
-        }
+    for (uint32_t i = 0; i < REDUCE_ITEMS; i++) {
+        read[i] = sums[find_item(items, i)];
+        total[i] = totals[find_item(items, i)];
+        weights[i] = load_weight(args, items, i, 4);
+    }
 #pragma unroll
     for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
         if (is_there(items, i)) {
             sums[find_item(items, i)] = make_int2(0, 0);
             totals[find_item(items, i)] = wide{0, 0};
-            ((int2 *)args.out.integer)[find_item(items, i)] = convert(add(total[i], read[i]), missing[i], n_clipped);
+            ((int2 *)args.out.integer)[find_item(items, i)] =
+                convert(add(total[i], read[i]), weights[i] < args.min_weight, n_clipped);
         }
     return n_clipped;
 }
@@ -144,20 +144,20 @@ static __device__ __forceinline__ uint32_t dump_sums(const struct reduce_args &a
     const struct items items = find_items(args, 2);
     int4 *const sums = (int4 *)args.sums.integer;
     int4 read[REDUCE_ITEMS];
-    bool missing[REDUCE_ITEMS];
+    uint32_t weights[REDUCE_ITEMS];
     uint32_t n_clipped = 0;
 
 #pragma unroll
-    for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
-        if (is_there(items, i)) {
-            read[i] = sums[find_item(items, i)];
-            missing[i] = is_missing(args, items, i, 2);
-        }
+    for (uint32_t i = 0; i < REDUCE_ITEMS; i++) {
+        read[i] = sums[find_item(items, i)];
+        weights[i] = load_weight(args, items, i, 2);
+    }
 #pragma unroll
     for (uint32_t i = 0; i < REDUCE_ITEMS; i++)
         if (is_there(items, i)) {
-            int2 first = convert(widen(read[i].x, read[i].y), missing[i], n_clipped);
-            int2 second = convert(widen(read[i].z, read[i].w), missing[i], n_clipped);
+            const bool missing = weights[i] < args.min_weight;
+            int2 first = convert(widen(read[i].x, read[i].y), missing, n_clipped);
+            int2 second = convert(widen(read[i].z, read[i].w), missing, n_clipped);
             sums[find_item(items, i)] = make_int4(0, 0, 0, 0);
             ((int4 *)args.out.integer)[find_item(items, i)] = make_int4(first.x, first.y, second.x, second.y);
         }

@@ -7,9 +7,11 @@
  * dumps with probability (1 - f)^(n * samples).
  *
  * Half floats: products are exact on both sides; sums are double here and on the device float32 over at most
- * CORRELATE_FLOAT_SPECTRA spectra at a time, of which tensor cores take 8 at once: 16 products and the sum so far, each
- * cut off at 2^-23 of the largest of them or better.  So they differ by at most 17 * 2^-23 a step of the magnitudes
- * summed so far: AUDIT_TOLERANCE of the sum of the products' magnitudes.  An error below that is not seen.
+ * CORRELATE_FLOAT_SPECTRA spectra, of all launches together, before they are added to double ones.  Tensor cores take 8
+ * spectra at once: 16 products and the sum so far, each cut off at 2^-23 of the largest of them or better.  So they
+ * differ by at most 17 * 2^-23 a step of the magnitudes summed so far: AUDIT_TOLERANCE of the sum of the products'
+ * magnitudes, beside which the rounding of a launch's sums, at 2^-24, when they are added to memory is little.  An error
+ * below that is not seen.
  * Threads: the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H

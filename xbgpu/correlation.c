@@ -275,10 +275,9 @@ static void audit_batch(struct correlation *c, const struct correlation_input *i
     }
 }
 
-/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them.
- * Returns the number of spectra, at most, that is taken of a channel. */
-static size_t select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
-                           struct correlate_args *correlate)
+/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
+static void select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
+                         struct correlate_args *correlate)
 {
     const struct xbgpu_layout *l = c->layout;
     const struct correlation_gate *gate = &input->gates[c->gate];
@@ -312,7 +311,6 @@ static size_t select_taken(struct correlation *c, const struct correlation_input
     correlate->voltages = c->selected;
     correlate->first_batch = 0;
     correlate->n_batches = args.n_out_batches;
-    return most;
 }
 
 static void count_taken(struct correlation *c, const struct correlation_input *input, size_t batch)
@@ -351,16 +349,15 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
 {
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = correlate_sizes(c);
-    size_t n_spectra = n * l->n_spectra;
 
     args.voltages = input->voltages;
     args.first_batch = (uint32_t)c->next;
     args.n_batches = (uint32_t)n;
     if (c->gate >= 0)
-        n_spectra = select_taken(c, input, n, &args);
+        select_taken(c, input, n, &args);
     if (args.n_batches > 0)
         launch_correlate(c, &args);
-    c->n_held += (uint32_t)n_spectra;
+    c->n_held += (uint32_t)(n * l->n_spectra);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
         if (c->gate >= 0)

@@ -49,7 +49,7 @@ struct correlation {
     struct correlate_shape shape; /* on a GPU */
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
     void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
-    uint32_t n_held;              /* spectra that were added to 'sums', at most */
+    uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
     int64_t next_window;          /* the one after the last that ended and of which a heap came */
     size_t next;                  /* batch of the current input to take next */
     int gate;                     /* -1: all spectra are taken */

@@ -102,6 +102,7 @@ START_TEST(sample_formats)
         const char *keys;
         enum voltage_format format;
         size_t heap_bytes; /* of 4 channels, 32 spectra and 2 polarisations; 0: refused */
+        int n_spectra;     /* of a heap, instead */
     } cases[] = {
         {"sample_bits: 4", VOLTAGES_4_BITS, 256},
         {"sample_bits: 4, sample_encoding: offset", VOLTAGES_4_BITS_OFFSET, 256},
@@ -111,6 +112,9 @@ START_TEST(sample_formats)
         {"sample_bits: 16, sample_encoding: offset", VOLTAGES_16_BITS, 0},
         {"sample_bits: 5", VOLTAGES_8_BITS, 0},
         {"sample_bits: 12", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 8192 * 32, 8192},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 0, 8208}, /* more than a float32 sum holds */
+        {"sample_bits: 8", VOLTAGES_8_BITS, 65520 * 16, 65520},
     };
     char yaml[512], path[] = "/tmp/check_layout.XXXXXX";
     struct xbgpu_config config = {0};
@@ -120,10 +124,10 @@ START_TEST(sample_formats)
 
     snprintf(yaml, sizeof(yaml),
              "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
-             "recv: {sources: 239.2.0.3, antennas: 3, channels: 64, channels_per_substream: 4, spectra_per_heap: 32,\n"
+             "recv: {sources: 239.2.0.3, antennas: 3, channels: 64, channels_per_substream: 4, spectra_per_heap: %d,\n"
              "       samples_between_spectra: 128, %s}\n"
              "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.4}]\n",
-             cases[_i].keys);
+             cases[_i].n_spectra ? cases[_i].n_spectra : 32, cases[_i].keys);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
     close(fd);
@@ -138,6 +142,42 @@ START_TEST(sample_formats)
         ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
     }
     config_free(&xbgpu_config_table, &config, errors);
+}
+END_TEST
+
+/* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes. */
+START_TEST(totals)
+{
+    static const struct {
+        int bits, n_spectra, n_batches;
+        bool totals;
+    } cases[] = {{8, 16, 4095, false}, {8, 16, 4096, true},    {4, 4096, 15, false}, {4, 4096, 16, true},
+                 {8, 65520, 1, false}, {8, 65520, 2, true},    {16, 256, 32, false}, {16, 256, 33, true},
+                 {16, 8192, 1, false}, {8, 256, 100000, true}, {16, 8192, 2, true}};
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, spectra_per_heap: %d,\n"
+        "       samples_between_spectra: 128, sample_bits: %d}\n"
+        "outputs: [{name: a, integration_batches: 1, destination: 239.3.0.3, buffers: 20},\n"
+        "          {name: b, integration_batches: %d, destination: 239.3.0.4, buffers: 20}]\n";
+    char yaml[2000];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xbgpu_config config = {0};
+        struct xbgpu_layout one, both;
+        snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
+        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+
+        xbgpu_layout_init(&both, &config);
+        ck_assert(!xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 0)));
+        ck_assert_int_eq(xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
+        config.outputs.n = 1;
+        xbgpu_layout_init(&one, &config);
+        config.outputs.n = 2;
+        ck_assert_uint_eq(both.device_bytes - one.device_bytes,
+                          20 * (8 * 3 * 4 * 8 + 3 * 4) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0));
+        config_free(&xbgpu_config_table, &config, errors);
+    }
 }
 END_TEST
 
@@ -199,7 +239,8 @@ int main(void)
     tcase_add_test(tcase, f_engine);
     tcase_add_test(tcase, x_engine);
     tcase_add_test(tcase, shifts_and_gates);
-    tcase_add_loop_test(tcase, sample_formats, 0, 8);
+    tcase_add_test(tcase, totals);
+    tcase_add_loop_test(tcase, sample_formats, 0, 11);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
