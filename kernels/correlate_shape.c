@@ -21,7 +21,7 @@
 #define WGMMA_THREADS  384
 #define WGMMA_SHARED   (4 * 32768) /* stages */
 #define WGMMA_SLICE    256         /* bytes of an antenna that a stage takes; 128 of 4 bits */
-#define WGMMA_COMPUTED 0.4         /* of what blocks have room for; from there on it wins on an H200 */
+#define WGMMA_COMPUTED 0.33        /* of what blocks have room for; from there on it wins on an H200 */
 #define WGMMA_SHARE    8           /* stages of a block at least, as far as they go round */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
