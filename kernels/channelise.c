@@ -3,6 +3,7 @@
 
 #include "kernels/channelise_fused.h"
 #include "kernels/pfb_fir.h"
+#include "kernels/pfb_fir_complex.h"
 #include "kernels/postproc.h"
 
 #include <errno.h>
@@ -16,17 +17,17 @@ struct channelise {
     size_t n_spectra; /* of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
-    float *weights;         /* device: [n_taps][2 n_chan] */
-    float *filtered;        /* device: [pol][n_spectra][2 n_chan] */
-    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip] */
+    float *weights;         /* device: [n_taps][spacing] */
+    float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
+    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or as 'filtered' */
     struct device_fft *fft; /* filtered to transformed */
-    struct device_kernel *pfb_fir, *postproc;
-    struct channelise_fused *fused; /* instead of all from 'weights' on; or NULL */
+    struct device_kernel *pfb_fir, *postproc; /* the first is pfb_fir_complex where the input is */
+    struct channelise_fused *fused;           /* instead of all from 'weights' on; or NULL */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
 {
-    return 2 * (size_t)config->n_chan;
+    return config->n_bins ? config->n_bins : 2 * (size_t)config->n_chan;
 }
 
 size_t channelise_window_samples(const struct channelise_config *config)
@@ -52,14 +53,20 @@ static size_t weights_bytes(const struct channelise_config *config)
 /* Of the filtered samples, and again of their transforms. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
-    return N_POLS * n_spectra_of(config) * channelise_spacing_samples(config) * sizeof(float);
+    size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
+
+    return N_POLS * n_spectra_of(config) * row * sizeof(float);
 }
 
-/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps. */
+/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps, or the input is
+ * complex. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
-    struct channelise_shape shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
+    struct channelise_shape shape;
 
+    if (config->n_bins)
+        return false;
+    shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
     return shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
            channelise_shape_valid(config, &shape, shared_bytes);
 }
@@ -94,10 +101,10 @@ undo_host:
     return err;
 }
 
-/* The cpu device's FFT gains nothing from being cut into smaller ones. */
+/* The cpu device's FFT gains nothing from being cut into smaller ones; of complex input it is taken whole. */
 static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
 {
-    if (!compiles)
+    if (!compiles || config->n_bins)
         return 1;
     if (config->unzip)
         return config->unzip;
@@ -121,6 +128,20 @@ static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *i
     };
 }
 
+static struct pfb_fir_complex_args complex_args(const struct channelise *c, const uint8_t *input, size_t row,
+                                                int64_t offset, size_t n)
+{
+    return (struct pfb_fir_complex_args){
+        .in = (const float *)(const void *)input,
+        .weights = c->weights,
+        .out = c->filtered + 2 * row * c->config.n_bins,
+        .offset = offset,
+        .n_spectra = (uint32_t)n,
+        .n_bins = c->config.n_bins,
+        .n_taps = c->config.n_taps,
+    };
+}
+
 /* Of the whole buffer; but for where and when. */
 static struct postproc_args post_args(const struct channelise *c)
 {
@@ -131,22 +152,35 @@ static struct postproc_args post_args(const struct channelise *c)
         .n_spectra = (uint32_t)c->n_spectra,
         .spectra_per_heap = c->config.spectra_per_heap,
         .n_chan = c->config.n_chan,
+        .n_bins = c->config.n_bins,
         .unzip = c->unzip,
         .out_bits = c->config.out_bits,
         .dither = c->config.dither,
     };
 }
 
+static int create_fir(struct channelise *c)
+{
+    struct pfb_fir_args real = fir_args(c, NULL, 0, 0, c->n_spectra);
+    struct pfb_fir_complex_args narrow = complex_args(c, NULL, 0, 0, c->n_spectra);
+    struct kernel_constant for_real[PFB_FIR_N_CONSTANTS], for_narrow[PFB_FIR_COMPLEX_N_CONSTANTS];
+
+    if (!c->config.n_bins) {
+        pfb_fir_constants(&real, for_real);
+        return device_kernel_create(c->device, &pfb_fir_kernel, for_real, PFB_FIR_N_CONSTANTS, &c->pfb_fir);
+    }
+    pfb_fir_complex_constants(&narrow, for_narrow);
+    return device_kernel_create(c->device, &pfb_fir_complex_kernel, for_narrow, PFB_FIR_COMPLEX_N_CONSTANTS,
+                                &c->pfb_fir);
+}
+
 static int create_kernels(struct channelise *c)
 {
-    struct pfb_fir_args fir = fir_args(c, NULL, 0, 0, c->n_spectra);
     struct postproc_args post = post_args(c);
-    struct kernel_constant for_fir[PFB_FIR_N_CONSTANTS], for_post[POSTPROC_N_CONSTANTS];
-    int err;
+    struct kernel_constant for_post[POSTPROC_N_CONSTANTS];
+    int err = create_fir(c);
 
-    pfb_fir_constants(&fir, for_fir);
     postproc_constants(&post, for_post);
-    err = device_kernel_create(c->device, &pfb_fir_kernel, for_fir, PFB_FIR_N_CONSTANTS, &c->pfb_fir);
     return err ? err : device_kernel_create(c->device, &postproc_kernel, for_post, POSTPROC_N_CONSTANTS, &c->postproc);
 }
 
@@ -161,7 +195,8 @@ static int create_stages(struct channelise *c)
     c->transformed = device_alloc(c->device, spectra_bytes(config));
     if (!c->weights || !c->filtered || !c->transformed)
         return -ENOMEM;
-    err = device_fft_create(c->device, config->n_chan / c->unzip, N_POLS * c->n_spectra * c->unzip, &c->fft);
+    err = device_fft_create(c->device, config->n_bins ? config->n_bins : config->n_chan / c->unzip,
+                            N_POLS * c->n_spectra * c->unzip, &c->fft);
     if (!err)
         err = create_kernels(c);
     return err ? err : upload_weights(c);
@@ -227,6 +262,20 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
     }
 }
 
+/* The same of complex input. */
+static void filter_complex(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol,
+                           size_t first, size_t n, const struct channelise_spectrum *spectra)
+{
+    size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
+
+    for (size_t i = 0; i < n; i += run) {
+        run = regular_run(spectra + i, n - i, spacing);
+        struct pfb_fir_complex_args args = complex_args(c, input, row + i, spectra[i].offset, run);
+        struct kernel_grid grid = pfb_fir_complex_grid(&args, 0);
+        device_launch(stream, c->pfb_fir, &grid, &args);
+    }
+}
+
 /* Both polarisations at once, so in runs that are regular in both. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
                          size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
@@ -252,7 +301,9 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
         filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
-        if (!channelise->fused)
+        if (channelise->config.n_bins)
+            filter_complex(channelise, stream, input[pol], pol, first, n, spectra[pol]);
+        else if (!channelise->fused)
             filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;

@@ -10,7 +10,9 @@
  * in neighbouring pairs of spectra, which share their dither's bits, it does the rest, and stores runs of TILE_SPECTRA
  * spectra: whole sectors of 32 bytes.
  *
- * Constants: N_CHAN, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS, a
+ * A narrow band (N_BINS) has its channels in the same places, each out of one bin.
+ *
+ * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS, a
  * multiple of both. */
 #include "kernels/philox.h"
 #include "kernels/postproc.h"
@@ -156,6 +158,14 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
     }
 }
 
+/* The same channels of a narrow band. */
+static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, float2 (&x)[N_MINE])
+{
+#pragma unroll
+    for (int i = 0; i < N_MINE; i++)
+        x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
+}
+
 /* Where the tile has spectrum s: even ones first, so that neighbouring pairs are neighbours. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
@@ -174,7 +184,10 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
         uint32_t pol = row / TILE_SPECTRA, s = row % TILE_SPECTRA;
         int64_t spectrum = (int64_t)pol * n_spectra + blockIdx.y * TILE_SPECTRA + s;
         float2 x[N_MINE], *to = tile + (pol * TILE_CHANS + column) * PITCH + position_of(s);
-        finish_transform(slot, fft + spectrum * N_CHAN, x);
+        if (N_BINS)
+            take_bins(slot.s, fft + spectrum * N_BINS, x);
+        else
+            finish_transform(slot, fft + spectrum * N_CHAN, x);
 #pragma unroll
         for (int i = 0; i < N_MINE; i++)
             to[i * TILE_SLOTS * PITCH] = x[i];
