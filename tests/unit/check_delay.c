@@ -158,7 +158,7 @@ START_TEST(queue_begins_with_zero)
 
     delay_queue_init(&queue);
     for (int64_t t = 0; t < INT64_C(1) << 60; t = 3 * t + 1) {
-        struct delay_values values = delay_queue_at(&queue, t);
+        struct delay_values values = delay_queue_at(&queue, t, 1);
         ck_assert_int_eq(values.coarse_samples, 0);
         ck_assert(values.fine_samples == 0 && values.phase_rad == 0);
     }
@@ -195,7 +195,7 @@ START_TEST(queue_follows_the_rule)
                         newest = starts[j];
                         holds = (int64_t)j + 1;
                     }
-                ck_assert_int_eq(delay_queue_at(&queue, t).coarse_samples, holds);
+                ck_assert_int_eq(delay_queue_at(&queue, t, 1).coarse_samples, holds);
             }
         }
     }
@@ -214,7 +214,7 @@ START_TEST(a_model_may_start_in_the_past)
     ck_assert_int_eq(
         delay_queue_add(&queue, &(struct delay_model){.start_samples = 50, .delay_samples = 1, .rate = 0.5}), 0);
     ck_assert_uint_eq(queue.n, 1);
-    ck_assert_int_eq(delay_queue_at(&queue, 1000).coarse_samples, 476);
+    ck_assert_int_eq(delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
 }
 END_TEST
 
@@ -252,7 +252,7 @@ static void random_queue(struct delay_queue *queue, int64_t base)
 static bool there(const struct delay_queue *queues, const int64_t *first_samples, int64_t t)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        if (t - delay_queue_at(&queues[pol], t).coarse_samples < first_samples[pol])
+        if (t - delay_queue_at(&queues[pol], t, 1).coarse_samples < first_samples[pol])
             return false;
     return true;
 }
@@ -277,7 +277,7 @@ START_TEST(skips_are_aligned_and_minimal)
         int64_t expected = round_up(start, align);
         while (!there(queues, first, expected))
             expected += align;
-        ck_assert_int_eq(delay_skip(pointers, first, N_POLS, start, align), expected);
+        ck_assert_int_eq(delay_skip(pointers, first, N_POLS, 1, start, align), expected);
         n_later_pieces += queues[0].n > 1 && expected > queues[0].models[1].start_samples;
     }
     ck_assert_uint_gt(n_later_pieces, 30);
@@ -293,9 +293,9 @@ START_TEST(skips_may_be_long)
 
     delay_queue_init(&queue);
     queue.models[0].delay_samples = 1e15;
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_C(1000000000013000));
+    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_C(1000000000013000));
     queue.models[0] = (struct delay_model){.rate = 1.5};
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_MAX);
+    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_MAX);
 }
 END_TEST
 
