@@ -76,3 +76,82 @@ def test_random(index, daemon, work):
     start = int(rng.choice([0, rng.integers(0, 2**20), rng.integers(2**40, 2**47)])) // packet * packet
     found = scenario.run_pcap(daemon, "fgpu", config, work, scenario.digitiser_heaps(config, samples, start))
     assert check(config, found, samples, start, what=f"CBF_SEED={SEED} case {index}, start {start}") > 0
+
+
+# ---- Delays, losses and gaps -----------------------------------------------------------------------------------------
+
+
+def delay_config(**sections):
+    """Both ways of ending the band, an odd decimation, and a wide output beside them."""
+    outputs = [{"centre_frequency": 123456789.125, "taps": 3}, {"kind": "wideband", "taps": 4},
+               {"centre_frequency": 333333333.333333333, "decimation": 5, "taps": 2, "spectra_per_heap": 32},
+               {"centre_frequency": 250000000, "decimation": 3, "pass_bandwidth": 1e8, "batches_per_buffer": 2}]
+    config = scenario.fgpu_config(
+        outputs=[(NARROW if "kind" not in o else {}) | {"name": f"o{i}", "gain": 0.2, "dither": "none"} | o
+                 for i, o in enumerate(outputs)],
+        **{"recv": {"packet_samples": 512, "max_delay_diff": 1024}, "send": {"packet_payload": 1024},
+           "time": {"sync_time": SYNC, "adc_sample_rate": RATE}} | sections)
+    scenario.chunk_for(config)
+    return config
+
+
+@pytest.mark.parametrize("bits", [3, 8, 10, 12])
+def test_random_delays(bits, daemon, work):
+    """Several models per polarisation, which change anywhere; early, late, and far away."""
+    rng = np.random.default_rng([SEED, bits])
+    config = delay_config()
+    config["recv"]["sample_bits"] = bits
+    for output in config["outputs"]:
+        output["gain"] = 30.0 / max((2**(bits - 1) - 1) / 4, 0.9)
+    start = int(rng.choice([0, 512 * 77, 10**14])) // 512 * 512
+    n_samples = 40 * config["recv"]["chunk_samples"]
+    samples = scenario.noise(rng, 1, n_samples, bits)
+    models = [[random_models(rng, start, n_samples, int(rng.integers(1, 5)), 400, 1e-3) for _ in range(2)]]
+    streams = run(daemon, work, config, models, samples, start)
+    assert check_delayed(config, streams, models, samples, start, what=f"CBF_SEED={SEED} {bits} bits") > 10
+
+
+@pytest.mark.parametrize("fraction", range(-2, 12))
+def test_delays_between_two_samples_of_the_band(fraction, daemon, work, rng):
+    """Whole, half and quarter samples of input, for decimations for which half of one is half way between two."""
+    config = delay_config()
+    samples = scenario.noise(rng, 1, 12 * config["recv"]["chunk_samples"], 10)
+    models = [[[Delay(0, 20 + fraction / 2)], [Delay(0, -11 - fraction / 4)]]]
+    streams = run(daemon, work, config, models, samples, 0)
+    assert check_delayed(config, streams, models, samples, 0) > 10
+
+
+@pytest.mark.parametrize("steps", [(20000, 20000), (-20000, -20000), (700, 0), (3000, 0), (20000, -20000), (0, 5000)])
+def test_jumps(steps, daemon, work, rng):
+    config = delay_config()
+    samples = scenario.noise(rng, 1, 40 * config["recv"]["chunk_samples"], 10)
+    at = 12 * config["recv"]["chunk_samples"] + 1001
+    models = [[[Delay(0, 10.5), Delay(at, 10.5 + step), Delay(2 * at, 20.25)] for step in steps]]
+    streams = run(daemon, work, config, models, samples, 0)
+    assert check_delayed(config, streams, models, samples, 0) > 20
+
+
+@pytest.mark.parametrize("loss", [0.001, 0.01])
+def test_lost_packets(loss, daemon, work, rng):
+    config = delay_config()
+    n_packets = 60 * config["recv"]["chunk_samples"] // 512
+    samples = scenario.noise(rng, 1, n_packets * 512, 10)
+    present = rng.random((1, 2, n_packets)) >= loss
+    models = [[[Delay(0, 733.3, 1e-4)], [Delay(0, -214.8, -2e-4), Delay(70000, -100.2)]]]
+    start = config["recv"]["chunk_samples"] * 3
+    streams = run(daemon, work, config, models, samples, start, present)
+    assert check_delayed(config, streams, models, samples, start, present) > 10
+
+
+def test_gap(daemon, work, rng):
+    """After lost chunks each output starts again by itself with a whole batch."""
+    config = delay_config()
+    per_chunk = config["recv"]["chunk_samples"] // 512
+    n_packets = per_chunk * 40
+    samples = scenario.noise(rng, 1, n_packets * 512, 10)
+    present = np.ones((1, 2, n_packets), bool)
+    present[:, 1, per_chunk * 20:per_chunk * 21] = False
+    models = [[[Delay(0, 300.25, 1.0371e-3)], [Delay(0, 250.37, -1.0371e-3)]]]
+    streams = run(daemon, work, config, models, samples, 0, present)
+    chunks = [c for c in range(40) if c != 20]
+    assert check_delayed(config, streams, models, samples, 0, present, chunks=chunks) > 20
