@@ -1,4 +1,7 @@
 """Narrowband outputs of fgpu against the float64 model, and against what they must do to a tone in closed form."""
+import shutil
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -155,3 +158,98 @@ def test_gap(daemon, work, rng):
     streams = run(daemon, work, config, models, samples, 0, present)
     chunks = [c for c in range(40) if c != 20]
     assert check_delayed(config, streams, models, samples, 0, present, chunks=chunks) > 20
+
+
+FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
+
+
+@pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
+def test_cuda_kernels(daemon, work, rng, monkeypatch):
+    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda)."""
+    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
+    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,gpus=1")
+    for name in ("common", "kernels", "tests"):
+        (work / name).symlink_to(harness.ROOT / name)
+    config = delay_config(device={"kind": "cuda"})
+    n_samples = 16 * config["recv"]["chunk_samples"]
+    samples = scenario.noise(rng, 1, n_samples, 10)
+    models = [[random_models(rng, 0, n_samples, 3, 400, 1e-3) for _ in range(2)]]
+    streams = run(daemon, work, config, models, samples, 0)
+    assert check_delayed(config, streams, models, samples, 0) > 5
+
+
+# ---- Tones, in closed form -------------------------------------------------------------------------------------------
+
+
+def tones(rng, n_samples, start, rate, of_pols):
+    """of_pols[pol]: (amplitude, frequency as a fraction of a Hz) of its tones; phase 0 at timestamp 0.  12 bits, rounded
+    with a dither of its own, so that the rounding is no tone."""
+    x = rng.uniform(-0.5, 0.5, (1, 2, n_samples))
+    for pol, of_pol in enumerate(of_pols):
+        for amplitude, frequency in of_pol:
+            f = Fraction(frequency) / rate
+            blocks = np.array([float((start + i) * f % 1) for i in range(0, n_samples, 1024)])
+            turns = np.add.outer(blocks, np.array([float(i * f % 1) for i in range(1024)])).ravel()[:n_samples]
+            x[0, pol] += amplitude * np.cos(2 * np.pi * turns)
+    return np.rint(x).astype(np.int16)
+
+
+def tone_config(**output):
+    config = scenario.fgpu_config(
+        outputs=[NARROW | {"channels": 256, "spectra_per_heap": 16, "taps": 16, "dither": "uniform", "dither_seed": 3} |
+                 output],
+        recv={"packet_samples": 4096, "sample_bits": 12, "max_delay_diff": 8192},
+        time={"sync_time": SYNC, "adc_sample_rate": RATE})
+    scenario.chunk_for(config)
+    return config
+
+
+START = 4096 * 10**6
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["discard", "no discard"])
+@pytest.mark.parametrize("delays", [
+    [Delay(0), Delay(0)],
+    [Delay(0, 42.4), Delay(0, -24.2)],
+    [Delay(0, 0.0043, 0, 2.0), Delay(0, -4136.36, 0, -3.1)],
+    [Delay(START, 5, 1e-5, 0.3, 1e-5), Delay(START, -5, -1.2e-5, 1, -2e-5)],
+])
+def test_tones(delays, keep, daemon, work, rng):
+    """A tone at f is in the channel that is nearest to it, with the gain of the filter bank alone; a delay d turns it by
+    -2 pi (f - centre) d, and the phase of the model is added: to 0.002 radians and 0.3 steps."""
+    decimation, channels, centre = 6, 256, Fraction("187654321.25")
+    config = tone_config(decimation=decimation, centre_frequency=str(float(centre)),
+                         **{"pass_bandwidth": 6e7} if keep else {})
+    output = scenario.model_of(config["outputs"][0], config)
+    width = Fraction(RATE, 2 * decimation * channels)
+    n_samples = -(-(6 * output.batch + output.window) // 4096) * 4096
+    w_sum = fmodel.weights(output.bins, 16).sum()
+    level, amplitude = 110.0, 1800.0
+    for channel in (40, 128, 215) if keep else (0, 1, 127, 128, 255):
+        f = centre + (channel - channels // 2) * width
+        # A real tone has half of its amplitude at f; white noise keeps its density, so the filter's gain is the root of
+        # the subsampling.
+        config["outputs"][0]["gain"] = float(level / (amplitude / 2 * w_sum * np.sqrt(output.grid)))
+        x = tones(rng, n_samples, START, RATE, [[(amplitude, f)]] * 2)
+        (got,) = run(daemon, work, config, [[[delays[0]], [delays[1]]]], x, START, name=f"c{channel}").values()
+        assert len(got) >= 4
+        found = np.stack([v[..., 0] + 1j * v[..., 1] for v in got.values()])
+        for pol in range(2):
+            m = delays[pol]
+            expected = np.empty(found.shape[::2][:2], complex)
+            for b, t in enumerate(got):
+                for s in range(output.spectra_per_heap):
+                    time = t + s * output.spacing
+                    r = time - m.start
+                    d = m.delay + m.rate * r
+                    turns = float(f / RATE * time % 1) - float(centre / RATE * time % 1)
+                    # A sample of the band has the time of the first one that the mixer's filter looks at, whose phase
+                    # is that of the middle one.
+                    turns += float((f - centre) / RATE * (Fraction(output.n_ddc_taps - 1, 2) - Fraction(d)))
+                    expected[b, s] = np.exp(1j * (2 * np.pi * turns + m.phase + m.phase_rate * r))
+            off = found[:, channel, :, pol] * expected.conj()
+            what = f"channel {channel}, pol {pol}"
+            assert abs(np.abs(off.mean()) - level) < 0.3, f"{what}: {np.abs(off.mean())}"
+            assert abs(np.angle(off.mean())) < 0.002, f"{what}: {np.angle(off.mean())} rad"
+            others = np.delete(found[..., pol], channel, axis=1)
+            assert np.abs(others).max() < 3, f"{what}: {np.abs(others).max()} in another channel"
