@@ -219,13 +219,13 @@ def test_tones(delays, keep, daemon, work, rng):
     -2 pi (f - centre) d, and the phase of the model is added: to 0.002 radians and 0.3 steps."""
     decimation, channels, centre = 6, 256, Fraction("187654321.25")
     config = tone_config(decimation=decimation, centre_frequency=str(float(centre)),
-                         **{"pass_bandwidth": 6e7} if keep else {})
+                         **{"pass_bandwidth": 5e7} if keep else {})
     output = scenario.model_of(config["outputs"][0], config)
     width = Fraction(RATE, 2 * decimation * channels)
     n_samples = -(-(6 * output.batch + output.window) // 4096) * 4096
     w_sum = fmodel.weights(output.bins, 16).sum()
     level, amplitude = 110.0, 1800.0
-    for channel in (40, 128, 215) if keep else (0, 1, 127, 128, 255):
+    for channel in (55, 128, 200) if keep else (0, 1, 127, 128, 255):
         f = centre + (channel - channels // 2) * width
         # A real tone has half of its amplitude at f; white noise keeps its density, so the filter's gain is the root of
         # the subsampling.
@@ -253,3 +253,34 @@ def test_tones(delays, keep, daemon, work, rng):
             assert abs(np.angle(off.mean())) < 0.002, f"{what}: {np.angle(off.mean())} rad"
             others = np.delete(found[..., pol], channel, axis=1)
             assert np.abs(others).max() < 3, f"{what}: {np.abs(others).max()} in another channel"
+
+
+@pytest.mark.parametrize("keep", [False, True], ids=["discard", "no discard"])
+def test_aliases(keep, daemon, work, rng):
+    """Tones that subsampling would put into the band leave nothing: they are 80 dB below what one in the band gives."""
+    decimation, channels, centre = 5, 256, Fraction(300000000)
+    config = tone_config(decimation=decimation, centre_frequency=int(centre), spectra_per_heap=32,
+                         **{"pass_bandwidth": 6e7} if keep else {})
+    output = scenario.model_of(config["outputs"][0], config)
+    width, fold = Fraction(RATE, 2 * decimation * channels), Fraction(RATE, output.grid)
+    n_samples = -(-(2 * output.batch + output.window) // 4096) * 4096
+    inside = [60, 128, 190] if keep else [0, 100, 255]
+    amplitude = 2000.0
+    config["outputs"][0]["gain"] = float(1000 * 110.0 / (amplitude / 2 * fmodel.weights(output.bins, 16).sum() *
+                                                         np.sqrt(output.grid)))
+    n_tried = 0
+    for channel in inside:
+        f = centre + (channel - channels // 2) * width
+        aliases = [(f + n * fold) % RATE for n in range(1, output.grid)]
+        aliases = {min(a, RATE - a) for a in aliases}
+        # Each is a real tone, which is in the band itself at its own frequency or not at all.
+        aliases = [a for a in aliases if abs(a - centre) > width * channels / 2 + 20 * width]
+        for a in aliases[:3]:
+            x = tones(rng, n_samples, START, RATE, [[(amplitude, a)], []])
+            (got,) = run(daemon, work, config, [[[], []]], x, START, name=f"a{n_tried}").values()
+            values = np.stack([v[..., 0] + 1j * v[..., 1] for v in got.values()])[:, channel, :, 0]
+            # 1000 times the gain at which a tone in the band would be 110.
+            rms = np.sqrt(np.mean(np.abs(values)**2))
+            assert rms < 1000 * 110 * 10**(-80 / 20), f"{float(a)} Hz in channel {channel}: {rms}"
+            n_tried += 1
+    assert n_tried >= 4
