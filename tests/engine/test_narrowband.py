@@ -284,3 +284,37 @@ def test_aliases(keep, daemon, work, rng):
             assert rms < 1000 * 110 * 10**(-80 / 20), f"{float(a)} Hz in channel {channel}: {rms}"
             n_tried += 1
     assert n_tried >= 4
+
+
+# ---- Configuration ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("output, sentence", [
+    ({"decimation": 1}, "decimation must be 2 to 256 without a pass_bandwidth, not 1"),
+    ({"decimation": 129, "pass_bandwidth": 1e6}, "decimation must be 1 to 128 with a pass_bandwidth, not 129"),
+    ({"decimation": 257}, "outputs[0].decimation must be"),
+    ({"centre_frequency": 856000001}, "centre_frequency must be from 0 to 856000000 Hz, half of the sample rate"),
+    ({"centre_frequency": -1}, "outputs[0].centre_frequency must be"),
+    ({"pass_bandwidth": 214e6}, "pass_bandwidth must be less than the output's band of 214000000 Hz, or 0"),
+    ({"ddc_taps": 3}, "ddc_taps must be 4 to 256 with this decimation, not 3"),
+    ({"ddc_taps": 257}, "ddc_taps must be 4 to 256 with this decimation, not 257"),
+    ({"kind": "wideband"}, "belongs to kind narrowband, but the kind is wideband"),
+    ({"decimation": 256}, "must be at least the longest filter window plus max_delay_diff"),
+    ({"ddc_taps": 250, "pass_bandwidth": 1e6},
+     "outputs[0].ddc_taps: there is no filter of 250 taps for output narrow0 in double precision"),
+])
+def test_configurations_that_cannot_be(output, sentence, daemon, work):
+    config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")}, send={"pcap_file": str(work / "out.pcap")})
+    harness.write_pcap(work / "none.pcap", [])
+    config["outputs"][0] |= output
+    process = daemon("fgpu", config).wait_end(code=78)
+    text = process.log.read_text()
+    assert sentence in text and ".yaml:" in text, text
+
+
+@pytest.mark.parametrize("key", ["centre_frequency", "decimation"])
+def test_what_a_narrow_band_must_have(key, daemon, work):
+    config = narrow_config([{}])
+    del config["outputs"][0][key]
+    text = daemon("fgpu", config).wait_end(code=78).log.read_text()
+    assert f"outputs[0].{key} is missing" in text, text
