@@ -203,7 +203,8 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
 {
     if (!buffer->power)
         return;
-    int64_t n_samples = (int64_t)buffer->n_filled * 2 * buffer->stream->output->n_chan;
+    const struct fgpu_config_output *output = buffer->stream->output;
+    int64_t n_samples = (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap;
     if (!fgpu_level_add(&a->level, buffer->timestamp_samples, n_samples, buffer->power, buffer->whole))
         return;
     for (unsigned pol = 0; pol < N_POLS; pol++)
@@ -253,12 +254,7 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
 /* Whole batches of the output that measures, about a second. */
 static void init_level(struct fgpu_antenna *a)
 {
-    size_t output = fgpu_power_output(a->config);
-    int64_t batch_samples;
-
-    if (output == a->layout->n_outputs)
-        return;
-    batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, output));
+    int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
     double n_batches = rint(decimal_to_double(a->config->time.adc_sample_rate_hz) / (double)batch_samples);
 
     fgpu_level_init(&a->level, batch_samples * (n_batches > 1 ? (int64_t)n_batches : 1),

@@ -6,6 +6,7 @@
 #include "fgpu/walk.h"
 #include "kernels/design_ddc.h"
 #include "kernels/mixer.h"
+#include "kernels/power.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,13 +16,14 @@
 
 struct fgpu_baseband {
     struct device *device;
-    struct device_kernel *ddc;
-    void *weights;          /* device */
-    float *samples[N_POLS]; /* device: complex [capacity] */
+    struct device_kernel *ddc, *power; /* the second where this output measures the inputs, else NULL */
+    void *weights;                     /* device */
+    float *samples[N_POLS];            /* device: complex [capacity] */
     size_t capacity;
     struct ddc_args args; /* [const] but for what depends on the input */
     struct ddc_shape shape;
     struct mixer mixer;
+    int64_t spacing_samples;                /* [const] of the output's spectra */
     int64_t history_samples, input_samples; /* [const] of a device input: its history, and all of it */
     bool valid;                             /* there was an input, to which the following belong */
     int64_t timestamp_samples;              /* the device input's */
@@ -125,6 +127,27 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
         convert(b, stream, in, from, end);
 }
 
+/* In runs of spectra that follow each other on both polarisations. */
+void fgpu_baseband_measure(const struct fgpu_baseband *b, struct device_stream *stream,
+                           const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
+                           size_t n, uint64_t *power)
+{
+    struct power_args args = {
+        .in = {in->samples[0], in->samples[1]}, .power = power, .sample_bits = b->args.sample_bits};
+
+    for (size_t i = 0, run; i < n; i += run) {
+        for (run = 1; i + run < n; run++)
+            if (spectra[0][i + run].offset - spectra[0][i + run - 1].offset != b->spacing_samples ||
+                spectra[1][i + run].offset - spectra[1][i + run - 1].offset != b->spacing_samples)
+                break;
+        for (unsigned pol = 0; pol < N_POLS; pol++)
+            args.offset[pol] = spectra[pol][i].offset;
+        args.n_samples = run * (uint64_t)b->spacing_samples;
+        struct kernel_grid grid = power_grid(&args);
+        device_launch(stream, b->power, &grid, &args);
+    }
+}
+
 void fgpu_baseband_restart(struct fgpu_baseband *baseband)
 {
     baseband->valid = false;
@@ -166,6 +189,15 @@ undo_host:
     return err;
 }
 
+static int create_power(struct fgpu_baseband *b)
+{
+    const struct power_args args = {.sample_bits = b->args.sample_bits};
+    struct kernel_constant constants[POWER_N_CONSTANTS];
+
+    power_constants(&args, constants);
+    return device_kernel_create(b->device, &power_kernel, constants, POWER_N_CONSTANTS, &b->power);
+}
+
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
                          size_t o, const float *filter, struct fgpu_baseband **baseband)
 {
@@ -184,7 +216,10 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
     b->input_samples = layout->history_samples + config->recv.chunk_samples;
     mixer_init(&b->mixer, output->centre_hz, config->time.adc_sample_rate_hz);
     ddc_constants(&b->args, &b->shape, constants);
+    b->spacing_samples = fgpu_batch_samples(output) / output->spectra_per_heap;
     err = device_kernel_create(device, &ddc_kernel, constants, DDC_N_CONSTANTS, &b->ddc);
+    if (!err && o == fgpu_power_output(config))
+        err = create_power(b);
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         b->samples[pol] = device_alloc(device, b->capacity * SAMPLE_BYTES);
         if (!b->samples[pol])
@@ -204,6 +239,7 @@ void fgpu_baseband_destroy(struct fgpu_baseband *baseband)
 {
     if (!baseband)
         return;
+    device_kernel_destroy(baseband->power);
     device_kernel_destroy(baseband->ddc);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         device_free(baseband->device, baseband->samples[pol]);

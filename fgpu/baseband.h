@@ -32,6 +32,12 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in);
 
+/* Adds to power[pol] (device memory) the squares of all samples of the device input that 'n' spectra take from where they
+ * begin to where the next one does; spectra[pol][i].offset is in the device input.  Only of the output that measures. */
+void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_stream *stream,
+                           const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
+                           size_t n, uint64_t *power);
+
 /* Forgets what was. */
 void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 

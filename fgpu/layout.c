@@ -42,7 +42,7 @@ size_t fgpu_power_output(const struct fgpu_config *config)
     for (size_t o = 0; o < config->outputs.n; o++)
         if (fgpu_config_output(config, o)->kind == FGPU_WIDEBAND)
             return o;
-    return config->outputs.n;
+    return 0;
 }
 
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
@@ -61,7 +61,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
         .n_batches = (unsigned)out->n_batches,
         .out_bits = (unsigned)out->sample_bits,
         .dither = out->dither == FGPU_DITHER_UNIFORM,
-        .power = output == fgpu_power_output(config),
+        .power = out->kind == FGPU_WIDEBAND && output == fgpu_power_output(config),
         .seed = dither_seed,
         .stream_id = (uint32_t)(fgpu_config_antenna(config, ant)->feng_id * 256 + (int64_t)output),
     };

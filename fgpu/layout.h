@@ -60,7 +60,7 @@ int64_t fgpu_ddc_taps(const struct fgpu_config_output *output);
 /* Samples of input that a spectrum of an output looks at. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
-/* The output that measures the inputs, or as many as there are. */
+/* The output that measures the inputs: the first wide one, whose filter takes it along, or else the first. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout; 'shared_bytes' as of the device; choices[output] or NULL for the defaults.  The configuration must

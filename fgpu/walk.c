@@ -215,6 +215,8 @@ static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *
         note_presence(w, in, pol, w->n_filled, n);
     for (unsigned pol = 0; pol < N_POLS && w->baseband; pol++)
         samples[pol] = fgpu_baseband_samples(w->baseband, pol);
+    if (w->baseband && w->filling->power)
+        fgpu_baseband_measure(w->baseband, w->compute, in, spectra, n, w->filling->parts.power);
     if (w->baseband)
         place_in_baseband(w, in, n);
     channelise_append(w->channelise, w->compute, samples, &w->filling->parts, w->n_filled, n, spectra);

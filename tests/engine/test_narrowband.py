@@ -12,16 +12,17 @@ from conftest import SEED
 from fmodel import Delay
 from test_delay import RATE, SYNC, random_models, run
 from test_delay import check as check_delayed
-from test_fgpu import check
+from test_fgpu import check, input_power
 
 NARROW = {"kind": "narrowband", "channels": 64, "spectra_per_heap": 16, "taps": 4, "gain": 1.0, "dither": "none",
           "centre_frequency": 214000000.25, "decimation": 4}
 
 
-def narrow_config(outputs, **sections):
-    config = scenario.fgpu_config(outputs=[{**NARROW, "name": f"narrow{i}", **o} for i, o in enumerate(outputs)],
-                                  **sections)
-    scenario.chunk_for(config)
+def narrow_config(outputs, multiple=1, **sections):
+    """Outputs that say of no kind are narrow."""
+    config = scenario.fgpu_config(outputs=[({} if "kind" in o else NARROW) | {"name": f"o{i}", "dither": "none"} | o
+                                           for i, o in enumerate(outputs)], **sections)
+    scenario.chunk_for(config, multiple)
     return config
 
 
@@ -67,11 +68,9 @@ def test_random(index, daemon, work):
     for o in outputs:
         if o.get("kind") == "wideband":
             o["gain"] = 25 / max((2**(bits - 1) - 1) / 4, 0.9)
-    config = scenario.fgpu_config(
-        outputs=[(NARROW if "kind" not in o else {}) | {"name": f"o{i}"} | o for i, o in enumerate(outputs)],
-        feng_ids=(0, 2), recv={"sample_bits": bits, "packet_samples": int(rng.choice([512, 1024, 4096])),
-                               "max_delay_diff": int(rng.choice([0, 8, 1000]))})
-    scenario.chunk_for(config, int(rng.integers(1, 3)))
+    config = narrow_config(outputs, int(rng.integers(1, 3)), feng_ids=(0, 2),
+                           recv={"sample_bits": bits, "packet_samples": int(rng.choice([512, 1024, 4096])),
+                                 "max_delay_diff": int(rng.choice([0, 8, 1000]))})
     models = [scenario.model_of(o, config) for o in config["outputs"]]
     packet = config["recv"]["packet_samples"]
     n_samples = max(max(2 * m.batch + m.window for m in models), int(2.3 * config["recv"]["chunk_samples"]))
@@ -89,13 +88,9 @@ def delay_config(**sections):
     outputs = [{"centre_frequency": 123456789.125, "taps": 3}, {"kind": "wideband", "taps": 4},
                {"centre_frequency": 333333333.333333333, "decimation": 5, "taps": 2, "spectra_per_heap": 32},
                {"centre_frequency": 250000000, "decimation": 3, "pass_bandwidth": 1e8, "batches_per_buffer": 2}]
-    config = scenario.fgpu_config(
-        outputs=[(NARROW if "kind" not in o else {}) | {"name": f"o{i}", "gain": 0.2, "dither": "none"} | o
-                 for i, o in enumerate(outputs)],
-        **{"recv": {"packet_samples": 512, "max_delay_diff": 1024}, "send": {"packet_payload": 1024},
-           "time": {"sync_time": SYNC, "adc_sample_rate": RATE}} | sections)
-    scenario.chunk_for(config)
-    return config
+    return narrow_config([{"gain": 0.2} | o for o in outputs],
+                         **{"recv": {"packet_samples": 512, "max_delay_diff": 1024}, "send": {"packet_payload": 1024},
+                            "time": {"sync_time": SYNC, "adc_sample_rate": RATE}} | sections)
 
 
 @pytest.mark.parametrize("bits", [3, 8, 10, 12])
@@ -195,13 +190,9 @@ def tones(rng, n_samples, start, rate, of_pols):
 
 
 def tone_config(**output):
-    config = scenario.fgpu_config(
-        outputs=[NARROW | {"channels": 256, "spectra_per_heap": 16, "taps": 16, "dither": "uniform", "dither_seed": 3} |
-                 output],
-        recv={"packet_samples": 4096, "sample_bits": 12, "max_delay_diff": 8192},
-        time={"sync_time": SYNC, "adc_sample_rate": RATE})
-    scenario.chunk_for(config)
-    return config
+    return narrow_config([{"channels": 256, "taps": 16, "dither": "uniform", "dither_seed": 3} | output],
+                         recv={"packet_samples": 4096, "sample_bits": 12, "max_delay_diff": 8192},
+                         time={"sync_time": SYNC, "adc_sample_rate": RATE})
 
 
 START = 4096 * 10**6
@@ -301,7 +292,7 @@ def test_aliases(keep, daemon, work, rng):
     ({"kind": "wideband"}, "belongs to kind narrowband, but the kind is wideband"),
     ({"decimation": 256}, "must be at least the longest filter window plus max_delay_diff"),
     ({"ddc_taps": 250, "pass_bandwidth": 1e6},
-     "outputs[0].ddc_taps: there is no filter of 250 taps for output narrow0 in double precision"),
+     "outputs[0].ddc_taps: there is no filter of 250 taps for output o0 in double precision"),
 ])
 def test_configurations_that_cannot_be(output, sentence, daemon, work):
     config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")}, send={"pcap_file": str(work / "out.pcap")})
@@ -318,3 +309,30 @@ def test_what_a_narrow_band_must_have(key, daemon, work):
     del config["outputs"][0][key]
     text = daemon("fgpu", config).wait_end(code=78).log.read_text()
     assert f"outputs[0].{key} is missing" in text, text
+
+
+# ---- What is said of the inputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["narrow alone", "narrow first", "narrow last"])
+@pytest.mark.parametrize("bits", [2, 10, 16])
+def test_input_power(where, bits, daemon, work, rng):
+    """Of the last whole second, exactly, by the first wide output, or by a narrow one where there is no wide one."""
+    rate = 32768  # four batches of the narrow one, sixteen of the wide one
+    narrow = {"centre_frequency": 4000, "batches_per_buffer": 2}
+    wide = {"kind": "wideband"}
+    outputs = {"narrow alone": [narrow, narrow], "narrow first": [narrow, wide], "narrow last": [wide, narrow]}[where]
+    config = narrow_config(outputs, recv={"packet_samples": 512, "sample_bits": bits},
+                           time={"adc_sample_rate": rate, "sync_time": SYNC})
+    limit = 2**(bits - 1) - 1
+    samples = scenario.noise(rng, 1, 7 * rate, bits)
+    samples[0, 0] = 200 if bits == 10 else limit
+    pol0, pol1, n, valid = input_power(daemon, work, config, scenario.digitiser_heaps(config, samples, 0), "whole")
+    last = samples[0, 1, (n - 1) * rate:n * rate].astype(float)
+    assert valid and n >= 5
+    assert pol0 == pytest.approx(-5.137518132774 if bits == 10 else 10 * np.log10(2), abs=1e-6)
+    assert pol1 == pytest.approx(10 * np.log10(np.mean(last**2) / (limit**2 / 2)), abs=1e-6)
+    present = np.ones((1, 2, samples.shape[2] // 512), bool)
+    present[0, 0, (n - 1) * rate // 512 + 5] = False
+    sent = scenario.digitiser_heaps(config, samples, 0, present)
+    assert input_power(daemon, work, config, sent, "lost")[2:] == (n, False)
