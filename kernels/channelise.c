@@ -2,6 +2,7 @@
 #include "kernels/channelise.h"
 
 #include "kernels/channelise_fused.h"
+#include "kernels/channelise_narrow.h"
 #include "kernels/pfb_fir.h"
 #include "kernels/pfb_fir_complex.h"
 #include "kernels/postproc.h"
@@ -23,6 +24,7 @@ struct channelise {
     struct device_fft *fft; /* filtered to transformed */
     struct device_kernel *pfb_fir, *postproc; /* the first is pfb_fir_complex where the input is */
     struct channelise_fused *fused;           /* instead of all from 'weights' on; or NULL */
+    struct channelise_narrow *narrow;         /* the same of complex input */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -71,10 +73,21 @@ static bool is_fused(const struct channelise_config *config, size_t shared_bytes
            channelise_shape_valid(config, &shape, shared_bytes);
 }
 
+/* The same of complex input, of which there are sizes for which that is not made. */
+static bool is_narrow(const struct channelise_config *config, size_t shared_bytes)
+{
+    struct channelise_narrow_shape shape;
+
+    return config->n_bins > 0 && shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
+           channelise_narrow_fits(config, shared_bytes, &shape);
+}
+
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes)
 {
     if (is_fused(config, shared_bytes))
         return channelise_fused_scratch_bytes(config);
+    if (is_narrow(config, shared_bytes))
+        return channelise_narrow_scratch_bytes(config);
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
 
@@ -213,8 +226,12 @@ int channelise_create(struct device *device, const struct channelise_config *con
     c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
     c->n_spectra = n_spectra_of(config);
     c->device = device;
-    err = is_fused(config, device_shared_bytes(device)) ? channelise_fused_create(device, config, &c->fused)
-                                                        : create_stages(c);
+    if (is_fused(config, device_shared_bytes(device)))
+        err = channelise_fused_create(device, config, &c->fused);
+    else if (is_narrow(config, device_shared_bytes(device)))
+        err = channelise_narrow_create(device, config, &c->narrow);
+    else
+        err = create_stages(c);
     if (err) {
         channelise_destroy(c);
         return err;
@@ -227,6 +244,7 @@ void channelise_destroy(struct channelise *channelise)
 {
     if (!channelise)
         return;
+    channelise_narrow_destroy(channelise->narrow);
     channelise_fused_destroy(channelise->fused);
     device_kernel_destroy(channelise->postproc);
     device_kernel_destroy(channelise->pfb_fir);
@@ -287,7 +305,10 @@ static void filter_fused(struct channelise *c, struct device_stream *stream, con
         const int64_t offset[N_POLS] = {spectra[0][i].offset, spectra[1][i].offset};
         run = regular_run(spectra[0] + i, n - i, spacing);
         run = regular_run(spectra[1] + i, run, spacing);
-        channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
+        if (c->narrow)
+            channelise_narrow_front(c->narrow, stream, input, offset, first + i, run);
+        else
+            channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
     }
 }
 
@@ -297,13 +318,15 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
 {
     uint64_t *power = channelise->config.power ? buffer->power : NULL;
 
-    if (channelise->fused)
+    const bool both = channelise->fused || channelise->narrow;
+
+    if (both)
         filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
-        if (channelise->config.n_bins)
+        if (!both && channelise->config.n_bins)
             filter_complex(channelise, stream, input[pol], pol, first, n, spectra[pol]);
-        else if (!channelise->fused)
+        else if (!both)
             filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;
@@ -334,6 +357,8 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
     if (channelise->fused)
         channelise_fused_back(channelise->fused, stream, buffer, gain, first_spectrum);
+    else if (channelise->narrow)
+        channelise_narrow_back(channelise->narrow, stream, buffer, gain, first_spectrum);
     else
         finish_stages(channelise, stream, buffer, gain, first_spectrum);
 }

@@ -89,7 +89,12 @@ static const struct channelise_config sizes[] = {
     {.n_chan = 65536, .unzip = 4},
     {.out_bits = 4, .spectra_per_heap = 16, .unzip = 2},
     {.n_chan = 64, .n_bins = 64},
+    {.n_chan = 1024, .n_bins = 2048},
     {.n_chan = 4096, .n_bins = 4096, .n_taps = 1},
+    {.n_chan = 4096, .n_bins = 8192},
+    {.n_chan = 16384, .n_bins = 16384},
+    {.n_chan = 16384, .n_bins = 32768},
+    {.n_chan = 65536, .n_bins = 131072},
     {.n_chan = 32768, .n_bins = 65536},
     {.n_chan = 32768, .n_bins = 65536, .n_taps = 32},
 };
@@ -324,8 +329,7 @@ static void note_size(struct device *device, struct device_stream *stream, const
     c.n_bins = size->n_bins;
     size_now = c;
     c.method = CHANNELISE_FUSED;
-    if (!c.n_bins)
-        note_channelise(device, stream, &c);
+    note_channelise(device, stream, &c);
     c.method = CHANNELISE_STAGES;
     note_channelise(device, stream, &c);
 }
