@@ -5,7 +5,7 @@
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
  *            or, the same with fewer passes over memory, the two kernels of channelise_fused.h
  * Narrow:    with n_bins the input is complex float, which ddc made: pfb_fir_complex -> FFT of n_bins points -> postproc,
- *            which keeps the n_chan bins in the middle.  A sample is then one of those, also in all offsets and
+ *            which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  A sample is then one of those, also in all offsets and
  *            sizes; a spectrum's 'fine' is in units of 1 / (width of the n_chan channels).
  * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
  * Threads:   the worker.   Blocking and allocation: none after create.

@@ -234,7 +234,7 @@ struct narrow {
 };
 
 static void narrow_init(struct narrow *n, const struct options *options, const struct bed *bed, unsigned subsampling,
-                        const struct ddc_shape *shape)
+                        const struct ddc_shape *shape, enum channelise_method method)
 {
     size_t rotation_bytes, n_rows;
 
@@ -246,7 +246,8 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
                                            .w_cutoff = 1,
                                            .spectra_per_heap = SPECTRA_PER_HEAP,
                                            .out_bits = 8,
-                                           .dither = true};
+                                           .dither = true,
+                                           .method = method};
     n_rows = n->work.args.n_out / n->config.n_bins;
     if (n_rows < n->config.n_taps - 1 + SPECTRA_PER_HEAP)
         fail("--samples must be enough for a heap of 32 spectra");
@@ -290,19 +291,20 @@ static int64_t time_narrow(const struct narrow *n, size_t n_times)
 }
 
 static void bench_narrow(const struct options *options, const struct bed *bed, unsigned subsampling,
-                         const struct ddc_shape *shape)
+                         const struct ddc_shape *shape, enum channelise_method method)
 {
     double rates[MAX_REPETITIONS], samples;
     struct narrow n;
     char label[48];
 
-    narrow_init(&n, options, bed, subsampling, shape);
+    narrow_init(&n, options, bed, subsampling, shape, method);
     samples = (double)n.work.args.n_out * subsampling;
     time_narrow(&n, 1);
     size_t n_times = 1 + (size_t)(REPETITION_NS / (time_narrow(&n, 1) + 1));
     for (size_t i = 0; i < options->n_repetitions && !options->once; i++)
         rates[i] = samples * (double)n_times / (double)time_narrow(&n, n_times);
-    snprintf(label, sizeof(label), "    and %u channels of it", options->n_chan);
+    snprintf(label, sizeof(label), "    and %u channels of it%s", options->n_chan,
+             device_compiles(bed->device) && method == CHANNELISE_STAGES ? ", stages" : "");
     if (!options->once)
         bench_print_row(label, bench_stat_of(rates, options->n_repetitions), 0, "");
     free(n.spectra);
@@ -334,7 +336,9 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
     snprintf(label, sizeof(label), "subsampling %u", subsampling);
     ok = bench_shape(options, bed, subsampling, &shape, label);
     if (options->n_chan)
-        bench_narrow(options, bed, subsampling, &shape);
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_FUSED);
+    if (options->n_chan && device_compiles(bed->device))
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_STAGES);
     for (uint32_t warps = 2; warps <= 8 && options->shapes && device_compiles(bed->device); warps *= 2)
         for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
             for (uint32_t columns = 32; columns <= 256; columns *= 2) {

@@ -159,18 +159,24 @@ FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 
 
 @pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
-def test_cuda_kernels(daemon, work, rng, monkeypatch):
-    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda)."""
+@pytest.mark.parametrize("many", [False, True], ids=["few", "many channels"])
+def test_cuda_kernels(many, daemon, work, rng, monkeypatch):
+    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda); of many channels in
+    two kernels."""
     monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
     monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,gpus=1")
     for name in ("common", "kernels", "tests"):
         (work / name).symlink_to(harness.ROOT / name)
     config = delay_config(device={"kind": "cuda"})
-    n_samples = 16 * config["recv"]["chunk_samples"]
+    if many:
+        config = narrow_config([{"channels": 1024, "taps": 2, "decimation": 3, "gain": 0.2}], device={"kind": "cuda"},
+                               recv={"packet_samples": 512, "max_delay_diff": 1024},
+                               time={"sync_time": SYNC, "adc_sample_rate": RATE})
+    n_samples = (24 if many else 16) * config["recv"]["chunk_samples"]
     samples = scenario.noise(rng, 1, n_samples, 10)
     models = [[random_models(rng, 0, n_samples, 3, 400, 1e-3) for _ in range(2)]]
     streams = run(daemon, work, config, models, samples, 0)
-    assert check_delayed(config, streams, models, samples, 0) > 5
+    assert check_delayed(config, streams, models, samples, 0) >= (2 if many else 5)
 
 
 # ---- Tones, in closed form -------------------------------------------------------------------------------------------
