@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define TOGETHER     8 /* spectra that the front transforms at a time */
 #define BACK_THREADS 256
 #define MANY_BLOCKS  512 /* of the front: about twice what an H200 runs at once */
 #define MIN_SECTION  64  /* spectra; a section takes n_taps - 1 rows more */
@@ -31,13 +30,17 @@ struct channelise_narrow {
     struct device_kernel *front, *back;
 };
 
-/* By the number of bins from 2^11 on: M1 = a b and the columns of the front, M2 = a b of the back.  Blocks of the front
- * have 256 threads, or 512 where a block of fewer would have runs of less than 32 bytes. */
+/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back, and its
+ * spectra.  Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less. */
 static const struct channelise_narrow_shape shapes[] = {
-    {8, 1, 32, 16, 16, 4}, {4, 4, 16, 16, 16, 4}, {8, 4, 8, 16, 16, 4},  {8, 4, 8, 32, 16, 4},
-    {8, 4, 8, 32, 32, 4},  {8, 8, 8, 32, 32, 4},  {16, 8, 4, 32, 32, 4},
+    {8, 1, 32, 8, 16, 16, 4}, {4, 4, 16, 8, 16, 16, 4}, {8, 4, 8, 8, 16, 16, 4},  {8, 4, 8, 8, 32, 16, 4},
+    {8, 4, 8, 8, 32, 32, 4},  {8, 8, 8, 8, 32, 32, 4},  {16, 8, 4, 8, 32, 32, 4},
 };
 #define LEAST_BINS 2048
+
+/* More taps take more registers, of which threads have as many only in small blocks. */
+#define MANY_TAPS         16
+#define MANY_TAPS_THREADS 256
 
 static size_t rows_of(const struct channelise_narrow_shape *s)
 {
@@ -46,7 +49,7 @@ static size_t rows_of(const struct channelise_narrow_shape *s)
 
 static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 {
-    return (TOGETHER + 1) * rows_of(s) * s->columns * 2 * sizeof(float);
+    return (s->together + 1) * rows_of(s) * s->columns * 2 * sizeof(float);
 }
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)
@@ -63,6 +66,10 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
             continue;
         assert(rows_of(s) * s->back_radix_a * s->back_radix_b == config->n_bins);
         *shape = *s;
+        if (config->n_taps > MANY_TAPS)
+            shape->together /= 2;
+        while (config->n_taps > MANY_TAPS && rows_of(shape) * shape->columns > MANY_TAPS_THREADS)
+            shape->columns /= 2;
         return front_shared_bytes(s) <= shared_bytes && back_shared_bytes(s) <= shared_bytes;
     }
     return false;
@@ -141,7 +148,7 @@ static int create_kernels(struct channelise_narrow *n)
         {"RADIX_A", n->shape.front_radix_a},
         {"RADIX_B", n->shape.front_radix_b},
         {"NARROW_COLUMNS", n->shape.columns},
-        {"NARROW_TOGETHER", TOGETHER},
+        {"NARROW_TOGETHER", n->shape.together},
     };
     const struct kernel_constant back[] = {
         {"N_CHAN", c->n_chan},
@@ -216,7 +223,7 @@ void channelise_narrow_front(struct channelise_narrow *narrow, struct device_str
     };
 
     section = section < MIN_SECTION ? MIN_SECTION : section;
-    args.section_spectra = (uint32_t)((section + TOGETHER - 1) / TOGETHER * TOGETHER);
+    args.section_spectra = (uint32_t)((section + s->together - 1) / s->together * s->together);
     struct kernel_grid grid = {
         .blocks = {(uint32_t)n_columns, (args.n_spectra + args.section_spectra - 1) / args.section_spectra, N_POLS},
         .threads = (uint32_t)(rows_of(s) * s->columns),

@@ -49,6 +49,7 @@ extern const struct kernel channelise_narrow_back_kernel;
 struct channelise_narrow_shape {
     uint32_t front_radix_a, front_radix_b; /* 2..16; 1..16 */
     uint32_t columns;                      /* of a block of the front */
+    uint32_t together;                     /* spectra that it transforms at a time */
     uint32_t back_radix_a, back_radix_b;   /* 4..32 */
     uint32_t spectra;                      /* of a block of the back: 2 or 4 */
 };

@@ -20,8 +20,8 @@ static __device__ __forceinline__ int sample_of(const uint32_t (&words)[SAMPLE_B
 
 extern "C" __global__ void __launch_bounds__(N_THREADS) power(const struct power_args args)
 {
-    const uint32_t *in = (const uint32_t *)args.in[blockIdx.y];
-    int64_t begin = args.offset[blockIdx.y], end = begin + (int64_t)args.n_samples;
+    const uint32_t *in = (const uint32_t *)(blockIdx.y ? args.in[1] : args.in[0]);
+    int64_t begin = blockIdx.y ? args.offset[1] : args.offset[0], end = begin + (int64_t)args.n_samples;
     int64_t last_word = (end * SAMPLE_BITS - 1) / 32, stride = (int64_t)gridDim.x * N_THREADS;
     unsigned long long sum = 0;
 
