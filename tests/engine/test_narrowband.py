@@ -160,7 +160,7 @@ FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 
 @pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many channels"])
-def test_cuda_kernels(many, daemon, work, rng, monkeypatch):
+def test_emulated_kernels(many, daemon, work, rng, monkeypatch):
     """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda); of many channels in
     two kernels."""
     monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
@@ -300,7 +300,7 @@ def test_aliases(keep, daemon, work, rng):
     ({"ddc_taps": 250, "pass_bandwidth": 1e6},
      "outputs[0].ddc_taps: there is no filter of 250 taps for output o0 in double precision"),
 ])
-def test_configurations_that_cannot_be(output, sentence, daemon, work):
+def test_mistakes(output, sentence, daemon, work):
     config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")}, send={"pcap_file": str(work / "out.pcap")})
     harness.write_pcap(work / "none.pcap", [])
     config["outputs"][0] |= output
@@ -310,7 +310,7 @@ def test_configurations_that_cannot_be(output, sentence, daemon, work):
 
 
 @pytest.mark.parametrize("key", ["centre_frequency", "decimation"])
-def test_what_a_narrow_band_must_have(key, daemon, work):
+def test_mistakes_of_omission(key, daemon, work):
     config = narrow_config([{}])
     del config["outputs"][0][key]
     text = daemon("fgpu", config).wait_end(code=78).log.read_text()
