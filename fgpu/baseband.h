@@ -4,10 +4,11 @@
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
  * Grid:      samples have timestamps that are multiples of the subsampling A, whenever the process was started; each is
  *            that of the first sample of input that the filter looks at.  So windows begin on this grid (delay.h).
- * History:   what the last device input gave stays, moved to the front, and only what is new is computed.  It is as much
- *            as the device input's own history allows, so whatever lies in that for the walk lies here.
+ * History:   what the last device input gave stays, moved to the front, and only what is new is computed.  It is as
+ *            much as the device input's own history allows, so whatever lies in that for the walk lies here.
  * Missing:   of input that is not there comes something; the walk knows by the device input's presence.
- * Ownership: the object owns its samples and weights.   Threads: the worker.   Blocking and allocation: none after create. */
+ * Ownership: the object owns its samples and weights.   Threads: the worker.   Blocking and allocation: none after
+ *            create. */
 #ifndef FGPU_BASEBAND_H
 #define FGPU_BASEBAND_H
 
@@ -32,8 +33,9 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in);
 
-/* Adds to power[pol] (device memory) the squares of all samples of the device input that 'n' spectra take from where they
- * begin to where the next one does; spectra[pol][i].offset is in the device input.  Only of the output that measures. */
+/* Adds to power[pol] (device memory) the squares of all samples of the device input that 'n' spectra take from where
+ * they begin to where the next one does; spectra[pol][i].offset is in the device input.  Only of the output that
+ * measures. */
 void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_stream *stream,
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power);

@@ -66,8 +66,8 @@ static size_t find(const struct delay_queue *queue, int64_t t_samples)
     return i;
 }
 
-/* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot, the
- * exact time decides, and at last the later one. */
+/* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot,
+ * the exact time decides, and at last the later one. */
 void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;

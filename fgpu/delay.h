@@ -10,9 +10,9 @@
  * its window alike; fine = delay(t) - coarse is left to a phase slope over the channels.  All in double precision, times
  * in 64-bit integers, so nothing gets less exact as time goes by.
  *
- * Grid:      of an output that takes only every A-th sample (a narrow band, whose samples after ddc.h are at multiples of A)
- *            windows start at such multiples: at the one nearest to where the exact delay would have it, and 'fine' has
- *            what that adds, so it goes to A / 2 either way.  A is 1 of a wide band.
+ * Grid:      of an output that takes only every A-th sample (a narrow band, whose samples after ddc.h are at multiples
+ *            of A) windows start at such multiples: at the one nearest to where the exact delay would have it, and
+ *            'fine' has what that adds, so it goes to A / 2 either way.  A is 1 of a wide band.
  *
  * Queue:     a model holds from its start until the next one's.  Adding one removes those that start at or after it, and
  *            a model that starts in the past holds from the next spectrum on, with r counted from its start.  Before the

@@ -4,9 +4,10 @@
  * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), again and again, all on one stream
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
  *            or, the same with fewer passes over memory, the two kernels of channelise_fused.h
- * Narrow:    with n_bins the input is complex float, which ddc made: pfb_fir_complex -> FFT of n_bins points -> postproc,
- *            which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  A sample is then one of those, also in all offsets and
- *            sizes; a spectrum's 'fine' is in units of 1 / (width of the n_chan channels).
+ * Narrow:    with n_bins the input is complex float, which ddc made: pfb_fir_complex -> FFT of n_bins points ->
+ *            postproc, which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  A sample
+ *            is then one of those, also in all offsets and sizes; a spectrum's 'fine' is in units of 1 / (width of the
+ *            n_chan channels).
  * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
  * Threads:   the worker.   Blocking and allocation: none after create.
  * Source:    Price, "Spectrometers and Polyphase Filterbanks in Radio Astronomy" (2016), for the method. */
@@ -81,8 +82,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
 void channelise_destroy(struct channelise *channelise);
 
 /* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed
- * samples or complex float).  spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance
- * by exactly the spacing.  Reads 'spectra' before it returns. */
+ * samples or complex float).  spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset
+ * does not advance by exactly the spacing.  Reads 'spectra' before it returns. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS]);

@@ -30,8 +30,9 @@ struct channelise_narrow {
     struct device_kernel *front, *back;
 };
 
-/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back, and its
- * spectra.  Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less. */
+/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back, and
+ * its spectra.  Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or
+ * less. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16, 4}, {4, 4, 16, 8, 16, 16, 4}, {8, 4, 8, 8, 16, 16, 4},  {8, 4, 8, 8, 32, 16, 4},
     {8, 4, 8, 8, 32, 32, 4},  {8, 8, 8, 8, 32, 32, 4},  {16, 8, 4, 8, 32, 32, 4},

@@ -5,9 +5,9 @@
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} -> between [pol][spectrum][k1][j2]
  *   back    for each k1 the transform over j2; of that the n_chan bins in the middle, and steps 2 and 3 of postproc.h
  *
- * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation; a thread has one of them, its
- *        weights and the n_taps - 1 sums that are begun.  After NARROW_TOGETHER spectra the block transforms what it has in
- *        shared memory.
+ * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation; a thread has one of
+ *        them, its weights and the n_taps - 1 sums that are begun.  After NARROW_TOGETHER spectra the block transforms
+ *        what it has in shared memory.
  * back:  a block has a row k1 of NARROW_SPECTRA spectra of both polarisations.
  *
  * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_narrow_shape.

@@ -1,8 +1,8 @@
 /* channelise_narrow_back.cu - the second factor of a narrow band's transform, and all that follows it.  See
  * channelise_narrow.h.
  *
- * A line is the row k1 of a spectrum of a polarisation; lines[pol][spectrum] lie in shared memory, first as [ka][jb], then,
- * in the same places, as [ka][kb], k2 = ka + RADIX_A kb. */
+ * A line is the row k1 of a spectrum of a polarisation; lines[pol][spectrum] lie in shared memory, first as [ka][jb],
+ * then, in the same places, as [ka][kb], k2 = ka + RADIX_A kb. */
 #include "kernels/channelise_narrow.h"
 #include "kernels/fft_registers.h"
 #include "kernels/quantise.h"

@@ -1,4 +1,5 @@
-/* channelise_narrow_front.cu - FIR of complex samples and the first factor of their transform.  See channelise_narrow.h. */
+/* channelise_narrow_front.cu - FIR of complex samples and the first factor of their transform.  See
+ * channelise_narrow.h. */
 #include "kernels/channelise_narrow.h"
 #include "kernels/fft_registers.h"
 

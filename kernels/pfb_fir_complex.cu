@@ -1,7 +1,7 @@
 /* pfb_fir_complex.cu - see pfb_fir_complex.h.
  *
- * A thread has a column of all spectra of a section, whose number is gridDim.y, and takes it down the rows.  Each sample
- * is loaded once, and goes at once into the n_taps sums that it is part of (the transposed form of the filter).
+ * A thread has a column of all spectra of a section, whose number is gridDim.y, and takes it down the rows.  Each
+ * sample is loaded once, and goes at once into the n_taps sums that it is part of (the transposed form of the filter).
  *
  * Constants: N_BINS, N_TAPS, N_THREADS. */
 #include "kernels/pfb_fir_complex.h"

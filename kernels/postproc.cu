@@ -12,8 +12,8 @@
  *
  * A narrow band (N_BINS) has its channels in the same places, each out of one bin.
  *
- * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS, a
- * multiple of both. */
+ * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS,
+ * a multiple of both. */
 #include "kernels/postproc.h"
 #include "kernels/quantise.h"
 

@@ -219,7 +219,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
     return ok;
 }
 
-/* ---- A narrow band ------------------------------------------------------------------------------------------------ */
+/* ---- A narrow band ----------------------------------------------------------------------------------------------- */
 
 #define SPECTRA_PER_HEAP 32
 

@@ -36,7 +36,7 @@ def test_one_output(daemon, work, rng):
 def random_output(rng, bits):
     """An output section; gains for some 25 steps in each part, of noise a quarter of the range."""
     keep = bool(rng.random() < 0.5)
-    decimation = int(rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 12, 16])) if keep else int(rng.choice([2, 3, 4, 5, 7, 8, 10, 16]))
+    decimation = int(rng.choice([1, 3, 4, 5, 6, 12] if keep else [2, 3, 4, 5, 7, 8, 10, 16]))
     channels = 2**int(rng.integers(6, 9))
     step = decimation * (2 if keep else 1)
     band = 1712000000 / 2 / decimation
@@ -301,7 +301,8 @@ def test_aliases(keep, daemon, work, rng):
      "outputs[0].ddc_taps: there is no filter of 250 taps for output o0 in double precision"),
 ])
 def test_mistakes(output, sentence, daemon, work):
-    config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")}, send={"pcap_file": str(work / "out.pcap")})
+    config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")},
+                           send={"pcap_file": str(work / "out.pcap")})
     harness.write_pcap(work / "none.pcap", [])
     config["outputs"][0] |= output
     process = daemon("fgpu", config).wait_end(code=78)

@@ -1,6 +1,5 @@
-/* check_channelise_narrow - complex samples to heaps against the definition in double: stages and the two kernels, on the
- * cpu device and the emulated one, or on a GPU.  Of many channels some are compared in every spectrum; of all that the
- * bins around them are left out. */
+/* check_channelise_narrow - complex samples to heaps against the definition in double: stages and the two kernels, on
+ * the cpu device and the emulated one, or on a GPU.  Of each spectrum some channels are compared. */
 #include "kernels/channelise.h"
 #include "kernels/philox.h"
 

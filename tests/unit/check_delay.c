@@ -150,7 +150,8 @@ START_TEST(phase_at_the_centre)
 }
 END_TEST
 
-/* Nothing of the delay is lost; half way between two multiples the part of a sample decides, or the later one is taken. */
+/* Nothing of the delay is lost; half way between two multiples the part of a sample decides, or the later one is
+ * taken. */
 START_TEST(windows_start_on_the_grid)
 {
     static const struct {
