@@ -25,7 +25,7 @@ SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[
 # Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
 REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engine/test_spead_bytes.py",
            "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py", "tests/engine/test_xbgpu.py",
-           "tests/engine/test_gates.py"]
+           "tests/engine/test_gates.py", "tests/engine/test_narrowband.py"]
 REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
