@@ -45,7 +45,7 @@ SERVICE  = common/config.o common/config_file.o common/config_load.o common/conf
 KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o kernels/pfb_fir.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o fgpu/gain_file.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
 XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
 FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
