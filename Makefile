@@ -5,6 +5,7 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+#   make qualify-f           measures the F-engine against the acceptance catalogue; writes docs/qualification.md
 #   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (6 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
@@ -81,7 +82,7 @@ CUDA    ?= $(call cuda_at,$(CUDA_PATH) $(patsubst %/bin/nvcc,%,$(realpath $(shel
 CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib $(CUDA)/lib/x86_64-linux-gnu)))
 CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
+.PHONY: all setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
@@ -213,6 +214,13 @@ $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(BUILD)/libc
 
 check-compile: $(BUILD)/tests/compile_kernels
 	@$<
+
+# The device is CBF_TEST_DEVICE (cpu, cuda).
+QUALIFY_FLAGS ?= --output docs/qualification.md --plots docs/images
+qualify-f:
+	@scripts/setup check
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/check_design_ddc
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_f.py $(QUALIFY_FLAGS)
 
 check-all:
 	@scripts/setup ci
