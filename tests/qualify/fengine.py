@@ -175,8 +175,10 @@ def _read(path, channels, n_antennas):
             payload = spead + 8 + 8 * n_items
             if timestamp not in out[feng_id]:
                 out[feng_id][timestamp] = np.empty(heap_bytes, np.int8)
-            out[feng_id][timestamp][items[3]:items[3] + items[4]] = np.frombuffer(data[payload:payload + items[4]], np.int8)
-            got[feng_id, timestamp] = got.get((feng_id, timestamp), 0) + items[4]
+            offset, n_bytes = items[3], items[4]
+            part = np.frombuffer(data[payload:payload + n_bytes], np.int8)
+            out[feng_id][timestamp][offset:offset + n_bytes] = part
+            got[feng_id, timestamp] = got.get((feng_id, timestamp), 0) + n_bytes
         at += 16 + n
     assert all(n == heap_bytes for n in got.values()), "an incomplete heap"
     return [{t: raw.reshape(channels, HEAP, 2, 2) for t, raw in heaps.items()} for heaps in out]

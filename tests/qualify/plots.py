@@ -6,13 +6,13 @@ matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cbf", "font
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
-import measure  # noqa: E402
+from plan import Plan  # noqa: E402
 
 
 def draw(plots, directory):
     """plots: {channels: {"shape": (offsets, dB), "spurs": dB [channel]}}"""
     channels = min(plots)
-    plan = measure.Plan(channels, True)
+    plan = Plan(channels, True)
     offsets, level = plots[channels]["shape"]
     figure, axes = plt.subplots(figsize=(6, 3))
     finer = np.linspace(-2.5, 2.5, 301)

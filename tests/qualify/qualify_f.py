@@ -1,5 +1,5 @@
-"""Qualifies the F-engine: measures the real fgpu against the rows of the acceptance catalogue, prints them and writes them
-as a document.  Run it with `make qualify-f`; the device is CBF_TEST_DEVICE (cpu, cuda), as in the engine tests."""
+"""Qualifies the F-engine: measures the real fgpu against the rows of the acceptance catalogue, prints them and writes
+them as a document.  Run it with `make qualify-f`; the device is CBF_TEST_DEVICE (cpu, cuda), as in the engine tests."""
 import argparse
 import datetime
 import shutil
@@ -11,7 +11,10 @@ from pathlib import Path
 
 import ddc
 import fengine
-import measure
+import levels
+import phases
+import tones
+from plan import Plan
 from report import table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,16 +42,16 @@ def commit():
 
 def qualify(channels, quick):
     """Rows and plots of one number of channels."""
-    plan = measure.Plan(channels, quick)
+    plan = Plan(channels, quick)
     rows, plots = [], {}
     work = Path(tempfile.mkdtemp(prefix=f"cbf-qualify-{channels}-"))
-    for part in (measure.tones, measure.static_phases, measure.tracking, measure.levels):
+    for part in (tones.measure, phases.static, phases.rates, levels.measure):
         began = time.monotonic()
         found = part(plan, work)
         if isinstance(found, tuple):
             found, plots = found
         rows += found
-        print(f"{channels} channels: {part.__name__}, {time.monotonic() - began:.1f} s", flush=True)
+        print(f"{channels} channels: {part.__module__}, {time.monotonic() - began:.1f} s", flush=True)
         for row in found:
             verdict = {None: "    ", True: "pass", False: "FAIL"}[row.ok]
             print(f"  {verdict} {row.requirement:10} {row.what}: {row.figure} ({row.criterion})", flush=True)

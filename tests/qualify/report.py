@@ -12,6 +12,9 @@ class Row:
     figure: str
     ok: bool | None = None
 
+    def __post_init__(self):
+        self.ok = None if self.ok is None else bool(self.ok)  # numpy's own are neither True nor False
+
 
 def db(power_ratio):
     return 10 * math.log10(max(power_ratio, 1e-40))
