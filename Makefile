@@ -292,7 +292,7 @@ install: all
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	$(if $(CUDA_DEVICE),install -d $(DESTDIR)$(prefix)/lib/cbf && install -m 644 $(CUDA_DEVICE) $(DESTDIR)$(prefix)/lib/cbf)
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
-	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 644 config/demo/* $(DESTDIR)$(prefix)/share/cbf/config/demo
 	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	for unit in systemd/*.service; do \

@@ -38,7 +38,7 @@ static const struct config_key digitiser_keys[] = {
      "Time to send for, rounded down to whole heaps; 0: until stopped."},
     {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
      "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the next "
-     "multiple of the period (of packet_samples, for recordings and track), sent when its time has come."},
+     "multiple of the period (of packet_samples, for recordings), sent when its time has come."},
     {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
      "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."},
 };

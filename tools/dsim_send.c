@@ -424,7 +424,7 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
     send->descriptor_samples = timebase_duration_samples(&send->timebase, DESCRIPTOR_INTERVAL_NS);
     send->n_heaps_wanted = dsim_config_n_heaps(config);
     send->starts_when_read = config->recordings.n > 0;
-    send->align_samples = send->play ? send->packet_samples : digitiser->period_samples;
+    send->align_samples = send->starts_when_read ? send->packet_samples : digitiser->period_samples;
 }
 
 static void register_metrics(struct dsim_send *send)

@@ -17,7 +17,7 @@ def draw(plots, directory):
     figure, axes = plt.subplots(figsize=(6, 3))
     finer = np.linspace(-2.5, 2.5, 301)
     axes.plot(finer, [20 * np.log10(abs(plan.response(o)) + 1e-7) for o in finer], lw=1, label="design (float64)")
-    axes.plot(offsets[::4], level[::4], ".", ms=2.5, label="measured")
+    axes.plot(offsets[::3], level[::3], ".", ms=2.5, label="measured")
     axes.axhline(-53, color="grey", lw=0.7, ls="--")
     axes.set(xlim=(-2.5, 2.5), ylim=(-125, 5), xlabel="offset of the tone [channels]", ylabel="response [dB]",
              title=f"Channel shape, {channels} channels")
