@@ -20,7 +20,6 @@ SYNC_S = 1700000000
 START = 1 << 36  # timestamp of the first sample: a multiple of every packet, chunk and heap
 PACKET_SAMPLES = 16384
 HEAP = 16  # spectra
-NO_DITHER = "none"
 
 
 @dataclass
@@ -60,9 +59,8 @@ class Antenna:
 class Voltages:
     """What came out of one antenna."""
 
-    def __init__(self, channels, batches):
-        self.channels, self.batches = channels, batches
-        self.step = 2 * channels
+    def __init__(self, plan, batches):
+        self.channels, self.step, self.batches = plan.channels, plan.step, batches
 
     def spectra(self, pol, timestamp, n):
         """complex64 [n][channel] of the spectra from 'timestamp' on."""
@@ -126,18 +124,19 @@ class Packets:
         return packet.astype(">i2").tobytes()
 
 
-def chunk(channels, max_delay_diff=0):
+def chunk(plan, max_delay_diff=0):
     """Samples of an input that fgpu takes at once."""
-    return -(-(4 * 16 * channels + max_delay_diff) // PACKET_SAMPLES) * PACKET_SAMPLES
+    return -(-(2 * plan.window + max_delay_diff) // PACKET_SAMPLES) * PACKET_SAMPLES
 
 
-def _config(work, name, channels, antennas, max_delay_diff, dither):
+def _config(work, name, plan, antennas, max_delay_diff):
+    channels = plan.channels
     config = scenario.fgpu_config(
-        outputs=[{"channels": channels, "spectra_per_heap": HEAP, "dither": dither, "substreams": 1,
-                  "batches_per_buffer": max(1, 1024 // channels)} | ({"dither_seed": 1} if dither != "none" else {})],
+        outputs=[{"channels": channels, "spectra_per_heap": HEAP, "dither": "uniform", "dither_seed": 1,
+                  "substreams": 1, "batches_per_buffer": max(1, 1024 // channels)} | plan.section],
         feng_ids=range(len(antennas)),
         device={"threads": 2},
-        recv={"sample_bits": 16, "packet_samples": PACKET_SAMPLES, "chunk_samples": chunk(channels, max_delay_diff),
+        recv={"sample_bits": 16, "packet_samples": PACKET_SAMPLES, "chunk_samples": chunk(plan, max_delay_diff),
               "max_delay_diff": max_delay_diff},
         send={"packet_payload": 8 * min(4096, channels * 2), "array_size": len(antennas),
               "pcap_file": str(work / f"{name}.out.pcap")},
@@ -184,10 +183,11 @@ def _read(path, channels, n_antennas):
     return [{t: raw.reshape(channels, HEAP, 2, 2) for t, raw in heaps.items()} for heaps in out]
 
 
-def run(work, name, channels, antennas, max_delay_diff=0, dither="uniform", watch=None):
-    """Runs fgpu over the antennas' samples; [Voltages] of each.  watch(process) is called once all samples are fed."""
+def run(work, name, plan, antennas, max_delay_diff=0, watch=None):
+    """Runs fgpu, with the output of a plan, over the antennas' samples; [Voltages] of each.  watch(process) is called
+    once all samples are fed."""
     work.mkdir(parents=True, exist_ok=True)
-    config = _config(work, name, channels, antennas, max_delay_diff, dither)
+    config = _config(work, name, plan, antennas, max_delay_diff)
     sequences = {id(s): s for antenna in antennas for s in antenna.samples}
     n_packets = -(-max(s.n_samples for s in sequences.values()) // PACKET_SAMPLES)
     endpoints = [harness.endpoints(a[f"pol{pol}"])[0] for a in config["antennas"] for pol in range(2)]
@@ -216,6 +216,6 @@ def run(work, name, channels, antennas, max_delay_diff=0, dither="uniform", watc
         process.kill()
         fifo.unlink()
     sink = work / f"{name}.out.pcap"
-    found = _read(sink, channels, len(antennas))
+    found = _read(sink, plan.channels, len(antennas))
     sink.unlink()
-    return [Voltages(channels, batches) for batches in found]
+    return [Voltages(plan, batches) for batches in found]

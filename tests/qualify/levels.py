@@ -2,17 +2,17 @@
 import fengine
 import numpy as np
 from fengine import HEAP, START, Antenna
-from plan import PEAK, flat_gain, spectrum
+from plan import PEAK, spectrum
 from report import Row
 from signals import LIMIT, Impulses, Multitone, Sequence, repeat
 
 
 def measure(plan, work):
-    signal = Multitone(plan.channels)
+    signal = Multitone(plan.step, np.arange(1, plan.channels), 32)
     n = plan.spectra_levels
     rng = np.random.default_rng([7, plan.channels])
     expected = spectrum(plan, signal(0, plan.window))
-    gain = flat_gain(plan, signal, PEAK / 2)
+    gain = plan.gain(signal.amplitude) / 2
 
     def random_gains():
         g = gain * rng.uniform(0.5, 2, plan.channels) * np.exp(2j * np.pi * rng.random(plan.channels))
@@ -20,12 +20,12 @@ def measure(plan, work):
 
     # So long that most of it has been sent, and counted, before the end.
     sequence = repeat(signal, max((HEAP + n + plan.lead + HEAP) * plan.step + 2 * plan.window,
-                                  4 * fengine.chunk(plan.channels), 64 * fengine.PACKET_SAMPLES))
+                                  4 * fengine.chunk(plan), 64 * fengine.PACKET_SAMPLES))
     timestamp = START + HEAP * plan.step
     places = [timestamp - START + plan.window // 2 + spectra * plan.step + odd for spectra, odd in ((4, 17), (6, 1001))]
     impulses = [Sequence([(sequence.n_samples, Impulses([p]), False)]) for p in places]
     known = [random_gains(), random_gains()]
-    low = [(flat_gain(plan, signal, 1.0) * rng.uniform(0.2, 3, plan.channels)).astype(np.float32).astype(float)
+    low = [(plan.gain(signal.amplitude) / PEAK * rng.uniform(0.2, 3, plan.channels)).astype(np.float32).astype(float)
            for _ in range(2)]
     loud = loud_gains(plan, expected, gain, rng)
     impulse_gain = PEAK / (LIMIT * np.max(plan.weights))
@@ -33,7 +33,7 @@ def measure(plan, work):
                 Antenna(impulses, [impulse_gain] * 2)]
     clipped = [np.count_nonzero(saturates(expected * g)) for g in loud]
     counted = []
-    found = fengine.run(work, "levels", plan.channels, antennas,
+    found = fengine.run(work, "levels", plan, antennas,
                         watch=lambda process: counted.extend(count_clipped(process, clipped)))
     rows = gains(plan, found[0], timestamp, n, expected, known)
     rows += dither(plan, found[1], timestamp, n, expected, low)

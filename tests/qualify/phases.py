@@ -2,7 +2,7 @@
 import fengine
 import numpy as np
 from fengine import HEAP, RATE_HZ, START, Antenna, Model
-from plan import PEAK, flat_gain, spectrum
+from plan import PEAK, spectrum
 from report import Row
 from signals import Delayed, Multitone, Sequence, repeat
 
@@ -32,8 +32,25 @@ def noise_deg(n_averaged, n_noisy=1):
     return np.degrees(np.sqrt(n_noisy * DITHER_VARIANCE / n_averaged) / PEAK)
 
 
+def phase_row(name, error, noise):
+    """Of the errors over the channels in radians, and the noise of each in degrees."""
+    largest = np.degrees(np.max(np.abs(error)))
+    return Row("0128, 0112" if name.startswith("phase") else "0128, 0185",
+               f"{name}: phase error over the channels in degrees, rms (largest; noise of the measurement)",
+               "largest <= 1; goal <= 0.05 rms", f"{rms_deg(error):.4f} ({largest:.3f}; {noise:.4f})",
+               largest <= 1 and rms_deg(error) <= 0.05)
+
+
+def evaluation_row(plan, known=False):
+    """Models are evaluated for each spectrum; narrow bands of many channels have few of them, as is known."""
+    rate_hz = RATE_HZ / plan.step
+    return Row("0187, 0188", "rate at which models are evaluated: once a spectrum", ">= 2500 Hz", f"{rate_hz:.0f} Hz",
+               rate_hz >= 2500, known)
+
+
 def static(plan, work):
-    signal = Multitone(plan.channels)
+    """Delays and phases that stay as they are, one after another."""
+    signal = Multitone(plan.step, np.arange(1, plan.channels), 32)
     reach = -(-140000 // plan.step) + HEAP  # spectra that a delay may reach to either side
     n = plan.spectra_phase
     settings = [(f"delay {name}", d * RATE_HZ, 0.0) for name, d in DELAYS]
@@ -43,8 +60,8 @@ def static(plan, work):
     sequence = repeat(signal, n_spectra * plan.step)
     starts = [START + (reach + n * i) * plan.step for i in range(len(settings))]
     models = [Model(t, delay=d, phase=p) for t, (_, d, p) in zip(starts, settings)]
-    gain = flat_gain(plan, signal)
-    found, = fengine.run(work, "static", plan.channels, [Antenna([sequence] * 2, [gain] * 2, [models, []])],
+    gain = plan.gain(signal.amplitude)
+    found, = fengine.run(work, "static", plan, [Antenna([sequence] * 2, [gain] * 2, [models, []])],
                          max_delay_diff=1 << 18)
     frequency = np.arange(1, plan.channels) / plan.step  # channel 0 has no phase
     rows, worst_step, delay_errors, last = [], 0, [], None
@@ -53,11 +70,7 @@ def static(plan, work):
         want = delayed_spectrum(plan, signal, delay, phase)[1:]
         error = np.angle(np.mean(x, axis=0) / want)
         delay_errors.append(abs(np.polyfit(frequency, error, 1)[0]) / 2 / np.pi / RATE_HZ)
-        kind = "0128, 0112" if name.startswith("phase") else "0128, 0185"
-        rows.append(Row(kind, f"{name}: phase error over the channels in degrees, rms (largest; noise of the "
-                        "measurement)", "largest <= 1; goal <= 0.05 rms",
-                        f"{rms_deg(error):.4f} ({np.degrees(np.max(np.abs(error))):.3f}; {noise_deg(n):.4f})",
-                        np.degrees(np.max(np.abs(error))) <= 1 and rms_deg(error) <= 0.05))
+        rows.append(phase_row(name, error, noise_deg(n)))
         # Which spectra follow which model: the one before the start still the last one.
         if last is not None:
             for timestamp, model in ((start - plan.step, last), (start, want)):
@@ -69,16 +82,14 @@ def static(plan, work):
     rows.append(Row("0077", "load time: the first spectrum at or after a model's start has it, the one before has not",
                     "error < 10 ms", f"next spectrum, {plan.step / RATE_HZ * 1e6:.2f} us",
                     worst_step < 3 * noise_deg(1)))
-    rows.append(Row("0187, 0188", "rate at which models are evaluated: once a spectrum", ">= 2500 Hz",
-                    f"{RATE_HZ / plan.step:.0f} Hz", RATE_HZ / plan.step >= 2500))
-    return rows
+    return [*rows, evaluation_row(plan)]
 
 
 def rates(plan, work):
     """A source that drifts in one polarisation, and in the other one that does not and a model that lets it drift."""
-    signal = Multitone(plan.channels)
+    signal = Multitone(plan.step, np.arange(1, plan.channels), 32)
     n, middle = plan.spectra_rate, (plan.window - 1) / 2
-    gain = flat_gain(plan, signal)
+    gain = plan.gain(signal.amplitude)
     start, at = [], START + HEAP * plan.step
     parts, models = [(HEAP * plan.step, signal, False)], []
     # (name, criterion's text, delay at the start, rate, phase rate, what the delay is referred to)
@@ -96,7 +107,7 @@ def rates(plan, work):
     parts.append((2 * plan.window, signal, False))
     drifting = Sequence(parts)
     still = repeat(signal, drifting.n_samples)
-    found, = fengine.run(work, "rates", plan.channels, [Antenna([still, drifting], [gain] * 2, [models, []])],
+    found, = fengine.run(work, "rates", plan, [Antenna([still, drifting], [gain] * 2, [models, []])],
                          max_delay_diff=fengine.PACKET_SAMPLES)
     rows = []
     for (name, delay, rate, phase_rate, reference), t, model in zip(cases, start, models):

@@ -15,7 +15,9 @@ PEAK = 110.0
 
 
 class Plan:
-    """How much is measured of a number of channels."""
+    """How much is measured of a number of channels over the whole band."""
+
+    section = {}  # of the output, beside channels
 
     def __init__(self, channels, quick):
         self.channels, self.step = channels, 2 * channels
@@ -40,9 +42,9 @@ class Plan:
         i = np.arange(self.window) - (self.window - 1) / 2
         return np.sum(self.weights * np.cos(2 * np.pi * offset * i / self.step)) / np.sum(self.weights)
 
-    def tone_gain(self):
-        """That puts a tone of amplitude LIMIT at PEAK."""
-        return PEAK / (LIMIT * np.sum(self.weights) / 2)
+    def gain(self, amplitude):
+        """That puts a tone of this amplitude at PEAK."""
+        return PEAK / (amplitude * np.sum(self.weights) / 2)
 
 
 def ladder(plan, found, timestamp, n, mean):
@@ -54,11 +56,6 @@ def ladder(plan, found, timestamp, n, mean):
         value = mean(x) / factor
         best = value if best is None else np.where(fits, value, best)
     return best
-
-
-def flat_gain(plan, signal, peak=PEAK):
-    """That puts the tones of a multitone at 'peak'."""
-    return peak / (signal.amplitude * np.sum(plan.weights) / 2)
 
 
 def spectrum(plan, samples):

@@ -11,6 +11,7 @@ class Row:
     criterion: str
     figure: str
     ok: bool | None = None
+    known: bool = False  # a miss that the document explains
 
     def __post_init__(self):
         self.ok = None if self.ok is None else bool(self.ok)  # numpy's own are neither True nor False
@@ -23,6 +24,10 @@ def db(power_ratio):
 def verdict(oks):
     oks = [ok for ok in oks if ok is not None]
     return "" if not oks else "pass" if all(oks) else "**FAIL**"
+
+
+def unexpected(rows):
+    return [row for row in rows if row.ok is False and not row.known]
 
 
 def table(by_column):

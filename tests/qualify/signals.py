@@ -21,28 +21,26 @@ class Tones:
 
 
 class Multitone:
-    """A tone of the same amplitude at the centre of every channel but the first, random phases: it repeats every 2
-    channels samples.  As integers it is known exactly; between samples it is interpolated (error below -110 dB)."""
+    """Tones of the same amplitude and random phases at some multiples of 1/period cycles per sample.  As integers it is
+    known exactly; between samples it is interpolated in a table 'finer' times as dense (32: error below -110 dB)."""
 
-    FINER = 32
-
-    def __init__(self, channels, peak=0.9 * LIMIT):
-        self.step = 2 * channels
-        rng = np.random.default_rng([SEED, channels])
-        spectrum = np.zeros(channels + 1, complex)
-        spectrum[1:channels] = np.exp(2j * np.pi * rng.random(channels - 1))
-        finer = np.fft.irfft(spectrum, self.step * self.FINER)
-        scale = peak / np.max(np.abs(finer))
-        self.fine = finer * scale  # [2 channels FINER]
-        self.amplitude = 2 * scale / (self.step * self.FINER)  # of each tone
-        self.integers = np.rint(self.fine[::self.FINER])
+    def __init__(self, period, multiples, finer=1, peak=0.9 * LIMIT):
+        self.step, self.finer = period, finer
+        rng = np.random.default_rng([SEED, period])
+        spectrum = np.zeros(period // 2 + 1, complex)
+        spectrum[multiples] = np.exp(2j * np.pi * rng.random(len(multiples)))
+        self.fine = np.fft.irfft(spectrum, period * finer)
+        scale = peak / np.max(np.abs(self.fine))
+        self.fine *= scale  # [period finer]
+        self.amplitude = 2 * scale / (period * finer)  # of each tone
+        self.integers = np.rint(self.fine[::finer])
 
     def __call__(self, first, n):
         return np.take(self.integers, np.arange(first, first + n) % self.step)
 
     def at(self, positions):
-        """At any position: the cubic through the four points of the finer table around it."""
-        x = positions * self.FINER
+        """At any position: the cubic through the four points of the table around it."""
+        x = positions * self.finer
         whole = np.floor(x)
         f = x - whole
         i = whole.astype(np.int64)

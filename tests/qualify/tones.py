@@ -40,9 +40,9 @@ def measure(plan, work):
         parts.append((plan.samples(plan.spectra_linearity), tone, True))
     parts.append((2 * plan.window + 2 * HEAP * plan.step, Tones([], period), True))
     sequence = Sequence(parts)
-    gain = plan.tone_gain()
+    gain = plan.gain(LIMIT)
     antennas = [Antenna([sequence] * 2, list(gains)) for gains in (gain * LADDER).reshape(-1, 2)]
-    found = fengine.run(work, "tones", plan.channels, antennas)
+    found = fengine.run(work, "tones", plan, antennas)
     starts = iter(START + np.cumsum([0] + [p[0] for p in parts])[1:])
     rows, plots = [], {}
     rows += spurs(plan, found, [next(starts) for _ in plan.sfdr_channels], plots)
@@ -82,7 +82,7 @@ def shape(plan, found, starts, plots):
             # Referred to the window's first sample of the first spectrum; the part's own samples begin at 'start'.
             unwind = np.exp(-1j * (2 * np.pi * turns + phase))[:, None]
             value = ladder(plan, found, int(start), n, lambda x, u=unwind: np.mean(x * u, axis=0))
-            value = value / (plan.tone_gain() * amplitude * np.sum(plan.weights) / 2)
+            value = value / (PEAK * amplitude / LIMIT)
             for m in range(-3, 4):
                 offsets.append(offset - m)
                 responses.append(abs(value[channel + m]))
