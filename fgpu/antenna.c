@@ -203,7 +203,8 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
 {
     if (!buffer->power)
         return;
-    int64_t n_samples = (int64_t)buffer->n_filled * 2 * buffer->stream->output->n_chan;
+    const struct fgpu_config_output *output = buffer->stream->output;
+    int64_t n_samples = (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap;
     if (!fgpu_level_add(&a->level, buffer->timestamp_samples, n_samples, buffer->power, buffer->whole))
         return;
     for (unsigned pol = 0; pol < N_POLS; pol++)
@@ -250,10 +251,10 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
     return device_event_create(a->device, &in->uploaded);
 }
 
-/* Whole batches of the first output, about a second. */
+/* Whole batches of the output that measures, about a second. */
 static void init_level(struct fgpu_antenna *a)
 {
-    int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, 0));
+    int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
     double n_batches = rint(decimal_to_double(a->config->time.adc_sample_rate_hz) / (double)batch_samples);
 
     fgpu_level_init(&a->level, batch_samples * (n_batches > 1 ? (int64_t)n_batches : 1),
@@ -319,7 +320,8 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
     for (size_t o = 0; !err && o < a->layout->n_outputs; o++)
         err = fgpu_walk_create(&(struct fgpu_walk_config){a->config, a->layout, a->device, a->compute, a->download,
                                                           fgpu_send_stream(config->send, config->ant, o), o,
-                                                          config->dither_seeds[o], &config->choices[o]},
+                                                          config->dither_seeds[o], &config->choices[o],
+                                                          config->filters[o]},
                                &a->walks[o]);
     if (err) {
         fgpu_antenna_destroy(a);

@@ -33,6 +33,7 @@ struct fgpu_antenna_config {
     int input_free_kind;          /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
     const uint64_t *dither_seeds; /* [output] */
     const struct channelise_choice *choices; /* [output] */
+    float *const *filters;                   /* [output]; NULL of a wide band */
 };
 
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna);

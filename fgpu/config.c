@@ -3,7 +3,7 @@
 
 #include "common/units.h"
 
-static const char *const kind_choices[] = {"wideband", NULL};
+static const char *const kind_choices[] = {"wideband", "narrowband", NULL};
 static const char *const window_choices[] = {"hann", "rect", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
 
@@ -52,11 +52,13 @@ static const struct config_key antenna_keys[] = {
 };
 #undef AT
 
-#define AT(member) offsetof(struct fgpu_config_output, member)
+#define AT(member)  offsetof(struct fgpu_config_output, member)
+#define ONLY_NARROW (1u << FGPU_NARROWBAND)
 static const struct config_key output_keys[] = {
     {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "wideband", false, AT(kind), kind_choices, "What sort of output this is."},
     {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the stream."},
-    {"channels", CFG_POW2, UNIT_CHANNELS, 64, 65536, NULL, false, AT(n_chan), NULL, "Channels over the whole band."},
+    {"channels", CFG_POW2, UNIT_CHANNELS, 64, 65536, NULL, false, AT(n_chan), NULL,
+     "Channels over the whole of its band."},
     {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
      "Spectra in a heap (and so in a batch); a multiple of 16."},
     {"batches_per_buffer", CFG_INT, UNIT_BATCHES, 1, 65536, "1", false, AT(n_batches), NULL,
@@ -77,7 +79,20 @@ static const struct config_key output_keys[] = {
      "Seed of the dither; -1 chooses one at random and logs it."},
     {"destinations", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(destinations), NULL,
      "One per substream: channels are divided evenly among them, in order."},
+    {"centre_frequency", CFG_DECIMAL, UNIT_HZ, 0, 5e10, NULL, false, AT(centre_hz), NULL,
+     "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.", ONLY_NARROW},
+    {"decimation", CFG_INT, UNIT_NONE, 1, 256, NULL, false, AT(decimation), NULL,
+     "The narrow band is this part of the digitiser's whole one; any number.", ONLY_NARROW},
+    {"ddc_taps", CFG_INT, UNIT_NONE, 0, 8192, "0", false, AT(n_ddc_taps), NULL,
+     "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.", ONLY_NARROW},
+    {"weight_pass", CFG_DOUBLE, UNIT_NONE, 1e-9, 1e9, "0.005", false, AT(weight_pass), NULL,
+     "What an error in that filter's pass band weighs, next to one in its stop bands.", ONLY_NARROW},
+    {"pass_bandwidth", CFG_DOUBLE, UNIT_HZ, 0, 5e10, "0", false, AT(pass_bandwidth_hz), NULL,
+     "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of it is, as "
+     "twice the band is made and half of that discarded.",
+     ONLY_NARROW},
 };
+#undef ONLY_NARROW
 #undef AT
 
 static const char antenna_example[] = "  - name: m000\n"

@@ -8,11 +8,12 @@
 #include "common/device.h"
 #include "common/endpoint.h"
 #include "common/sections.h"
+#include "common/timebase.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fgpu_output_kind { FGPU_WIDEBAND };
+enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
@@ -52,6 +53,12 @@ struct fgpu_config_output {
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
     struct endpoint_list destinations; /* one per substream */
+    /* Of a narrow band; otherwise 0. */
+    struct decimal centre_hz; /* in the digitiser's band, from 0 */
+    int64_t decimation;
+    int64_t n_ddc_taps; /* 0: see fgpu_ddc_taps() */
+    double weight_pass;
+    double pass_bandwidth_hz; /* 0: the outer half of what is transformed is discarded */
 };
 
 struct fgpu_config {

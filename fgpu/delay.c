@@ -1,6 +1,8 @@
 /* delay.c - the arithmetic of delays, between the commands that set them and walk.c, which shifts windows by them. */
 #include "fgpu/delay.h"
 
+#include "common/units.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -64,9 +66,24 @@ static size_t find(const struct delay_queue *queue, int64_t t_samples)
     return i;
 }
 
-struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples)
+/* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot, the
+ * exact time decides, and at last the later one. */
+void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
-    return delay_evaluate(&queue->models[find(queue, t_samples)], t_samples);
+    int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
+    int64_t aligned = floor_div(2 * start + grid_samples - later, 2 * grid_samples) * grid_samples;
+
+    values->coarse_samples -= aligned - start;
+    values->fine_samples += (double)(aligned - start);
+}
+
+struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples)
+{
+    struct delay_values values = delay_evaluate(&queue->models[find(queue, t_samples)], t_samples);
+
+    if (grid_samples > 1)
+        delay_align(&values, t_samples, grid_samples);
+    return values;
 }
 
 void delay_queue_forget(struct delay_queue *queue, int64_t t_samples)
@@ -85,6 +102,7 @@ struct skip {
     const struct delay_queue *const *queues;
     const int64_t *first_samples;
     size_t n;
+    int64_t grid_samples;
     int64_t align_samples;
 };
 
@@ -94,7 +112,7 @@ static bool all_there(const struct skip *s, int64_t k)
     int64_t t = k * s->align_samples;
 
     for (size_t i = 0; i < s->n; i++)
-        if (t - delay_queue_at(s->queues[i], t).coarse_samples < s->first_samples[i])
+        if (t - delay_queue_at(s->queues[i], t, s->grid_samples).coarse_samples < s->first_samples[i])
             return false;
     return true;
 }
@@ -131,9 +149,9 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 /* While no model changes, windows never start earlier at a later time, so what was not there is found in steps that
  * double, and then by halves.  At a change anything may happen, so the search begins anew. */
 int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
-                   int64_t start_samples, int64_t align_samples)
+                   int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {
-    const struct skip s = {queues, first_samples, n, align_samples};
+    const struct skip s = {queues, first_samples, n, grid_samples, align_samples};
     const int64_t last = MAX_SAMPLES / align_samples;
     int64_t k = start_samples / align_samples + (start_samples % align_samples > 0);
 

@@ -10,6 +10,10 @@
  * its window alike; fine = delay(t) - coarse is left to a phase slope over the channels.  All in double precision, times
  * in 64-bit integers, so nothing gets less exact as time goes by.
  *
+ * Grid:      of an output that takes only every A-th sample (a narrow band, whose samples after ddc.h are at multiples of A)
+ *            windows start at such multiples: at the one nearest to where the exact delay would have it, and 'fine' has
+ *            what that adds, so it goes to A / 2 either way.  A is 1 of a wide band.
+ *
  * Queue:     a model holds from its start until the next one's.  Adding one removes those that start at or after it, and
  *            a model that starts in the past holds from the next spectrum on, with r counted from its start.  Before the
  *            first the delay is zero.
@@ -39,7 +43,7 @@ struct delay_queue {
 /* What a model says of one output time. */
 struct delay_values {
     int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
-    double fine_samples;    /* [-1/2, 1/2] */
+    double fine_samples;    /* [-1/2, 1/2], or half of the grid's step */
     double phase_rad;       /* at the band's centre, [-pi, pi) */
 };
 
@@ -54,8 +58,11 @@ void delay_queue_init(struct delay_queue *queue);
 /* Returns 0, or -ENOSPC, with the queue as it was, when there is no room behind those that start before 'model'. */
 int delay_queue_add(struct delay_queue *queue, const struct delay_model *model);
 
-/* What the queue says of one output time. */
-struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples);
+/* Moves the start of the window at output time 't_samples' to the grid. */
+void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples);
+
+/* What the queue says of one output time, on the grid. */
+struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples);
 
 /* Forgets the models that hold at no time from 't_samples' on. */
 void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);
@@ -64,7 +71,7 @@ void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);
  * of all 'n' queues start at or after first_samples[i] of their inputs; INT64_MAX where there is none
  * below 2^61, so a delay grows as fast as time.  Minimal as long as rates stay within +-1. */
 int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
-                   int64_t start_samples, int64_t align_samples);
+                   int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
 /* What turns a wideband spectrum of which the coarse delay was an offset of the input: the centre of its band, at a
  * quarter of the sample rate, went on by a quarter of a turn for every sample.  Radians, [-pi, pi). */

@@ -8,10 +8,42 @@
 #include "common/sender.h"
 #include "common/spead.h"
 #include "common/units.h"
+#include "fgpu/baseband.h"
+#include "kernels/design_ddc.h"
 
 #include <string.h>
 
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
+
+#define TAPS_PER_SUBSAMPLE 16 /* by default */
+
+int64_t fgpu_ddc_taps(const struct fgpu_config_output *output)
+{
+    return output->n_ddc_taps ? output->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_subsampling(output);
+}
+
+/* Of a narrow band: all its channels, or twice as many. */
+static unsigned n_bins_of(const struct fgpu_config_output *output)
+{
+    if (output->kind != FGPU_NARROWBAND)
+        return 0;
+    return (unsigned)output->n_chan * (output->pass_bandwidth_hz > 0 ? 1 : 2);
+}
+
+int64_t fgpu_window_samples(const struct fgpu_config_output *output)
+{
+    if (output->kind != FGPU_NARROWBAND)
+        return output->n_taps * 2 * output->n_chan;
+    return (output->n_taps * n_bins_of(output) - 1) * fgpu_subsampling(output) + fgpu_ddc_taps(output);
+}
+
+size_t fgpu_power_output(const struct fgpu_config *config)
+{
+    for (size_t o = 0; o < config->outputs.n; o++)
+        if (fgpu_config_output(config, o)->kind == FGPU_WIDEBAND)
+            return o;
+    return 0;
+}
 
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed)
@@ -20,6 +52,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
+        .n_bins = n_bins_of(out),
         .n_taps = (unsigned)out->n_taps,
         .w_cutoff = out->w_cutoff,
         .window = (enum pfb_window)out->window,
@@ -28,7 +61,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
         .n_batches = (unsigned)out->n_batches,
         .out_bits = (unsigned)out->sample_bits,
         .dither = out->dither == FGPU_DITHER_UNIFORM,
-        .power = output == 0, /* the first output measures the inputs */
+        .power = out->kind == FGPU_WIDEBAND && output == fgpu_power_output(config),
         .seed = dither_seed,
         .stream_id = (uint32_t)(fgpu_config_antenna(config, ant)->feng_id * 256 + (int64_t)output),
     };
@@ -51,7 +84,7 @@ size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_c
 
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output)
 {
-    return output->spectra_per_heap * 2 * output->n_chan;
+    return output->spectra_per_heap * 2 * output->n_chan * fgpu_decimation(output);
 }
 
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
@@ -116,15 +149,16 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
 
     for (size_t o = 0; o < l.n_outputs; o++) {
         struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
-        int64_t window = (int64_t)channelise_window_samples(&c);
         size_t voltages = channelise_voltage_bytes(&c);
         size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
         size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
         if (choices)
             channelise_choice_apply(&choices[o], &c);
-        window_max = window > window_max ? window : window_max;
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
+        /* The windows of two polarisations may be put on the grid in different directions. */
+        int64_t window = fgpu_window_samples(output) + fgpu_subsampling(output) - 1;
+        window_max = window > window_max ? window : window_max;
         size_t n_groups = c.n_batches * (1 + fgpu_send_shares(config, output));
         size_t heaps =
             n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
@@ -139,6 +173,9 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
     l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
     l.history_bytes = l.history_heaps * l.packet_bytes;
+    for (size_t o = 0; o < l.n_outputs; o++)
+        l.device_bytes =
+            bytes_plus(l.device_bytes, bytes_times(l.n_ants, fgpu_baseband_bytes(&l, config, o, shared_bytes > 0)));
     uint64_t chunks = chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
     l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunks));
     l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
@@ -218,6 +255,31 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
+/* What only a narrow band has. */
+static void check_narrow(const struct fgpu_config *config, const struct fgpu_config_output *out, struct config *errors)
+{
+    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double band_hz = rate_hz / 2 / (double)out->decimation;
+    int64_t subsampling = fgpu_subsampling(out);
+
+    if (decimal_to_double(out->centre_hz) > rate_hz / 2)
+        config_error(errors, &out->centre_hz, "centre_frequency must be from 0 to %.9g Hz, half of the sample rate",
+                     rate_hz / 2);
+    if (subsampling < 2 || subsampling > DESIGN_DDC_MAX_SUBSAMPLING)
+        config_error(errors, &out->decimation, "decimation must be %s, not %lld",
+                     out->pass_bandwidth_hz > 0 ? "1 to 128 with a pass_bandwidth"
+                                                : "2 to 256 without a pass_bandwidth",
+                     (long long)out->decimation);
+    else if (fgpu_ddc_taps(out) < subsampling || fgpu_ddc_taps(out) < 4 || fgpu_ddc_taps(out) > 64 * subsampling)
+        config_error(errors, &out->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
+                     (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
+                     (long long)out->n_ddc_taps);
+    if (out->pass_bandwidth_hz >= band_hz)
+        config_error(errors, &out->pass_bandwidth_hz,
+                     "pass_bandwidth must be less than the output's band of %.9g Hz, or 0, not %.9g Hz", band_hz,
+                     out->pass_bandwidth_hz);
+}
+
 static void check_output(const struct fgpu_config *config, size_t o, struct config *errors)
 {
     const struct fgpu_config_output *out = fgpu_config_output(config, o);
@@ -233,6 +295,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
         config_error(errors, &out->gain, "gain must not be 0: output %s would send zeros for ever", out->name);
     if (out->sample_bits != 4 && out->sample_bits != 8)
         config_error(errors, &out->sample_bits, "sample_bits must be 4 or 8, not %lld", (long long)out->sample_bits);
+    if (out->kind == FGPU_NARROWBAND)
+        check_narrow(config, out, errors);
     if (out->n_chan % n_substreams != 0) {
         config_error(errors, &out->destinations, "%lld channels cannot be divided among %lld destinations",
                      (long long)out->n_chan, (long long)n_substreams);

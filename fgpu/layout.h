@@ -6,6 +6,7 @@
 
 #include "fgpu/config.h"
 #include "kernels/channelise_choice.h"
+#include "kernels/ddc.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -36,8 +37,31 @@ struct fgpu_layout {
 /* Of one polarisation of a device input. */
 static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
 {
-    return layout->history_bytes + layout->chunk_bytes + CHANNELISE_SPARE_BYTES;
+    const size_t spare = DDC_SPARE_BYTES > CHANNELISE_SPARE_BYTES ? DDC_SPARE_BYTES : CHANNELISE_SPARE_BYTES;
+
+    return layout->history_bytes + layout->chunk_bytes + spare;
 }
+
+/* The part of the digitiser's band that an output has, 1 of a wide one; and for how many samples of input there is one
+ * that is channelised: 1, or of a narrow band the decimation, doubled where nothing is discarded. */
+static inline int64_t fgpu_decimation(const struct fgpu_config_output *output)
+{
+    return output->kind == FGPU_NARROWBAND ? output->decimation : 1;
+}
+
+static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
+{
+    return fgpu_decimation(output) * (output->pass_bandwidth_hz > 0 ? 2 : 1);
+}
+
+/* Taps of a narrow band's first filter. */
+int64_t fgpu_ddc_taps(const struct fgpu_config_output *output);
+
+/* Samples of input that a spectrum of an output looks at. */
+int64_t fgpu_window_samples(const struct fgpu_config_output *output);
+
+/* The output that measures the inputs: the first wide one, whose filter takes it along, or else the first. */
+size_t fgpu_power_output(const struct fgpu_config *config);
 
 /* Derives the layout; 'shared_bytes' as of the device; choices[output] or NULL for the defaults.  The configuration must
  * have passed the checks that fgpu_config_check makes before it. */
@@ -53,7 +77,7 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
 
-/* Samples from batch to batch of an output, and bytes of a batch (all substreams). */
+/* Samples of input from batch to batch of an output, and bytes of a batch (all substreams). */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 

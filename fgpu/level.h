@@ -1,6 +1,6 @@
 /* level.h - how strong an antenna's inputs are, over windows of about a second.
  *
- * Flow:      sums of squares of each output buffer (the first output's, in order of time) --add--> windows --> dBFS
+ * Flow:      sums of squares of each output buffer (one output's, in order of time: fgpu_power_output()) --add--> windows --> dBFS
  * Windows:   a grid of window_samples on the time axis; a buffer belongs wholly to the window in which it begins.  So one
  *            is closed by the first buffer behind it, and has as many samples as its buffers: its mean is exact, its
  *            ends are not.  It is valid if its buffers follow each other, and those before and behind it, without a gap,

@@ -9,6 +9,7 @@
 #include "common/thread.h"
 #include "common/units.h"
 #include "fgpu/antenna.h"
+#include "fgpu/baseband.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/recv.h"
@@ -60,6 +61,7 @@ struct fgpu_pipeline {
     struct fgpu_antenna **antennas;    /* [n_ants] */
     uint64_t *dither_seeds;            /* [n_outputs] */
     struct channelise_choice *choices; /* [n_outputs] */
+    float **filters;                   /* [n_outputs] of narrow bands; else NULL */
     struct thread worker;
     bool started;
     /* [worker] */
@@ -202,6 +204,28 @@ static int choose_dither_seeds(struct fgpu_pipeline *p)
     return 0;
 }
 
+/* Filters of narrow bands, which all antennas share. */
+static int design_filters(struct fgpu_pipeline *p, char *why, size_t why_bytes)
+{
+    p->filters = calloc(p->layout->n_outputs, sizeof(*p->filters));
+    int err = p->filters ? 0 : -ENOMEM;
+
+    for (size_t o = 0; !err && o < p->layout->n_outputs; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(p->config, o);
+        if (output->kind != FGPU_NARROWBAND)
+            continue;
+        err = fgpu_baseband_design(p->config, output, &p->filters[o]);
+        if (err != -EDOM)
+            continue;
+        err = -EINVAL; /* a restart will not help */
+        snprintf(why, why_bytes,
+                 "outputs[%zu].ddc_taps: there is no filter of %lld taps for output %s in double precision; with "
+                 "fewer taps or a smaller pass_bandwidth there may be",
+                 o, (long long)fgpu_ddc_taps(output), output->name);
+    }
+    return err;
+}
+
 static int create_commands(struct fgpu_pipeline *p)
 {
     p->n_commands = p->layout->n_ants * p->layout->n_outputs + N_SPARE_COMMANDS;
@@ -276,9 +300,9 @@ static int create_antennas(struct fgpu_pipeline *p)
     if (!p->antennas)
         return -ENOMEM;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
-        struct fgpu_antenna_config config = {p->config,       p->layout,       p->device, p->upload,
-                                             p->download,     p->send,         a,         p->inbox,
-                                             ITEM_INPUT_FREE, p->dither_seeds, p->choices};
+        struct fgpu_antenna_config config = {p->config,       p->layout,       p->device,  p->upload,
+                                             p->download,     p->send,         a,          p->inbox,
+                                             ITEM_INPUT_FREE, p->dither_seeds, p->choices, p->filters};
         int err = fgpu_antenna_create(&config, &p->antennas[a]);
         if (err)
             return err;
@@ -332,6 +356,8 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
         err = device_stream_create(p->device, "download", &p->download);
     if (!err)
         err = choose_dither_seeds(p);
+    if (!err)
+        err = design_filters(p, why, why_bytes);
     if (err)
         goto undo;
     err = create_stages(p, why, why_bytes);
@@ -429,6 +455,9 @@ void fgpu_pipeline_destroy(void *arg)
     inbox_destroy(pipeline->inbox);
     inbox_destroy(pipeline->free_commands);
     free(pipeline->commands);
+    for (size_t o = 0; pipeline->filters && o < pipeline->layout->n_outputs; o++)
+        free(pipeline->filters[o]);
+    free(pipeline->filters);
     free(pipeline->choices);
     free(pipeline->dither_seeds);
     free(pipeline->antennas);

@@ -159,7 +159,7 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     if (!buffer->parts.voltages || !buffer->parts.saturated || !buffer->parts.rotation_device ||
         !buffer->parts.rotation || !buffer->voltages || !buffer->saturated)
         return -ENOMEM;
-    if (output == fgpu_config_output(send->config, 0)) { /* it measures the inputs (layout.c) */
+    if ((size_t)(output - fgpu_config_output(send->config, 0)) == fgpu_power_output(send->config)) {
         buffer->parts.power = device_alloc(send->device, N_POLS * sizeof(*buffer->power));
         buffer->power = device_alloc_pinned(send->device, N_POLS * sizeof(*buffer->power));
         if (!buffer->parts.power || !buffer->power)

@@ -22,6 +22,12 @@ static struct channelise_work work_of(const struct fgpu_config *config, size_t o
     return work;
 }
 
+/* Of these nothing can be cut in different ways. */
+static bool is_narrow(const struct fgpu_config *config, size_t output)
+{
+    return fgpu_config_output(config, output)->kind == FGPU_NARROWBAND;
+}
+
 /* Whether an earlier output is the same work. */
 static bool is_done(const struct fgpu_config *config, struct device *device, size_t output)
 {
@@ -30,6 +36,8 @@ static bool is_done(const struct fgpu_config *config, struct device *device, siz
 
     channelise_choice_path(device, &mine, path, sizeof(path));
     for (size_t o = 0; o < output; o++) {
+        if (is_narrow(config, o))
+            continue;
         const struct channelise_work other = work_of(config, o);
         channelise_choice_path(device, &other, other_path, sizeof(other_path));
         if (strcmp(path, other_path) == 0)
@@ -88,7 +96,9 @@ int fgpu_tune(const void *values, struct device *device, char *why, size_t why_b
         return -ENOENT;
     }
     for (size_t o = 0; o < config->outputs.n && !err; o++)
-        if (!is_done(config, device, o))
+        if (is_narrow(config, o))
+            log_info("%s: there is nothing to tune in a narrow band", fgpu_config_output(config, o)->name);
+        else if (!is_done(config, device, o))
             err = tune_output(config, device, o, why, why_bytes);
     return err;
 }
@@ -98,6 +108,8 @@ void fgpu_tune_load(const struct fgpu_config *config, struct device *device, str
     char why[PATH_MAX + 256];
 
     for (size_t o = 0; o < config->outputs.n; o++) {
+        if (is_narrow(config, o))
+            continue; /* zero is right */
         const struct channelise_work work = work_of(config, o);
         const char *name = fgpu_config_output(config, o)->name;
         int err = channelise_choice_load(device, &work, &choices[o], why, sizeof(why));

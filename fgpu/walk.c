@@ -4,6 +4,7 @@
 #include "common/device.h"
 #include "common/presence.h"
 #include "common/units.h"
+#include "fgpu/baseband.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,10 +17,12 @@ struct fgpu_walk {
     struct device *device;
     struct device_stream *compute, *download;
     struct fgpu_stream *stream;
+    struct fgpu_baseband *baseband; /* of a narrow band; else NULL */
     struct channelise *channelise;
     float *gain;                                            /* device: complex [chan][pol] */
     struct channelise_spectrum *spectra[N_POLS];            /* scratch for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
+    int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct delay_queue delays[N_POLS];
     struct fgpu_gains gains[FGPU_N_GAINS];
@@ -126,7 +129,7 @@ static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_inp
     enum fit fit = FITS;
 
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        struct delay_values values = delay_queue_at(&w->delays[pol], t_samples);
+        struct delay_values values = delay_queue_at(&w->delays[pol], t_samples, w->subsampling);
         int64_t start = t_samples - values.coarse_samples;
         if (start < first_of(w, in, pol))
             fit = TOO_EARLY;
@@ -134,8 +137,9 @@ static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_inp
             fit = TOO_LATE;
         w->spectra[pol][i] = (struct channelise_spectrum){
             .offset = start - in->timestamp_samples,
-            .fine = (float)values.fine_samples,
-            .phase = (float)delay_wideband_phase(&values),
+            .fine = (float)(values.fine_samples / (double)w->decimation),
+            /* A mixer goes by the timestamps of the input, so that its delay does not turn the centre. */
+            .phase = (float)(w->baseband ? values.phase_rad : delay_wideband_phase(&values)),
         };
     }
     return fit;
@@ -158,7 +162,8 @@ static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
 {
     const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
-    int64_t next = delay_skip(delays, first_samples, N_POLS, w->started ? w->next_samples : 0, w->batch_samples);
+    int64_t next =
+        delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0, w->batch_samples);
 
     fgpu_walk_flush(w);
     if (next == INT64_MAX)
@@ -191,14 +196,29 @@ static void note_presence(struct fgpu_walk *w, const struct fgpu_device_input *i
     }
 }
 
+/* From places in the device input to places in what the mixer made of it. */
+static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
+{
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        for (size_t i = 0; i < n; i++)
+            w->spectra[pol][i].offset =
+                fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
+}
+
 /* Appends the 'n' spectra that have been placed. */
 static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
 {
-    const uint8_t *const samples[N_POLS] = {in->samples[0], in->samples[1]};
+    const uint8_t *samples[N_POLS] = {in->samples[0], in->samples[1]};
     const struct channelise_spectrum *const spectra[N_POLS] = {w->spectra[0], w->spectra[1]};
 
     for (unsigned pol = 0; pol < N_POLS; pol++)
         note_presence(w, in, pol, w->n_filled, n);
+    for (unsigned pol = 0; pol < N_POLS && w->baseband; pol++)
+        samples[pol] = fgpu_baseband_samples(w->baseband, pol);
+    if (w->baseband && w->filling->power)
+        fgpu_baseband_measure(w->baseband, w->compute, in, spectra, n, w->filling->parts.power);
+    if (w->baseband)
+        place_in_baseband(w, in, n);
     channelise_append(w->channelise, w->compute, samples, &w->filling->parts, w->n_filled, n, spectra);
     for (size_t b = w->n_filled / w->spectra_per_heap; b <= (w->n_filled + n - 1) / w->spectra_per_heap; b++)
         w->filling->job.groups[b].ready_ns = in->last_arrival_ns;
@@ -223,6 +243,8 @@ static void drop_batches(struct fgpu_walk *w, size_t n)
 
 bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
 {
+    if (w->baseband)
+        fgpu_baseband_advance(w->baseband, w->compute, in);
     if (!w->started && !skip_to(w, in))
         return true;
     for (;;) {
@@ -274,6 +296,8 @@ void fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
 void fgpu_walk_restart(struct fgpu_walk *w)
 {
     fgpu_walk_flush(w);
+    if (w->baseband)
+        fgpu_baseband_restart(w->baseband);
     w->started = false;
     w->done_samples = 0;
     w->skipped_samples = 0;
@@ -327,8 +351,10 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     w->compute = c->compute;
     w->download = c->download;
     w->stream = c->stream;
-    w->spacing_samples = (int64_t)channelise_spacing_samples(&config);
-    w->window_samples = (int64_t)channelise_window_samples(&config);
+    w->decimation = fgpu_decimation(w->stream->output);
+    w->subsampling = fgpu_subsampling(w->stream->output);
+    w->spacing_samples = (int64_t)channelise_spacing_samples(&config) * w->subsampling;
+    w->window_samples = fgpu_window_samples(w->stream->output);
     w->batch_samples = fgpu_batch_samples(w->stream->output);
     w->spectra_per_heap = config.spectra_per_heap;
     w->n_buffer_spectra = (size_t)config.n_batches * config.spectra_per_heap;
@@ -343,6 +369,8 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
         err = channelise_create(w->device, &config, &w->channelise);
     if (!err)
         err = create_gains(w, c->output);
+    if (!err && w->stream->output->kind == FGPU_NARROWBAND)
+        err = fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->filter, &w->baseband);
     if (err) {
         fgpu_walk_destroy(w);
         return err;
@@ -356,6 +384,7 @@ void fgpu_walk_destroy(struct fgpu_walk *w)
     if (!w)
         return;
     channelise_destroy(w->channelise);
+    fgpu_baseband_destroy(w->baseband);
     device_free(w->device, w->gain);
     for (size_t i = 0; i < FGPU_N_GAINS; i++)
         device_free_pinned(w->device, w->gains[i].values);

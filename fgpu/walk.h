@@ -1,7 +1,7 @@
 /* walk.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
  * buffer is ready.
  *
- * Flow:      device input --> spectra whose windows, shifted by their polarisation's delay, lie in it --append--> output
+ * Flow:      device input (of a narrow band: what baseband.c makes of it) --> spectra whose windows, shifted by their polarisation's delay, lie in it --append--> output
  *            buffer --finish--> download --> worker's inbox
  * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  Where input is not there for the next
  *            spectrum any more (a gap; a delay that grew by more than the history holds) the output starts again at the
@@ -49,6 +49,7 @@ struct fgpu_walk_config {
     size_t output;
     uint64_t dither_seed;
     const struct channelise_choice *choice;
+    const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
 };
 
 /* New delay models of both polarisations, in order of start; either may have none. */

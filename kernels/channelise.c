@@ -2,7 +2,9 @@
 #include "kernels/channelise.h"
 
 #include "kernels/channelise_fused.h"
+#include "kernels/channelise_narrow.h"
 #include "kernels/pfb_fir.h"
+#include "kernels/pfb_fir_complex.h"
 #include "kernels/postproc.h"
 
 #include <errno.h>
@@ -16,17 +18,18 @@ struct channelise {
     size_t n_spectra; /* of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
-    float *weights;         /* device: [n_taps][2 n_chan] */
-    float *filtered;        /* device: [pol][n_spectra][2 n_chan] */
-    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip] */
+    float *weights;         /* device: [n_taps][spacing] */
+    float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
+    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or as 'filtered' */
     struct device_fft *fft; /* filtered to transformed */
-    struct device_kernel *pfb_fir, *postproc;
-    struct channelise_fused *fused; /* instead of all from 'weights' on; or NULL */
+    struct device_kernel *pfb_fir, *postproc; /* the first is pfb_fir_complex where the input is */
+    struct channelise_fused *fused;           /* instead of all from 'weights' on; or NULL */
+    struct channelise_narrow *narrow;         /* the same of complex input */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
 {
-    return 2 * (size_t)config->n_chan;
+    return config->n_bins ? config->n_bins : 2 * (size_t)config->n_chan;
 }
 
 size_t channelise_window_samples(const struct channelise_config *config)
@@ -52,22 +55,39 @@ static size_t weights_bytes(const struct channelise_config *config)
 /* Of the filtered samples, and again of their transforms. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
-    return N_POLS * n_spectra_of(config) * channelise_spacing_samples(config) * sizeof(float);
+    size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
+
+    return N_POLS * n_spectra_of(config) * row * sizeof(float);
 }
 
-/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps. */
+/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps, or the input is
+ * complex. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
-    struct channelise_shape shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
+    struct channelise_shape shape;
 
+    if (config->n_bins)
+        return false;
+    shape = config->shape ? *config->shape : channelise_fused_shape(config, shared_bytes);
     return shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
            channelise_shape_valid(config, &shape, shared_bytes);
+}
+
+/* The same of complex input, of which there are sizes for which that is not made. */
+static bool is_narrow(const struct channelise_config *config, size_t shared_bytes)
+{
+    struct channelise_narrow_shape shape;
+
+    return config->n_bins > 0 && shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
+           channelise_narrow_fits(config, shared_bytes, &shape);
 }
 
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes)
 {
     if (is_fused(config, shared_bytes))
         return channelise_fused_scratch_bytes(config);
+    if (is_narrow(config, shared_bytes))
+        return channelise_narrow_scratch_bytes(config);
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
 
@@ -94,10 +114,10 @@ undo_host:
     return err;
 }
 
-/* The cpu device's FFT gains nothing from being cut into smaller ones. */
+/* The cpu device's FFT gains nothing from being cut into smaller ones; of complex input it is taken whole. */
 static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
 {
-    if (!compiles)
+    if (!compiles || config->n_bins)
         return 1;
     if (config->unzip)
         return config->unzip;
@@ -121,6 +141,20 @@ static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *i
     };
 }
 
+static struct pfb_fir_complex_args complex_args(const struct channelise *c, const uint8_t *input, size_t row,
+                                                int64_t offset, size_t n)
+{
+    return (struct pfb_fir_complex_args){
+        .in = (const float *)(const void *)input,
+        .weights = c->weights,
+        .out = c->filtered + 2 * row * c->config.n_bins,
+        .offset = offset,
+        .n_spectra = (uint32_t)n,
+        .n_bins = c->config.n_bins,
+        .n_taps = c->config.n_taps,
+    };
+}
+
 /* Of the whole buffer; but for where and when. */
 static struct postproc_args post_args(const struct channelise *c)
 {
@@ -131,22 +165,35 @@ static struct postproc_args post_args(const struct channelise *c)
         .n_spectra = (uint32_t)c->n_spectra,
         .spectra_per_heap = c->config.spectra_per_heap,
         .n_chan = c->config.n_chan,
+        .n_bins = c->config.n_bins,
         .unzip = c->unzip,
         .out_bits = c->config.out_bits,
         .dither = c->config.dither,
     };
 }
 
+static int create_fir(struct channelise *c)
+{
+    struct pfb_fir_args real = fir_args(c, NULL, 0, 0, c->n_spectra);
+    struct pfb_fir_complex_args narrow = complex_args(c, NULL, 0, 0, c->n_spectra);
+    struct kernel_constant for_real[PFB_FIR_N_CONSTANTS], for_narrow[PFB_FIR_COMPLEX_N_CONSTANTS];
+
+    if (!c->config.n_bins) {
+        pfb_fir_constants(&real, for_real);
+        return device_kernel_create(c->device, &pfb_fir_kernel, for_real, PFB_FIR_N_CONSTANTS, &c->pfb_fir);
+    }
+    pfb_fir_complex_constants(&narrow, for_narrow);
+    return device_kernel_create(c->device, &pfb_fir_complex_kernel, for_narrow, PFB_FIR_COMPLEX_N_CONSTANTS,
+                                &c->pfb_fir);
+}
+
 static int create_kernels(struct channelise *c)
 {
-    struct pfb_fir_args fir = fir_args(c, NULL, 0, 0, c->n_spectra);
     struct postproc_args post = post_args(c);
-    struct kernel_constant for_fir[PFB_FIR_N_CONSTANTS], for_post[POSTPROC_N_CONSTANTS];
-    int err;
+    struct kernel_constant for_post[POSTPROC_N_CONSTANTS];
+    int err = create_fir(c);
 
-    pfb_fir_constants(&fir, for_fir);
     postproc_constants(&post, for_post);
-    err = device_kernel_create(c->device, &pfb_fir_kernel, for_fir, PFB_FIR_N_CONSTANTS, &c->pfb_fir);
     return err ? err : device_kernel_create(c->device, &postproc_kernel, for_post, POSTPROC_N_CONSTANTS, &c->postproc);
 }
 
@@ -161,7 +208,8 @@ static int create_stages(struct channelise *c)
     c->transformed = device_alloc(c->device, spectra_bytes(config));
     if (!c->weights || !c->filtered || !c->transformed)
         return -ENOMEM;
-    err = device_fft_create(c->device, config->n_chan / c->unzip, N_POLS * c->n_spectra * c->unzip, &c->fft);
+    err = device_fft_create(c->device, config->n_bins ? config->n_bins : config->n_chan / c->unzip,
+                            N_POLS * c->n_spectra * c->unzip, &c->fft);
     if (!err)
         err = create_kernels(c);
     return err ? err : upload_weights(c);
@@ -178,8 +226,12 @@ int channelise_create(struct device *device, const struct channelise_config *con
     c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
     c->n_spectra = n_spectra_of(config);
     c->device = device;
-    err = is_fused(config, device_shared_bytes(device)) ? channelise_fused_create(device, config, &c->fused)
-                                                        : create_stages(c);
+    if (is_fused(config, device_shared_bytes(device)))
+        err = channelise_fused_create(device, config, &c->fused);
+    else if (is_narrow(config, device_shared_bytes(device)))
+        err = channelise_narrow_create(device, config, &c->narrow);
+    else
+        err = create_stages(c);
     if (err) {
         channelise_destroy(c);
         return err;
@@ -192,6 +244,7 @@ void channelise_destroy(struct channelise *channelise)
 {
     if (!channelise)
         return;
+    channelise_narrow_destroy(channelise->narrow);
     channelise_fused_destroy(channelise->fused);
     device_kernel_destroy(channelise->postproc);
     device_kernel_destroy(channelise->pfb_fir);
@@ -227,6 +280,20 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
     }
 }
 
+/* The same of complex input. */
+static void filter_complex(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol,
+                           size_t first, size_t n, const struct channelise_spectrum *spectra)
+{
+    size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
+
+    for (size_t i = 0; i < n; i += run) {
+        run = regular_run(spectra + i, n - i, spacing);
+        struct pfb_fir_complex_args args = complex_args(c, input, row + i, spectra[i].offset, run);
+        struct kernel_grid grid = pfb_fir_complex_grid(&args, 0);
+        device_launch(stream, c->pfb_fir, &grid, &args);
+    }
+}
+
 /* Both polarisations at once, so in runs that are regular in both. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
                          size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
@@ -238,7 +305,10 @@ static void filter_fused(struct channelise *c, struct device_stream *stream, con
         const int64_t offset[N_POLS] = {spectra[0][i].offset, spectra[1][i].offset};
         run = regular_run(spectra[0] + i, n - i, spacing);
         run = regular_run(spectra[1] + i, run, spacing);
-        channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
+        if (c->narrow)
+            channelise_narrow_front(c->narrow, stream, input, offset, first + i, run);
+        else
+            channelise_fused_front(c->fused, stream, input, offset, first + i, run, power);
     }
 }
 
@@ -248,11 +318,15 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
 {
     uint64_t *power = channelise->config.power ? buffer->power : NULL;
 
-    if (channelise->fused)
+    const bool both = channelise->fused || channelise->narrow;
+
+    if (both)
         filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
-        if (!channelise->fused)
+        if (!both && channelise->config.n_bins)
+            filter_complex(channelise, stream, input[pol], pol, first, n, spectra[pol]);
+        else if (!both)
             filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;
@@ -283,6 +357,8 @@ void channelise_finish(struct channelise *channelise, struct device_stream *stre
     device_copy(stream, buffer->rotation_device, buffer->rotation, N_POLS * channelise->n_spectra * 2 * sizeof(float));
     if (channelise->fused)
         channelise_fused_back(channelise->fused, stream, buffer, gain, first_spectrum);
+    else if (channelise->narrow)
+        channelise_narrow_back(channelise->narrow, stream, buffer, gain, first_spectrum);
     else
         finish_stages(channelise, stream, buffer, gain, first_spectrum);
 }

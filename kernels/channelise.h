@@ -1,8 +1,12 @@
-/* channelise - ADC samples to quantised spectra, for one antenna (two polarisations) and one output.
+/* channelise - ADC samples, or complex ones of a narrow band, to quantised spectra, for one antenna (two polarisations)
+ * and one output.
  *
  * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), again and again, all on one stream
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
  *            or, the same with fewer passes over memory, the two kernels of channelise_fused.h
+ * Narrow:    with n_bins the input is complex float, which ddc made: pfb_fir_complex -> FFT of n_bins points -> postproc,
+ *            which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  A sample is then one of those, also in all offsets and
+ *            sizes; a spectrum's 'fine' is in units of 1 / (width of the n_chan channels).
  * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
  * Threads:   the worker.   Blocking and allocation: none after create.
  * Source:    Price, "Spectrometers and Polyphase Filterbanks in Radio Astronomy" (2016), for the method. */
@@ -23,15 +27,16 @@ struct channelise_shape;
 
 struct channelise_config {
     unsigned n_chan; /* power of two, 64..65536 */
+    unsigned n_bins; /* 0: real, packed input; else a power of two >= n_chan: complex input */
     unsigned n_taps; /* 1..32 */
     double w_cutoff;
     enum pfb_window window;
-    unsigned sample_bits;      /* 2..10, 12, 16 */
+    unsigned sample_bits;      /* 2..10, 12, 16; of packed input */
     unsigned spectra_per_heap; /* a multiple of 16 */
     unsigned n_batches;        /* of an output buffer */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
-    bool power; /* a buffer's 'power' is wanted */
+    bool power; /* a buffer's 'power' is wanted; not of complex input */
     uint64_t seed;
     uint32_t stream_id;
     /* Where CUDA variants run: */
@@ -46,7 +51,7 @@ struct channelise_config {
 /* Where one output spectrum of one polarisation comes from. */
 struct channelise_spectrum {
     int64_t offset; /* index in the device input of the first sample of its window */
-    float fine;     /* remaining delay, samples, [-1/2, 1/2] */
+    float fine;     /* remaining delay, samples, [-1/2, 1/2]; in a narrow band up to 1 either way */
     float phase;    /* radians, at the band's centre */
 };
 
@@ -63,7 +68,8 @@ struct channelise_buffer {
 
 struct channelise;
 
-/* Samples of input that a spectrum looks at: n_taps * 2 n_chan; and samples from spectrum to spectrum: 2 n_chan. */
+/* Samples of input that a spectrum looks at: n_taps * spacing; and samples from spectrum to spectrum: 2 n_chan, or
+ * n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
@@ -75,7 +81,7 @@ int channelise_create(struct device *device, const struct channelise_config *con
 void channelise_destroy(struct channelise *channelise);
 
 /* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed
- * samples). spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance
+ * samples or complex float).  spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset does not advance
  * by exactly the spacing.  Reads 'spectra' before it returns. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,

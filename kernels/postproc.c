@@ -91,6 +91,17 @@ static inline void gather(const struct postproc_args *a, const struct channel_ta
     }
 }
 
+/* Step 1 of a narrow band: the block's channels, which lie in two runs at most. */
+static void take_bins(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
+                      struct complex_block *restrict x)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        size_t bin = (t->first + i + a->n_bins - a->n_chan / 2) & (a->n_bins - 1);
+        x->re[i] = fft[2 * bin];
+        x->im[i] = fft[2 * bin + 1];
+    }
+}
+
 static inline void multiply(struct complex_block *restrict x, const struct complex_block *restrict by, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -210,7 +221,10 @@ static void process_spectrum(const struct postproc_args *a, const struct channel
 {
     size_t row = pol * a->n_spectra + spectrum;
 
-    finish_transform(a, t, a->fft + row * a->n_chan * 2, x);
+    if (a->n_bins)
+        take_bins(a, t, a->fft + row * a->n_bins * 2, x);
+    else
+        finish_transform(a, t, a->fft + row * a->n_chan * 2, x);
     rotate(t, a->rotation[row * 2], a->rotation[row * 2 + 1], x);
     multiply(x, &t->gain[pol], t->n);
 }
@@ -266,6 +280,7 @@ static void postproc_cpu(const void *args, int n_threads)
     assert(a->n_chan >= 8 && (a->n_chan & (a->n_chan - 1)) == 0 && a->n_spectra % a->spectra_per_heap == 0);
     assert(a->spectra_per_heap % 16 == 0 && a->first_spectrum % 2 == 0);
     assert((a->unzip == 1 || a->unzip == 2 || a->unzip == 4) && (a->out_bits == 8 || a->out_bits == 4));
+    assert(a->n_bins == 0 || (a->n_bins >= a->n_chan && (a->n_bins & (a->n_bins - 1)) == 0 && a->unzip == 1));
 #pragma omp parallel for collapse(2) num_threads(n_threads)
     for (size_t batch = 0; batch < n_batches; batch++)
         for (size_t chan = 0; chan < a->n_chan; chan += BLOCK_CHANS)
@@ -307,6 +322,7 @@ void postproc_constants(const struct postproc_args *args, struct kernel_constant
         {"OUT_BITS", args->out_bits},   {"SPECTRA_PER_HEAP", args->spectra_per_heap},
         {"DITHER", args->dither},       {"TILE_SLOTS", tile.slots},
         {"TILE_SPECTRA", tile.spectra}, {"N_THREADS", N_THREADS},
+        {"N_BINS", args->n_bins},
     };
 
     assert(args->n_chan >= 64);

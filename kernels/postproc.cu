@@ -10,16 +10,17 @@
  * in neighbouring pairs of spectra, which share their dither's bits, it does the rest, and stores runs of TILE_SPECTRA
  * spectra: whole sectors of 32 bytes.
  *
- * Constants: N_CHAN, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS, a
+ * A narrow band (N_BINS) has its channels in the same places, each out of one bin.
+ *
+ * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS, a
  * multiple of both. */
-#include "kernels/philox.h"
 #include "kernels/postproc.h"
+#include "kernels/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
 #define N_MINE     (2 * UNZIP)           /* channels of a slot: first those at s, then those at n_fft - s */
 #define TILE_CHANS (N_MINE * TILE_SLOTS) /* of the block: as N_MINE runs of neighbours */
 #define PITCH      (TILE_SPECTRA + 1)    /* odd, so that neighbouring channels are in different banks */
-#define LIMIT      (OUT_BITS == 8 ? 127.0f : 7.0f)
 #define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* of 256 threads, on a multiprocessor: without spills */
 #define PI         3.14159265358979f
 
@@ -156,6 +157,14 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
     }
 }
 
+/* The same channels of a narrow band. */
+static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, float2 (&x)[N_MINE])
+{
+#pragma unroll
+    for (int i = 0; i < N_MINE; i++)
+        x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
+}
+
 /* Where the tile has spectrum s: even ones first, so that neighbouring pairs are neighbours. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
@@ -174,7 +183,10 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
         uint32_t pol = row / TILE_SPECTRA, s = row % TILE_SPECTRA;
         int64_t spectrum = (int64_t)pol * n_spectra + blockIdx.y * TILE_SPECTRA + s;
         float2 x[N_MINE], *to = tile + (pol * TILE_CHANS + column) * PITCH + position_of(s);
-        finish_transform(slot, fft + spectrum * N_CHAN, x);
+        if (N_BINS)
+            take_bins(slot.s, fft + spectrum * N_BINS, x);
+        else
+            finish_transform(slot, fft + spectrum * N_CHAN, x);
 #pragma unroll
         for (int i = 0; i < N_MINE; i++)
             to[i * TILE_SLOTS * PITCH] = x[i];
@@ -182,55 +194,6 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
 }
 
 /* ---- Steps 2 and 3 ----------------------------------------------------------------------------------------------- */
-
-/* e^{j theta}, but for the gain. */
-static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
-{
-    float2 turn;
-
-    __sincosf(fmaf(rotation.x, slope, rotation.y), &turn.y, &turn.x);
-    return turn;
-}
-
-/* The dither's bits of channel k in spectra 2 pair and 2 pair + 1: halves s of words as philox.h has them, plus 2^15,
- * which turns the sign bit over. */
-static __device__ __forceinline__ void draw_dither(const struct postproc_args &args, uint32_t k, uint64_t pair,
-                                                   uint32_t (&bits)[4])
-{
-    const uint32_t counter[4] = {k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id};
-    const uint32_t key[2] = {(uint32_t)args.seed, (uint32_t)(args.seed >> 32)};
-
-    philox4x32(counter, key, bits);
-#pragma unroll
-    for (int word = 0; word < 4; word++)
-        bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
-}
-
-/* philox_dither() of one half of what draw_dither() gives: it becomes the end of a float's mantissa,
- * 2^23 + s + 2^15. */
-static __device__ __forceinline__ float dither(uint32_t bits, int upper)
-{
-    uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);
-
-    return fmaf(__uint_as_float(sum), 1.0f / 65536.0f, -128.5f);
-}
-
-/* v rounded half to even, clipped, and 0 if it is not a number, in the low bits: a sum with 1.5 * 2^23 has no bits for
- * a fraction.  Says whether that is not just rounding. */
-static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
-{
-    clipped = clipped || !(fabsf(v) <= LIMIT);
-    v = v == v ? v : 0.0f;
-    return __float_as_uint(fminf(fmaxf(v, -LIMIT), LIMIT) + 12582912.0f);
-}
-
-/* (re, im) of both polarisations as they are in a heap: 32 bits, or 16. */
-static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint32_t re1, uint32_t im1)
-{
-    if (OUT_BITS == 8)
-        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
-    return (re0 << 4 & 0xf0) | (im0 & 0xf) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
-}
 
 /* What a thread keeps: where its pair of spectra is, and how they are rotated. */
 struct pair {
@@ -267,7 +230,7 @@ static __device__ __forceinline__ void quantise_pair(const struct postproc_args 
     int64_t heap_spectrum = pair.heap_spectrum + (int64_t)k * SPECTRA_PER_HEAP;
 
     if (DITHER)
-        draw_dither(args, k, pair.index, bits);
+        draw_dither(args.seed, args.stream_id, k, pair.index, bits);
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         float2 turn0 = turn_of(pair.rotation[0][j], slope), turn1 = turn_of(pair.rotation[1][j], slope);
@@ -288,20 +251,6 @@ static __device__ __forceinline__ void quantise_pair(const struct postproc_args 
         *(uint2 *)(args.out + heap_spectrum * 4) = make_uint2(words[0], words[1]);
     else
         *(uint32_t *)(args.out + heap_spectrum * 2) = words[0] | words[1] << 16;
-}
-
-/* Adds what the warp's threads counted; there is hardly ever anything. */
-static __device__ __forceinline__ void count_clipped(uint32_t n_clipped, uint32_t *saturated)
-{
-    if (!__any_sync(0xffffffffu, n_clipped != 0))
-        return;
-#pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2)
-        n_clipped += __shfl_xor_sync(0xffffffffu, n_clipped, lanes);
-    if (threadIdx.x % 32 == 0) {
-        atomicAdd(saturated, n_clipped & 0xffff);
-        atomicAdd(saturated + 1, n_clipped >> 16);
-    }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, MIN_BLOCKS) postproc(const struct postproc_args args)

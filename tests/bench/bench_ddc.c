@@ -1,8 +1,10 @@
 /* bench_ddc.c - what the digital down-converter reaches on a device, beside what the device can do at most.
  *
  * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
- *                  [--shapes] [--once]
+ *                  [--channels N] [--shapes] [--once]
  *   --samples  of each polarisation in a launch: 2^27, fewer on the cpu device
+ *   --channels a narrow band of so many, too: the down-converter, 16 taps of a filter bank, the transform, and all that
+ *              follows, with the outer half discarded
  *   --shapes   on a device that compiles kernels: other ways to cut the work (struct ddc_shape), too
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
  *
@@ -13,6 +15,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/units.h"
+#include "kernels/channelise.h"
 #include "kernels/ddc.h"
 #include "kernels/design_ddc.h"
 #include "kernels/mixer.h"
@@ -34,7 +37,7 @@ struct options {
     struct device_config device;
     unsigned subsampling[MAX_SIZES];
     size_t n_sizes, n_samples, n_repetitions, copy_bytes;
-    unsigned sample_bits;
+    unsigned sample_bits, n_chan; /* the second 0: no narrow band */
     bool shapes, once;
 };
 
@@ -216,6 +219,104 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
     return ok;
 }
 
+/* ---- A narrow band ------------------------------------------------------------------------------------------------ */
+
+#define SPECTRA_PER_HEAP 32
+
+struct narrow {
+    struct work work; /* of as many samples as the spectra advance */
+    struct channelise_config config;
+    struct channelise *channelise;
+    struct channelise_buffer buffer;
+    struct channelise_spectrum *spectra;
+    size_t n_spectra;
+    float *gain;
+};
+
+static void narrow_init(struct narrow *n, const struct options *options, const struct bed *bed, unsigned subsampling,
+                        const struct ddc_shape *shape, enum channelise_method method)
+{
+    size_t rotation_bytes, n_rows;
+
+    work_init(&n->work, options, bed, subsampling, shape);
+    time_work(&n->work, 1); /* all that the last windows look at */
+    n->config = (struct channelise_config){.n_chan = options->n_chan,
+                                           .n_bins = 2 * options->n_chan,
+                                           .n_taps = 16,
+                                           .w_cutoff = 1,
+                                           .spectra_per_heap = SPECTRA_PER_HEAP,
+                                           .out_bits = 8,
+                                           .dither = true,
+                                           .method = method};
+    n_rows = n->work.args.n_out / n->config.n_bins;
+    if (n_rows < n->config.n_taps - 1 + SPECTRA_PER_HEAP)
+        fail("--samples must be enough for a heap of 32 spectra");
+    n->config.n_batches = (unsigned)((n_rows - n->config.n_taps + 1) / SPECTRA_PER_HEAP);
+    n->n_spectra = (size_t)n->config.n_batches * SPECTRA_PER_HEAP;
+    n->work.args.n_out = (uint32_t)(n->n_spectra * n->config.n_bins);
+    n->work.grid = ddc_grid(&n->work.args, shape);
+    if (channelise_create(bed->device, &n->config, &n->channelise))
+        fail("the filter bank cannot be made");
+    rotation_bytes = N_POLS * n->n_spectra * 2 * sizeof(float);
+    n->buffer = (struct channelise_buffer){
+        .voltages = alloc(bed, channelise_voltage_bytes(&n->config)),
+        .saturated = alloc(bed, n->config.n_batches * N_POLS * sizeof(uint32_t)),
+        .rotation = device_alloc_pinned(bed->device, rotation_bytes),
+        .rotation_device = alloc(bed, rotation_bytes),
+    };
+    n->gain = alloc(bed, (size_t)options->n_chan * N_POLS * 2 * sizeof(float));
+    fgpu_runs_fill_random(bed->device, bed->stream, n->gain, (size_t)options->n_chan * N_POLS * 2 * sizeof(float),
+                          RANDOM_FLOATS);
+    n->spectra = calloc(n->n_spectra, sizeof(*n->spectra));
+    if (!n->spectra || !n->buffer.rotation)
+        fail("there is not enough memory on the host");
+    for (size_t i = 0; i < n->n_spectra; i++)
+        n->spectra[i].offset = (int64_t)(i * n->config.n_bins);
+}
+
+static int64_t time_narrow(const struct narrow *n, size_t n_times)
+{
+    const uint8_t *const in[N_POLS] = {(const uint8_t *)n->work.args.out[0], (const uint8_t *)n->work.args.out[1]};
+    const struct channelise_spectrum *const spectra[N_POLS] = {n->spectra, n->spectra};
+    struct device_stream *stream = n->work.bed->stream;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n_times; i++) {
+        device_launch(stream, n->work.kernel, &n->work.grid, &n->work.args);
+        channelise_append(n->channelise, stream, in, &n->buffer, 0, n->n_spectra, spectra);
+        channelise_finish(n->channelise, stream, &n->buffer, n->gain, 0);
+    }
+    device_stream_wait(stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static void bench_narrow(const struct options *options, const struct bed *bed, unsigned subsampling,
+                         const struct ddc_shape *shape, enum channelise_method method)
+{
+    double rates[MAX_REPETITIONS], samples;
+    struct narrow n;
+    char label[48];
+
+    narrow_init(&n, options, bed, subsampling, shape, method);
+    samples = (double)n.work.args.n_out * subsampling;
+    time_narrow(&n, 1);
+    size_t n_times = 1 + (size_t)(REPETITION_NS / (time_narrow(&n, 1) + 1));
+    for (size_t i = 0; i < options->n_repetitions && !options->once; i++)
+        rates[i] = samples * (double)n_times / (double)time_narrow(&n, n_times);
+    snprintf(label, sizeof(label), "    and %u channels of it%s", options->n_chan,
+             device_compiles(bed->device) && method == CHANNELISE_STAGES ? ", stages" : "");
+    if (!options->once)
+        bench_print_row(label, bench_stat_of(rates, options->n_repetitions), 0, "");
+    free(n.spectra);
+    device_free(bed->device, n.gain);
+    device_free(bed->device, n.buffer.rotation_device);
+    device_free_pinned(bed->device, n.buffer.rotation);
+    device_free(bed->device, n.buffer.saturated);
+    device_free(bed->device, n.buffer.voltages);
+    channelise_destroy(n.channelise);
+    work_fini(&n.work);
+}
+
 static bool shape_fits(const struct bed *bed, const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t row = (DDC_ROW_OUTPUTS * args->subsampling + 15) / 16 * 16;
@@ -234,6 +335,10 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
 
     snprintf(label, sizeof(label), "subsampling %u", subsampling);
     ok = bench_shape(options, bed, subsampling, &shape, label);
+    if (options->n_chan)
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_FUSED);
+    if (options->n_chan && device_compiles(bed->device))
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_STAGES);
     for (uint32_t warps = 2; warps <= 8 && options->shapes && device_compiles(bed->device); warps *= 2)
         for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
             for (uint32_t columns = 32; columns <= 256; columns *= 2) {
@@ -301,6 +406,8 @@ static void parse_option(struct options *options, const char *name, const char *
         parse_sizes(options, value);
     else if (strcmp(name, "--bits") == 0)
         options->sample_bits = (unsigned)strtoul(value, NULL, 0);
+    else if (strcmp(name, "--channels") == 0)
+        options->n_chan = (unsigned)strtoul(value, NULL, 0);
     else if (strcmp(name, "--samples") == 0)
         options->n_samples = strtoull(value, NULL, 0);
     else if (strcmp(name, "--repetitions") == 0)
@@ -323,6 +430,8 @@ static void parse(struct options *options, int argc, char **argv)
     }
     if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
         fail("--repetitions is 1 to 99");
+    if (options->n_chan && (options->n_chan < 64 || options->n_chan > 65536 || options->n_chan & (options->n_chan - 1)))
+        fail("--channels is a power of two from 64 to 65536");
     if (options->sample_bits < 2 ||
         (options->sample_bits > 10 && options->sample_bits != 12 && options->sample_bits != 16))
         fail("--bits is 2 to 10, 12 or 16");

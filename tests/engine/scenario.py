@@ -28,16 +28,15 @@ def fgpu_config(outputs=({},), feng_ids=(0,), pol_groups=1, substreams=2, **sect
     return config
 
 
-def model_of(output):
+def model_of(output, config=FGPU):
     """The model's view of an output section."""
-    known = fmodel.Output.__dataclass_fields__
-    return fmodel.Output(**{k: v for k, v in output.items() if k in known})
+    return fmodel.output_of(output, config["time"]["adc_sample_rate"])
 
 
 def chunk_for(config, multiple=1):
     """Sets the smallest legal chunk, times 'multiple'."""
     recv = config["recv"]
-    need = recv["max_delay_diff"] + max(model_of(o).window for o in config["outputs"])
+    need = recv["max_delay_diff"] + max(model_of(o, config).held for o in config["outputs"])
     recv["chunk_samples"] = -(-need // recv["packet_samples"]) * recv["packet_samples"] * multiple
 
 
@@ -142,7 +141,7 @@ def fgpu_streams(config, found, complete=True):
     out = {}
     for o, output in enumerate(config["outputs"]):
         where = endpoints(output["destinations"])
-        model = model_of(output)
+        model = model_of(output, config)
         n_chan = model.channels // len(where)
         for a, antenna in enumerate(config["antennas"]):
             feng_id = antenna["feng_id"]

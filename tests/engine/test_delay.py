@@ -54,7 +54,7 @@ def check(config, streams, models, samples, start, present=None, chunks=None, wh
     inputs = fmodel.held(config, start, chunks, n_samples)
     n = 0
     for (o, a), got in streams.items():
-        output = scenario.model_of(config["outputs"][o])
+        output = scenario.model_of(config["outputs"][o], config)
         placed = fmodel.delayed_batches(output, models[a], inputs)
         if present is not None:
             there = np.repeat(present[a], recv["packet_samples"], axis=1)

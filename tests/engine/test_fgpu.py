@@ -21,7 +21,7 @@ def check(config, found, samples, start, present=None, what=""):
     streams = scenario.fgpu_streams(config, found)
     n_batches = 0
     for (o, a), got in streams.items():
-        output = scenario.model_of(config["outputs"][o])
+        output = scenario.model_of(config["outputs"][o], config)
         if present is None:
             expected = list(fmodel.batches(start, samples.shape[2], output))
         else:

@@ -10,6 +10,7 @@
 #include "kernels/channelise_fused.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/ddc.h"
+#include "kernels/power.h"
 #include "kernels/reduce.h"
 #include "kernels/select_spectra.h"
 
@@ -87,6 +88,15 @@ static const struct channelise_config sizes[] = {
     {.n_chan = 64, .unzip = 4},
     {.n_chan = 65536, .unzip = 4},
     {.out_bits = 4, .spectra_per_heap = 16, .unzip = 2},
+    {.n_chan = 64, .n_bins = 64},
+    {.n_chan = 1024, .n_bins = 2048},
+    {.n_chan = 4096, .n_bins = 4096, .n_taps = 1},
+    {.n_chan = 4096, .n_bins = 8192},
+    {.n_chan = 16384, .n_bins = 16384},
+    {.n_chan = 16384, .n_bins = 32768},
+    {.n_chan = 65536, .n_bins = 131072},
+    {.n_chan = 32768, .n_bins = 65536},
+    {.n_chan = 32768, .n_bins = 65536, .n_taps = 32},
 };
 
 /* Arrays, whose default shapes differ. */
@@ -316,6 +326,7 @@ static void note_size(struct device *device, struct device_stream *stream, const
     c.out_bits = size->out_bits ? size->out_bits : c.out_bits;
     c.spectra_per_heap = size->spectra_per_heap ? size->spectra_per_heap : c.spectra_per_heap;
     c.unzip = size->unzip ? size->unzip : c.unzip;
+    c.n_bins = size->n_bins;
     size_now = c;
     c.method = CHANNELISE_FUSED;
     note_channelise(device, stream, &c);
@@ -415,6 +426,16 @@ static void note_ddc(struct device *device, struct device_stream *stream, uint32
     note_launched(device, stream, &ddc_kernel, constants, DDC_N_CONSTANTS, ddc_grid(&args, &shape));
 }
 
+static void note_power(struct device *device, struct device_stream *stream, uint32_t sample_bits)
+{
+    const struct power_args args = {.n_samples = 1, .sample_bits = sample_bits};
+    struct kernel_constant constants[POWER_N_CONSTANTS];
+
+    size_now = (struct channelise_config){.sample_bits = args.sample_bits};
+    power_constants(&args, constants);
+    note_launched(device, stream, &power_kernel, constants, POWER_N_CONSTANTS, power_grid(&args));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -430,6 +451,8 @@ static void note_all(void)
             note_ddc(device, stream, subsamplings[i], 10);
         for (size_t i = 0; i < ARRAY_LEN(ddc_bits); i++)
             note_ddc(device, stream, 8, ddc_bits[i]);
+        for (size_t i = 0; i < ARRAY_LEN(ddc_bits); i++)
+            note_power(device, stream, ddc_bits[i]);
         note_select_spectra(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);

@@ -150,6 +150,32 @@ START_TEST(phase_at_the_centre)
 }
 END_TEST
 
+/* Nothing of the delay is lost; half way between two multiples the part of a sample decides, or the later one is taken. */
+START_TEST(windows_start_on_the_grid)
+{
+    static const struct {
+        int64_t grid, start; /* where the window would start */
+        double fine;
+        int64_t aligned;
+    } rows[] = {
+        {8, 16, 0, 16},   {8, 19, 0.4, 16}, {8, 20, 0, 24},     {8, 20, -0.25, 24}, {8, 20, 0.25, 16},
+        {8, 21, 0.5, 24}, {8, -20, 0, -16}, {8, -20, 0.1, -24}, {2, 5, 0.3, 4},     {2, 5, -0.3, 6},
+        {2, 5, 0, 6},     {3, 4, 0.5, 3},   {3, 4, -0.5, 3},    {3, 5, 0.5, 6},     {3, -4, -0.5, -3},
+        {7, 10, -0.5, 7}, {7, 11, 0.5, 14}, {1, 5, 0.5, 5},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const int64_t t = INT64_C(100000000000000); /* a delay, of whatever size */
+        struct delay_values values = {
+            .coarse_samples = t - rows[i].start, .fine_samples = rows[i].fine, .phase_rad = 1};
+        delay_align(&values, t, rows[i].grid);
+        ck_assert_int_eq(t - values.coarse_samples, rows[i].aligned);
+        ck_assert_double_eq(values.fine_samples, rows[i].fine + (double)(rows[i].aligned - rows[i].start));
+        ck_assert_double_eq(values.phase_rad, 1);
+    }
+}
+END_TEST
+
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
 START_TEST(queue_begins_with_zero)
@@ -158,7 +184,7 @@ START_TEST(queue_begins_with_zero)
 
     delay_queue_init(&queue);
     for (int64_t t = 0; t < INT64_C(1) << 60; t = 3 * t + 1) {
-        struct delay_values values = delay_queue_at(&queue, t);
+        struct delay_values values = delay_queue_at(&queue, t, 1);
         ck_assert_int_eq(values.coarse_samples, 0);
         ck_assert(values.fine_samples == 0 && values.phase_rad == 0);
     }
@@ -195,7 +221,7 @@ START_TEST(queue_follows_the_rule)
                         newest = starts[j];
                         holds = (int64_t)j + 1;
                     }
-                ck_assert_int_eq(delay_queue_at(&queue, t).coarse_samples, holds);
+                ck_assert_int_eq(delay_queue_at(&queue, t, 1).coarse_samples, holds);
             }
         }
     }
@@ -214,7 +240,7 @@ START_TEST(a_model_may_start_in_the_past)
     ck_assert_int_eq(
         delay_queue_add(&queue, &(struct delay_model){.start_samples = 50, .delay_samples = 1, .rate = 0.5}), 0);
     ck_assert_uint_eq(queue.n, 1);
-    ck_assert_int_eq(delay_queue_at(&queue, 1000).coarse_samples, 476);
+    ck_assert_int_eq(delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
 }
 END_TEST
 
@@ -249,10 +275,10 @@ static void random_queue(struct delay_queue *queue, int64_t base)
     }
 }
 
-static bool there(const struct delay_queue *queues, const int64_t *first_samples, int64_t t)
+static bool there(const struct delay_queue *queues, const int64_t *first_samples, int64_t grid, int64_t t)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        if (t - delay_queue_at(&queues[pol], t).coarse_samples < first_samples[pol])
+        if (t - delay_queue_at(&queues[pol], t, grid).coarse_samples < first_samples[pol])
             return false;
     return true;
 }
@@ -268,6 +294,7 @@ START_TEST(skips_are_aligned_and_minimal)
         const struct delay_queue *const pointers[N_POLS] = {&queues[0], &queues[1]};
         int64_t base = bases[random_below(ARRAY_LEN(bases))];
         int64_t align = 1 + (int64_t)random_below(random_below(2) ? 700 : 7);
+        int64_t grid = random_below(2) ? 1 : 2 + (int64_t)random_below(40);
         int64_t start = base + (int64_t)random_below(10000), first[N_POLS];
 
         for (unsigned pol = 0; pol < N_POLS; pol++) {
@@ -275,9 +302,9 @@ START_TEST(skips_are_aligned_and_minimal)
             first[pol] = start + (int64_t)random_below(12000) - 3000;
         }
         int64_t expected = round_up(start, align);
-        while (!there(queues, first, expected))
+        while (!there(queues, first, grid, expected))
             expected += align;
-        ck_assert_int_eq(delay_skip(pointers, first, N_POLS, start, align), expected);
+        ck_assert_int_eq(delay_skip(pointers, first, N_POLS, grid, start, align), expected);
         n_later_pieces += queues[0].n > 1 && expected > queues[0].models[1].start_samples;
     }
     ck_assert_uint_gt(n_later_pieces, 30);
@@ -293,9 +320,9 @@ START_TEST(skips_may_be_long)
 
     delay_queue_init(&queue);
     queue.models[0].delay_samples = 1e15;
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_C(1000000000013000));
+    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_C(1000000000013000));
     queue.models[0] = (struct delay_model){.rate = 1.5};
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 7, 1000), INT64_MAX);
+    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_MAX);
 }
 END_TEST
 
@@ -417,6 +444,7 @@ int main(void)
     tcase_add_test(tests, acceleration_is_half_the_square);
     tcase_add_test(tests, phases_are_wrapped);
     tcase_add_test(tests, phase_at_the_centre);
+    tcase_add_test(tests, windows_start_on_the_grid);
     tcase_add_test(tests, queue_begins_with_zero);
     tcase_add_test(tests, queue_follows_the_rule);
     tcase_add_test(tests, a_model_may_start_in_the_past);

@@ -75,6 +75,12 @@ static size_t n_values(const struct postproc_args *a)
     return N_POLS * (size_t)a->n_spectra * a->n_chan;
 }
 
+/* Of the transforms, complex. */
+static size_t n_fft_values(const struct postproc_args *a)
+{
+    return a->n_bins ? N_POLS * (size_t)a->n_spectra * a->n_bins : n_values(a);
+}
+
 static size_t out_bytes(const struct postproc_args *a)
 {
     return n_values(a) * 2 * a->out_bits / 8;
@@ -89,7 +95,7 @@ static size_t n_batches(const struct postproc_args *a)
 static void fixture_init(struct fixture *f, const struct runner *runner, const struct postproc_args *args)
 {
     *f = (struct fixture){.runner = runner, .args = *args};
-    f->fft = alloc(n_values(args) * 2 * sizeof(float));
+    f->fft = alloc(n_fft_values(args) * 2 * sizeof(float));
     f->rotation = alloc(N_POLS * args->n_spectra * 2 * sizeof(float));
     f->gain = alloc(args->n_chan * N_POLS * 2 * sizeof(float));
     f->out = alloc(out_bytes(args) + GUARD);
@@ -120,7 +126,7 @@ static void fixture_fini(struct fixture *f)
 static void run_cuda(const struct fixture *f)
 {
     const struct test_device *d = &f->runner->device;
-    size_t fft_bytes = n_values(&f->args) * 2 * sizeof(float);
+    size_t fft_bytes = n_fft_values(&f->args) * 2 * sizeof(float);
     size_t rotation_bytes = N_POLS * f->args.n_spectra * 2 * sizeof(float);
     size_t gain_bytes = f->args.n_chan * N_POLS * 2 * sizeof(float);
     size_t saturated_bytes = (n_batches(&f->args) * N_POLS + 1) * sizeof(uint32_t);
@@ -222,6 +228,23 @@ static void fill_spectra(const struct fixture *f, size_t n_impulses, double sigm
     }
     free(x.at);
     free(x.height);
+}
+
+/* A narrow band's: random bins, of which the middle ones are the channels and all others are not to be looked at. */
+static void fill_bins(const struct fixture *f, double sigma)
+{
+    const struct postproc_args *a = &f->args;
+
+    for (size_t i = 0; i < 2 * n_fft_values(a); i++)
+        f->fft[i] = NAN;
+    for (size_t row = 0; row < N_POLS * a->n_spectra; row++)
+        for (int k = 0; k < (int)a->n_chan; k++) {
+            int frequency = k - (int)a->n_chan / 2, bin = frequency < 0 ? frequency + (int)a->n_bins : frequency;
+            float *x = f->fft + (row * a->n_bins + (size_t)bin) * 2;
+            x[0] = (float)(random_between(-1, 1) * sigma * sqrt(3));
+            x[1] = (float)(random_between(-1, 1) * sigma * sqrt(3));
+            f->expected[row * a->n_chan + (size_t)k] = x[0] + I * (double)x[1];
+        }
 }
 
 /* All four ways in which fine delay and phase can be there or not. */
@@ -345,7 +368,10 @@ static void try_random(const struct runner *runner, struct postproc_args args)
     args.stream_id = (uint32_t)random_u64();
     args.n_spectra = args.spectra_per_heap * (1 + (uint32_t)random_below(3));
     fixture_init(&f, runner, &args);
-    fill_spectra(&f, 16, args.out_bits == 8 ? 50 : 3);
+    if (args.n_bins)
+        fill_bins(&f, args.out_bits == 8 ? 50 : 3);
+    else
+        fill_spectra(&f, 16, args.out_bits == 8 ? 50 : 3);
     rotate_spectra(&f);
     apply_gains(&f);
     if (args.dither)
@@ -371,6 +397,35 @@ START_TEST(cuda_random_shapes)
     struct runner runner;
 
     args.unzip = 1u << _i % 3;
+    if (!runner_init(&runner, CUDA, &args))
+        return;
+    for (int trial = 0; trial < 3; trial++)
+        try_random(&runner, args);
+    runner_fini(&runner);
+}
+END_TEST
+
+/* All of the bins, and the middle half of them. */
+START_TEST(narrow_bands)
+{
+    for (int trial = 0; trial < 40; trial++) {
+        struct postproc_args args = random_args(8);
+        struct runner runner;
+        args.unzip = 1;
+        args.n_bins = args.n_chan << random_below(2);
+        runner_init(&runner, TWIN, &args);
+        try_random(&runner, args);
+    }
+}
+END_TEST
+
+START_TEST(cuda_narrow_bands)
+{
+    struct postproc_args args = random_args(64);
+    struct runner runner;
+
+    args.unzip = 1;
+    args.n_bins = args.n_chan << _i % 2;
     if (!runner_init(&runner, CUDA, &args))
         return;
     for (int trial = 0; trial < 3; trial++)
@@ -641,6 +696,8 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
+    tcase_add_test(tcase, narrow_bands);
+    tcase_add_loop_test(tcase, cuda_narrow_bands, 0, 4);
     tcase_add_loop_test(tcase, many_channels, 0, 3 * N_VARIANTS);
     tcase_add_loop_test(tcase, boundaries, 0, 6 * N_VARIANTS);
     tcase_add_loop_test(tcase, all_saturated, 0, 3 * N_VARIANTS);

@@ -1,0 +1,52 @@
+/* baseband.h - a narrow band of one antenna, mixed to frequency 0, filtered and with fewer samples, as long as a device
+ * input: what a narrowband output channelises.
+ *
+ * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
+ * Grid:      samples have timestamps that are multiples of the subsampling A, whenever the process was started; each is
+ *            that of the first sample of input that the filter looks at.  So windows begin on this grid (delay.h).
+ * History:   what the last device input gave stays, moved to the front, and only what is new is computed.  It is as much
+ *            as the device input's own history allows, so whatever lies in that for the walk lies here.
+ * Missing:   of input that is not there comes something; the walk knows by the device input's presence.
+ * Ownership: the object owns its samples and weights.   Threads: the worker.   Blocking and allocation: none after create. */
+#ifndef FGPU_BASEBAND_H
+#define FGPU_BASEBAND_H
+
+#include "fgpu/layout.h"
+
+struct fgpu_baseband;
+struct fgpu_device_input;
+
+/* Device memory of one. 0 for an output that has none.  'compiles' as of device_compiles(). */
+uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t output,
+                             bool compiles);
+
+/* Designs the filter of a narrowband output: fgpu_ddc_taps() values in '*filter', the caller's to free.  Returns 0,
+ * -ENOMEM, or -EDOM as design_ddc(). */
+int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_output *output, float **filter);
+
+/* 'filter' is read before it returns.  Returns 0 or -ENOMEM. */
+int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
+                         size_t output, const float *filter, struct fgpu_baseband **baseband);
+
+/* Queues what has to be done for 'in', once: called with the same input again, nothing. */
+void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
+                           const struct fgpu_device_input *in);
+
+/* Adds to power[pol] (device memory) the squares of all samples of the device input that 'n' spectra take from where they
+ * begin to where the next one does; spectra[pol][i].offset is in the device input.  Only of the output that measures. */
+void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_stream *stream,
+                           const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
+                           size_t n, uint64_t *power);
+
+/* Forgets what was. */
+void fgpu_baseband_restart(struct fgpu_baseband *baseband);
+
+/* Of the input that it has advanced to: device memory, complex float, and the index in it of the sample with a
+ * timestamp, a multiple of the subsampling. */
+const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
+int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
+
+/* The stream must be idle.  NULL is accepted. */
+void fgpu_baseband_destroy(struct fgpu_baseband *baseband);
+
+#endif

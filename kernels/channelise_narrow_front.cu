@@ -1,0 +1,127 @@
+/* channelise_narrow_front.cu - FIR of complex samples and the first factor of their transform.  See channelise_narrow.h. */
+#include "kernels/channelise_narrow.h"
+#include "kernels/fft_registers.h"
+
+#define M         N_BINS
+#define M1        (RADIX_A * RADIX_B)
+#define M2        (M / M1)
+#define C         NARROW_COLUMNS
+#define G         NARROW_TOGETHER
+#define N_THREADS (M1 * C)
+#define N_SUMS    (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define N_LEAD    ((N_TAPS - 1 + G - 1) / G * G) /* rows before the first spectrum is done, a whole number of groups */
+
+extern __shared__ float4 shared_memory[];
+
+/* Rows [row, row + G); those that no spectrum of the section looks at are zeros. */
+static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[G])
+{
+#pragma unroll
+    for (int i = 0; i < G; i++)
+        rows[i] = row + i >= 0 && row + i < n_rows ? __ldg(in + (int64_t)(row + i) * M) : make_float2(0, 0);
+}
+
+/* One more row.  Returns the sum that it completes; sums[i] lacks i + 1 rows more. */
+static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
+{
+    float2 begun = make_float2(weights[0] * x.x, weights[0] * x.y), done;
+
+    if (N_TAPS == 1)
+        return begun;
+    done.x = fmaf(weights[N_TAPS - 1], x.x, sums[0].x);
+    done.y = fmaf(weights[N_TAPS - 1], x.y, sums[0].y);
+#pragma unroll
+    for (int i = 0; i < N_TAPS - 2; i++) {
+        sums[i].x = fmaf(weights[N_TAPS - 2 - i], x.x, sums[i + 1].x);
+        sums[i].y = fmaf(weights[N_TAPS - 2 - i], x.y, sums[i + 1].y);
+    }
+    sums[N_SUMS - 1] = begun;
+    return done;
+}
+
+/* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
+static __device__ __forceinline__ void first_pass(float2 *points)
+{
+    const int n_rest = RADIX_B * C;
+
+    for (int i = threadIdx.x; i < G * n_rest; i += N_THREADS) {
+        float2 *at = points + i / n_rest * (M1 * C) + i % n_rest, v[RADIX_A], turn, step;
+        int jb = i % n_rest / C;
+#pragma unroll
+        for (int a = 0; a < RADIX_A; a++)
+            v[a] = at[a * n_rest];
+        fft_registers<RADIX_A>(v);
+        sincospif(-2.0f * jb / M1, &step.y, &step.x);
+        turn = step;
+        at[0] = v[0];
+#pragma unroll
+        for (int a = 1; a < RADIX_A; a++) {
+            at[a * n_rest] = complex_multiply(v[a], turn);
+            turn = complex_multiply(turn, step);
+        }
+    }
+}
+
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2]. */
+static __device__ __forceinline__ void last_pass(const float2 *points, const float2 *outer, float2 *out, int n)
+{
+    const int radix = RADIX_B == 1 ? RADIX_A : RADIX_B, n_first = M1 / radix;
+
+    for (int i = threadIdx.x; i < n * n_first * C; i += N_THREADS) {
+        int c = i % C, ka = i / C % n_first, s = i / C / n_first;
+        const float2 *at = points + (s * M1 + ka * radix) * C + c;
+        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[radix];
+#pragma unroll
+        for (int b = 0; b < radix; b++)
+            v[b] = at[b * C];
+        fft_registers<radix>(v);
+#pragma unroll
+        for (int b = 0; b < radix; b++)
+            to[(int64_t)b * n_first * M2] = complex_multiply(v[b], outer[(ka + n_first * b) * C + c]);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREADS <= 256 ? 2 : 1)
+    channelise_narrow_front(const struct channelise_narrow_front_args args)
+{
+    float2 *points = (float2 *)shared_memory, *outer = points + G * M1 * C;
+    int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * C + threadIdx.x % C;
+    int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
+    int place = threadIdx.x / C * M2 + column; /* in a row */
+    const float2 *in = (const float2 *)(blockIdx.z ? args.in[1] : args.in[0]) +
+                       (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * M + place;
+    float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * M;
+    float weights[N_TAPS];
+    float2 sums[N_SUMS], now[G], next[G];
+
+#pragma unroll
+    for (int i = 0; i < N_TAPS; i++)
+        weights[i] = args.weights[i * M + place];
+#pragma unroll
+    for (int i = 0; i < N_SUMS; i++)
+        sums[i] = make_float2(0, 0);
+    for (int i = threadIdx.x; i < M1 * C; i += N_THREADS)
+        outer[i] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
+    load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, next);
+    for (int s = -N_LEAD; s < n; s += G) { /* spectra that these rows complete */
+#pragma unroll
+        for (int i = 0; i < G; i++)
+            now[i] = next[i];
+        load_rows(in, s + G + N_TAPS - 1, n_rows, next);
+#pragma unroll
+        for (int i = 0; i < G; i++) {
+            float2 done = filter(weights, now[i], sums);
+            if (s >= 0)
+                points[i * (M1 * C) + threadIdx.x] = done;
+        }
+        if (s < 0)
+            continue;
+        __syncthreads();
+        if (RADIX_B > 1) {
+            first_pass(points);
+            __syncthreads();
+        }
+        last_pass(points, outer, out + (int64_t)s * M, min(G, n - s));
+        __syncthreads();
+    }
+}
