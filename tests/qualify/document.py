@@ -61,7 +61,7 @@ spectrum show.
 **Narrow bands.** The same tones and delays, and tones of full scale outside the band at frequencies that fold into
 it. Delays are held against the polarisation without one, with a tone in every second channel. What folds is far below
 what can be seen: the strongest of hundreds of thousands of figures is one that dither has lifted by a step or two at
-the highest gain, 20 dB above the mean of the noise. Rows 0187 and 0188 miss where a spectrum is longer than 0.4 ms: a
+the highest gain, well above the mean of the noise. Rows 0187 and 0188 miss where a spectrum is longer than 0.4 ms: a
 model's value holds for a whole spectrum, and there are no more of them.
 
 **What is not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
