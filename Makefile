@@ -5,6 +5,7 @@
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+#   make qualify-f           measures the F-engine against the acceptance catalogue; writes docs/qualification.md
 #   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (6 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
@@ -45,7 +46,7 @@ SERVICE  = common/config.o common/config_file.o common/config_load.o common/conf
 KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o kernels/pfb_fir.o kernels/pfb_fir_complex.o kernels/power.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise_narrow.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
 XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
 FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
@@ -81,7 +82,7 @@ CUDA    ?= $(call cuda_at,$(CUDA_PATH) $(patsubst %/bin/nvcc,%,$(realpath $(shel
 CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib $(CUDA)/lib/x86_64-linux-gnu)))
 CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all fuzz fuzz-targets check-fuzz
+.PHONY: all setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
 all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
@@ -214,6 +215,13 @@ $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(BUILD)/libc
 check-compile: $(BUILD)/tests/compile_kernels
 	@$<
 
+# The device is CBF_TEST_DEVICE (cpu, cuda).
+QUALIFY_FLAGS ?= --output docs/qualification.md --plots docs/images
+qualify-f:
+	@scripts/setup check
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/check_design_ddc
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_f.py $(QUALIFY_FLAGS)
+
 check-all:
 	@scripts/setup ci
 	@scripts/check-variants
@@ -284,7 +292,7 @@ install: all
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
 	$(if $(CUDA_DEVICE),install -d $(DESTDIR)$(prefix)/lib/cbf && install -m 644 $(CUDA_DEVICE) $(DESTDIR)$(prefix)/lib/cbf)
 	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
-	install -m 644 config/demo/*.yaml $(DESTDIR)$(prefix)/share/cbf/config/demo
+	install -m 644 config/demo/* $(DESTDIR)$(prefix)/share/cbf/config/demo
 	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
 	install -d $(DESTDIR)$(prefix)/lib/systemd/system
 	for unit in systemd/*.service; do \

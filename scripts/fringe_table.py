@@ -18,6 +18,8 @@ EDGE_FRACTION = 0.05  # of the band, at each end: not fitted
 TONE_GUARD_CHANNELS = 4  # on each side of the tone: not fitted
 PADDING = 16  # of the transform that finds the delay roughly
 POLS = ("xx", "yy")
+TRACKED_PARTS = 8  # of the band, each of which has a phase in each dump
+TRACKED_RMS_DEG = 1.0
 
 
 def usable_channels(n_chan, tone_channel):
@@ -100,6 +102,25 @@ def print_tone(sets, tone_channel):
     return all_good
 
 
+def print_tracked(sets, ant, tone_channel):
+    """Prints how still the phase of an antenna's fringes with the first one stands; returns True if it is zero."""
+    all_good = True
+    for data in sets:
+        vis = data.vis[:, data.index(0, ant)][:, usable_channels(data.vis.shape[2], tone_channel)]
+        n = vis.shape[1] // TRACKED_PARTS * TRACKED_PARTS
+        parts = vis[:, :n].reshape(len(vis), TRACKED_PARTS, -1).filled(0).mean(axis=2)
+        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # what is flagged has none
+        if len(phases) == 0:
+            print(f"{data.label(0, ant)}  {data.pol}: nothing but flags  WRONG")
+            return False
+        rms = np.sqrt(np.mean(phases**2))
+        good = bool(rms <= TRACKED_RMS_DEG)
+        print(f"{data.label(0, ant)}  {data.pol}: phase {rms:.2f} deg rms over time and band; {phases[0].mean():+.2f} "
+              f"deg in the first dump, {phases[-1].mean():+.2f} in the last" + ("" if good else "  WRONG"))
+        all_good = all_good and good
+    return all_good
+
+
 def parse_delays(text):
     try:
         return [int(item) for item in text.split(",")]
@@ -113,6 +134,8 @@ def main():
     parser.add_argument("--delays", type=parse_delays, required=True,
                         help="injected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
+    parser.add_argument("--tracked", type=int,
+                        help="antenna whose delay is taken out while it drifts: its phase must be 0")
     parser.add_argument("--samples-between-spectra", type=int, help="(2 * channels, as of a wideband stream)")
     parser.add_argument("--lost-heaps", type=int, help="shown along with the result; any is an error")
     args = parser.parse_args()
@@ -129,6 +152,9 @@ def main():
     good = print_delays(sets, args.delays, args)
     if args.tone_channel is not None:
         good = print_tone(sets, args.tone_channel) and good
+    if args.tracked is not None:
+        print("\nFringes stopped by a delay model")
+        good = print_tracked(sets, args.tracked, args.tone_channel) and good
     flagged = np.mean([np.ma.getmaskarray(data.vis).mean() for data in sets])
     print(f"\n{len(sets[0].unix_s)} dumps of {sets[0].integration_s:.4g} s, {100 * flagged:.3g} % flagged"
           + (f", {args.lost_heaps} heaps lost" if args.lost_heaps is not None else ""))

@@ -15,7 +15,7 @@ LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/repair_uvh5.py", "docs/loss.md",
            "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
-           "tests/bench/*.py", "tests/bench/*.txt", "kernels/*"]
+           "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/*"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/*", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
@@ -82,7 +82,7 @@ def pack():
             if path.is_file():
                 copy(path)
     programs = [path for pattern in PROGRAMS for path in sorted((ROOT / "build").glob(pattern)) if path.is_file()]
-    programs += [ROOT / "build/tests" / name for name in suites(ROOT)]
+    programs += [ROOT / "build/tests" / name for name in [*suites(ROOT), "check_design_ddc"]]
     for program in programs:
         libraries(program)
         subprocess.run(["strip", "--strip-debug", copy(program)], check=True)

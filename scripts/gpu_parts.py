@@ -272,12 +272,19 @@ def tune(run):
                                             *flags])
 
 
+def qualify(run):
+    """make qualify-f ($QUALIFY_FLAGS): the F-engine against the acceptance catalogue; not a part of 'all'"""
+    flags = shlex.split(os.environ.get("QUALIFY_FLAGS", ""))
+    yield run.program("qualify_f", [run.place.python, "tests/qualify/qualify_f.py", *flags])
+
+
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "tune": (tune, 560),
+    "qualify": (qualify, 560),
 }
-ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune")]
+ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune", "qualify")]
 
 
 def describe():

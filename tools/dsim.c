@@ -5,6 +5,7 @@
 #include "common/service.h"
 #include "common/version.h"
 #include "tools/dsim_config.h"
+#include "tools/dsim_live.h"
 #include "tools/dsim_play.h"
 #include "tools/dsim_send.h"
 #include "tools/dsim_signal.h"
@@ -12,10 +13,18 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Computes the heaps of a period from the specification, which dsim_config_check() has found valid. */
-static int make_heaps(const struct dsim_config *config, struct dsim_heaps **heaps, char *why, size_t why_bytes)
-{
+/* Where the heaps come from; those that are not used are NULL. */
+struct origin {
     struct dsim_program *program;
+    struct dsim_heaps *heaps;
+    struct dsim_live *live;
+    struct dsim_play *play;
+};
+
+/* Computes the heaps of a period, or what live signals need, from the specification, which dsim_config_check() has found
+ * valid. */
+static int make_heaps(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
+{
     struct dsim_format format = {
         .axis = {config->digitiser.period_samples, decimal_to_double(config->time.adc_sample_rate_hz)},
         .n_inputs = dsim_config_n_inputs(config),
@@ -24,33 +33,39 @@ static int make_heaps(const struct dsim_config *config, struct dsim_heaps **heap
         .dither_seed = (uint64_t)config->digitiser.dither_seed,
     };
 
-    int err = dsim_parse(config->signals.specification, &program, why, why_bytes);
-    if (err)
-        return err;
-    if (config->digitiser.dither_seed < 0)
+    int err = dsim_parse(config->signals.specification, &origin->program, why, why_bytes);
+    if (!err && config->digitiser.dither_seed < 0)
         err = dsim_random_seed(&format.dither_seed);
     if (!err)
-        err = dsim_signal_choose_seeds(program);
-    if (!err) {
-        log_info("dither: seed %llu", (unsigned long long)format.dither_seed);
-        err = dsim_heaps_create(program, &format, heaps, why, why_bytes);
-    }
-    dsim_program_free(program);
+        err = dsim_signal_choose_seeds(origin->program);
+    if (err)
+        return err;
+    log_info("dither: seed %llu", (unsigned long long)format.dither_seed);
+    if (origin->program->is_live)
+        return dsim_live_create(origin->program, &format, &origin->live, why, why_bytes);
+    err = dsim_heaps_create(origin->program, &format, &origin->heaps, why, why_bytes);
+    if (!err)
+        log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", origin->heaps->n_heaps,
+                 origin->heaps->heap_bytes,
+                 (double)(origin->heaps->n_inputs * origin->heaps->n_heaps * origin->heaps->heap_bytes) / 1048576);
     return err;
 }
 
-/* Where the heaps come from: a period that is computed now, or recordings. */
-static int open_heaps(const struct dsim_config *config, struct dsim_heaps **heaps, struct dsim_play **play, char *why,
-                      size_t why_bytes)
+static int open_origin(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
 {
-    if (config->recordings.n > 0)
-        return dsim_play_open(config, dsim_config_n_heaps(config), play, why, why_bytes);
-    int err = make_heaps(config, heaps, why, why_bytes);
-    if (!err)
-        log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", (*heaps)->n_heaps,
-                 (*heaps)->heap_bytes,
-                 (double)((*heaps)->n_inputs * (*heaps)->n_heaps * (*heaps)->heap_bytes) / 1048576);
-    return err;
+    int err = config->recordings.n > 0 ? 0 : make_heaps(config, origin, why, why_bytes);
+
+    if (err || origin->heaps)
+        return err;
+    return dsim_play_open(config, origin->live, dsim_config_n_heaps(config), &origin->play, why, why_bytes);
+}
+
+static void close_origin(struct origin *origin)
+{
+    dsim_play_destroy(origin->play);
+    dsim_live_destroy(origin->live);
+    dsim_heaps_destroy(origin->heaps);
+    dsim_program_free(origin->program);
 }
 
 static void print_summary(const struct dsim_send *send, const struct dsim_play *play)
@@ -67,21 +82,20 @@ static void print_summary(const struct dsim_send *send, const struct dsim_play *
 static int run(const struct dsim_config *config, const struct config *book, struct service *service)
 {
     char why[512] = "";
-    struct dsim_heaps *heaps = NULL;
-    struct dsim_play *play = NULL;
+    struct origin origin = {0};
     struct dsim_send *send = NULL;
     struct http *http = NULL;
     int exit_code;
 
-    int err = open_heaps(config, &heaps, &play, why, sizeof(why));
+    int err = open_origin(config, &origin, why, sizeof(why));
     if (!err)
-        err = dsim_send_create(config, heaps, play, service, &send, why, sizeof(why));
+        err = dsim_send_create(config, origin.heaps, origin.play, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
         err = http_open(&config->http.listen.items[0], NULL, &http, why, sizeof(why));
-    if (!err && play)
-        err = dsim_play_start(play);
     if (!err)
         err = dsim_send_start(send);
+    if (!err && origin.play)
+        err = dsim_play_start(origin.play, dsim_send_first_timestamp(send));
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
     } else {
@@ -89,13 +103,12 @@ static int run(const struct dsim_config *config, const struct config *book, stru
         exit_code = service_run(service);
         service_stopping(service);
         dsim_send_stop(send);
-        dsim_play_stop(play);
-        print_summary(send, play);
+        dsim_play_stop(origin.play);
+        print_summary(send, origin.play);
     }
     http_close(http);
     dsim_send_destroy(send);
-    dsim_play_destroy(play);
-    dsim_heaps_destroy(heaps);
+    close_origin(&origin);
     return exit_code;
 }
 

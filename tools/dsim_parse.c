@@ -15,6 +15,9 @@
 /* Parentheses and delays within each other; bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
+/* Of a delay that is no whole number, so that its fraction has digits enough. */
+#define MAX_TRACK_SAMPLES 1e9
+
 struct variable {
     const char *name;
     size_t name_length;
@@ -270,6 +273,7 @@ static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const str
     struct dsim_node *node = new_node(p, op, left_offset);
     node->left = left;
     node->right = right;
+    node->is_live = left->is_live || right->is_live;
     node->cost += left->cost + right->cost;
     node->n_scratch = left->n_scratch > right->n_scratch + 1 ? left->n_scratch : right->n_scratch + 1;
     return is_affordable(p, node) ? node : NULL;
@@ -334,7 +338,8 @@ static bool read_wgn(struct parser *p, const struct function *function, struct d
     return true;
 }
 
-static bool read_delay(struct parser *p, const struct function *function, struct dsim_node *node)
+/* The signal that a function changes in time, and the comma behind it. */
+static bool read_periodic(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     peek(p);
     size_t start = p->offset;
@@ -342,10 +347,39 @@ static bool read_delay(struct parser *p, const struct function *function, struct
 
     if (!signal || !is_operand(p, signal, start))
         return false;
+    if (signal->is_live)
+        return fail(p, start, "%s() needs a signal that repeats, without track()", function->name);
     node->left = signal;
     node->cost += signal->cost;
     node->n_scratch = signal->n_scratch;
-    return read_comma(p, function) && read_integer(p, "the delay in samples", &node->delay_samples);
+    return read_comma(p, function);
+}
+
+static bool read_delay(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    return read_periodic(p, function, node) && read_integer(p, "the delay in samples", &node->delay_samples);
+}
+
+static bool read_track(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    node->is_live = true;
+    if (!read_periodic(p, function, node))
+        return false;
+    peek(p);
+    size_t start = p->offset;
+    if (!read_real(p, "the delay in samples", &node->track_samples))
+        return false;
+    if (fabs(node->track_samples) > MAX_TRACK_SAMPLES)
+        return fail(p, start, "the delay must be between -%g and %g samples", MAX_TRACK_SAMPLES, MAX_TRACK_SAMPLES);
+    if (!read_comma(p, function))
+        return false;
+    peek(p);
+    start = p->offset;
+    if (!read_real(p, "the rate", &node->track_rate))
+        return false;
+    return fabs(node->track_rate) <= DSIM_MAX_TRACK_RATE ||
+           fail(p, start, "the rate must be between -%g and %g samples per sample", DSIM_MAX_TRACK_RATE,
+                DSIM_MAX_TRACK_RATE);
 }
 
 static bool read_nodither(struct parser *p, const struct function *function, struct dsim_node *node)
@@ -357,6 +391,7 @@ static bool read_nodither(struct parser *p, const struct function *function, str
     if (!signal || !is_operand(p, signal, start))
         return false;
     node->left = signal;
+    node->is_live = signal->is_live;
     node->cost += signal->cost;
     node->n_scratch = signal->n_scratch;
     return true;
@@ -368,6 +403,7 @@ static const struct function functions[] = {
     {"comb", "comb(amplitude, frequency)", DSIM_COMB, read_tone},
     {"wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn},
     {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
+    {"track", "track(expression, samples, samples per sample)", DSIM_TRACK, read_track},
     {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
 };
 
@@ -411,8 +447,8 @@ static struct dsim_node *parse_name(struct parser *p, size_t length)
     if (function)
         return parse_function(p, function, start);
     if (peek(p) == '(')
-        return fail(p, start, "there is no function '%.*s'; there are cw, multicw, comb, wgn, delay, nodither", shown,
-                    name);
+        return fail(p, start, "there is no function '%.*s'; there are cw, multicw, comb, wgn, delay, track, nodither",
+                    shown, name);
     const struct variable *variable = find_variable(p, name, length);
     if (!variable)
         return fail(p, start, "the variable '%.*s' is not defined", shown, name);
@@ -526,6 +562,7 @@ static bool parse_statement(struct parser *p)
         return true;
     }
     bool dither = node->op != DSIM_NODITHER;
+    p->program->is_live |= node->is_live;
     p->program->outputs[p->program->n_outputs++] = (struct dsim_output){dither ? node : node->left, dither};
     return true;
 }

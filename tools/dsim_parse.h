@@ -10,11 +10,16 @@
  *              | "comb(" amplitude "," frequency ")"     impulses of one sample
  *              | "wgn(" standard deviation [ "," seed ] ")"
  *              | "delay(" expression "," samples ")"     later by that many samples, round the period
+ *              | "track(" expression "," samples "," rate ")"
+ *                                                        later by samples + rate t at timestamp t: a delay that drifts
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
  * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each
- * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it. */
+ * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it.
+ *
+ * All repeat after a period but track(), whose argument does; what it is part of is live (dsim_live.h), and may be
+ * added, subtracted and multiplied, neither delayed nor tracked again. */
 #ifndef TOOLS_DSIM_PARSE_H
 #define TOOLS_DSIM_PARSE_H
 
@@ -26,12 +31,15 @@
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
+#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the sky does 1e-9 */
+
 enum dsim_op {
     DSIM_CONSTANT,
     DSIM_TONES, /* cw and multicw */
     DSIM_COMB,
     DSIM_WGN,
     DSIM_DELAY,
+    DSIM_TRACK,
     DSIM_NODITHER,
     DSIM_ADD,
     DSIM_SUBTRACT,
@@ -42,7 +50,7 @@ enum dsim_op {
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* of its first character in the text */
-    const struct dsim_node *left;  /* DELAY, NODITHER and the operators */
+    const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
     double amplitude;              /* CONSTANT: value; TONES, COMB; WGN: standard deviation */
     double amplitude_step;         /* TONES */
@@ -50,8 +58,11 @@ struct dsim_node {
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
+    double track_samples;          /* TRACK: at timestamp 0 */
+    double track_rate;             /* TRACK: samples per sample */
     uint64_t seed;                 /* WGN */
     bool has_seed;                 /* WGN: false until one was given or chosen */
+    bool is_live;                  /* a TRACK, or with one below */
     double cost;                   /* terms to evaluate for a sample, those below included */
     size_t n_scratch;              /* buffers that its evaluation needs beside the result */
 };
@@ -68,6 +79,7 @@ struct dsim_program {
     size_t n_nodes;
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
+    bool is_live;     /* an output is */
 };
 
 /* Parses 'text'.  Returns 0, -EINVAL with one sentence in 'why' that starts with "line L, column C: ", or -ENOMEM. */

@@ -1,4 +1,5 @@
-/* dsim_play.c - the reader: a thread that makes recordings into blocks of packed heaps before dsim_send wants them. */
+/* dsim_play.c - the reader: a thread that makes recordings or live signals into blocks of packed heaps before dsim_send
+ * wants them. */
 #include "tools/dsim_play.h"
 
 #include "common/inbox.h"
@@ -29,9 +30,11 @@ struct dsim_play {
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
     int64_t n_heaps_wanted;           /* [const] of each input */
-    int64_t n_heaps;                  /* [const] of the recordings, until they end or begin again */
+    int64_t n_heaps;                  /* [const] of the recordings, until they end or begin again; INT64_MAX: live */
     uint64_t n_unplayed_samples;      /* [const] behind the last heap, of all recordings */
 
+    struct dsim_live *live;             /* [reader] NULL: there are recordings */
+    int64_t first_timestamp;            /* [reader] of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
     double *values;                     /* [block_heaps * packet_samples] [reader] */
     int32_t *quantised;                 /* [packet_samples] [reader] */
@@ -101,12 +104,29 @@ static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct
     return 0;
 }
 
+/* The heaps from number 'heap' on. */
+static void fill_live(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
+{
+    for (size_t input = 0; input < play->n_inputs; input++) {
+        for (size_t i = 0; i < heaps->n_heaps; i++) {
+            size_t place = input * heaps->n_heaps + i;
+            int64_t timestamp = play->first_timestamp + (heap + (int64_t)i) * (int64_t)play->packet_samples;
+            heaps->n_saturated[place] =
+                dsim_live_heap(play->live, input, timestamp, heaps->payloads + place * heaps->heap_bytes);
+        }
+    }
+}
+
 static int fill(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
 {
     size_t n_recordings = play->config->recordings.n;
     size_t input_bytes = heaps->n_heaps * heaps->heap_bytes;
     char why[512];
 
+    if (play->live) {
+        fill_live(play, heap, heaps);
+        return 0;
+    }
     for (size_t i = 0; i < n_recordings; i++) {
         int err = fill_input(play, i, heap, heaps, why, sizeof(why));
         if (!err)
@@ -221,7 +241,6 @@ static int open_recording(struct dsim_play *play, size_t i, char *why, size_t wh
 /* Opens all recordings; the shortest says how many heaps there are. */
 static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
 {
-    play->n_heaps = INT64_MAX;
     for (size_t i = 0; i < play->config->recordings.n; i++) {
         int err = open_recording(play, i, why, why_bytes);
         if (err)
@@ -242,11 +261,14 @@ static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
 /* Says how long the recordings are, and what of them is not played. */
 static void describe(struct dsim_play *play)
 {
-    int64_t n_played = play->n_heaps * (int64_t)play->packet_samples;
+    int64_t n_played = play->live ? 0 : play->n_heaps * (int64_t)play->packet_samples;
 
-    log_info("recordings: %lld heaps (%lld samples) of each, %s; %zu blocks of %zu heaps are read ahead",
-             (long long)play->n_heaps, (long long)n_played, play->config->digitiser.loop ? "again and again" : "once",
-             play->n_blocks, play->block_heaps);
+    if (play->live)
+        log_info("track(): %zu blocks of %zu heaps are computed ahead", play->n_blocks, play->block_heaps);
+    else
+        log_info("recordings: %lld heaps (%lld samples) of each, %s; %zu blocks of %zu heaps are read ahead",
+                 (long long)play->n_heaps, (long long)n_played,
+                 play->config->digitiser.loop ? "again and again" : "once", play->n_blocks, play->block_heaps);
     for (size_t i = 0; i < play->config->recordings.n; i++) {
         int64_t n_rest = dsim_recording_n_samples(play->recordings[i]) - n_played;
         int64_t n_rest_bytes = dsim_recording_n_rest_bytes(play->recordings[i]);
@@ -295,6 +317,8 @@ static void register_metrics(struct dsim_play *play)
     const char *zeroed = "Samples of recordings that were played as zeros.";
     const char *frames = "Frames of VDIF recordings that were left out.";
 
+    if (play->live)
+        return;
     stats_counter("dsim_zeroed_samples", zeroed, "reason=\"missing\"", &play->counters.n_missing_samples);
     stats_counter("dsim_zeroed_samples", zeroed, "reason=\"invalid\"", &play->counters.n_invalid_samples);
     stats_counter("dsim_refused_frames", frames, "reason=\"header\"", &play->counters.n_bad_frames);
@@ -304,23 +328,29 @@ static void register_metrics(struct dsim_play *play)
 
 static int open_play(struct dsim_play *play, char *why, size_t why_bytes)
 {
-    play->recordings = calloc(play->config->recordings.n, sizeof(struct dsim_recording *));
-    if (!play->recordings)
-        return out_of_memory(why, why_bytes);
+    int err = 0;
+
     set_sizes(play);
-    int err = open_recordings(play, why, why_bytes);
+    play->n_heaps = INT64_MAX;
+    if (!play->live) {
+        play->recordings = calloc(play->config->recordings.n, sizeof(struct dsim_recording *));
+        if (!play->recordings)
+            return out_of_memory(why, why_bytes);
+        err = open_recordings(play, why, why_bytes);
+    }
     return err ? err : make_blocks(play, why, why_bytes);
 }
 
-int dsim_play_open(const struct dsim_config *config, int64_t n_heaps_wanted, struct dsim_play **play, char *why,
-                   size_t why_bytes)
+int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int64_t n_heaps_wanted,
+                   struct dsim_play **play, char *why, size_t why_bytes)
 {
     struct dsim_play *made = calloc(1, sizeof(*made));
 
-    assert(config->recordings.n == 1 || config->recordings.n == dsim_config_n_inputs(config));
+    assert(live || config->recordings.n == 1 || config->recordings.n == dsim_config_n_inputs(config));
     if (!made)
         return out_of_memory(why, why_bytes);
     made->config = config;
+    made->live = live;
     made->n_inputs = dsim_config_n_inputs(config);
     made->packet_samples = (size_t)config->digitiser.packet_samples;
     made->sample_bits = (int)config->digitiser.sample_bits;
@@ -339,8 +369,9 @@ int dsim_play_open(const struct dsim_config *config, int64_t n_heaps_wanted, str
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
-int dsim_play_start(struct dsim_play *play)
+int dsim_play_start(struct dsim_play *play, int64_t first_timestamp)
 {
+    play->first_timestamp = first_timestamp;
     int err = thread_start(&play->thread, "read", -1, run, play);
 
     play->is_running = !err;
@@ -366,6 +397,8 @@ void dsim_play_print_summary(const struct dsim_play *play)
     uint64_t n_double = counter_get(&counters->n_double_frames);
 
     assert(!play->is_running);
+    if (play->live)
+        return;
     printf("recordings: %" PRIu64 " samples at their ends not played; %" PRIu64 " missing and %" PRIu64
            " invalid samples read as zeros; frames left out: %" PRIu64 " with a wrong header, %" PRIu64
            " too late, %" PRIu64 " double\n",

@@ -1,12 +1,12 @@
-/* dsim_play.h - recordings as heaps, ahead of their time.
+/* dsim_play.h - recordings, or signals that do not repeat (dsim_live.h), as heaps, ahead of their time.
  *
- * Flow:      recordings --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send --loan_put-->
- *            free blocks --> reader thread
+ * Flow:      recordings or dsim_live --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send
+ *            --loan_put--> free blocks --> reader thread
  * Ahead:     the blocks hold half a second of all inputs, within limits; that bounds the memory, and the time for
  *            which the disk may stall without a heap being late.
- * Time:      the first sample of every recording belongs to the first heap.  All end with the shortest one, at a whole
+ * Time:      of signals, the timestamp says which samples they are.  The first sample of every recording belongs to the first heap.  All end with the shortest one, at a whole
  *            heap; looped, the same heaps come again.
- * Samples:   q = round half to even of value * scale, clamped to what 'sample_bits' hold, [-2^(b-1), 2^(b-1) - 1]: an
+ * Samples:   of recordings: q = round half to even of value * scale, clamped to what 'sample_bits' hold, [-2^(b-1), 2^(b-1) - 1]: an
  *            integer that fits passes unchanged, the most negative one included.  No dither.
  * Threads:   open, start, stop and destroy from one thread; take from the sender; loan_put of a block from any.
  * Blocking:  take waits until its deadline.   Nothing allocates after open. */
@@ -15,6 +15,7 @@
 
 #include "common/loan.h"
 #include "tools/dsim_config.h"
+#include "tools/dsim_live.h"
 #include "tools/dsim_signal.h"
 
 #include <stdbool.h>
@@ -29,13 +30,14 @@ struct dsim_block {
     struct loan loan;
 };
 
-/* Opens all recordings and registers the metrics.  'config' must outlive it; 'n_heaps_wanted' of each input will be
- * taken at most.  Returns 0 or negative errno with one sentence in 'why'. */
-int dsim_play_open(const struct dsim_config *config, int64_t n_heaps_wanted, struct dsim_play **play, char *why,
-                   size_t why_bytes);
+/* Plays 'live' or, if that is NULL, opens all recordings; and registers the metrics.  'config' and 'live' must outlive
+ * it, and nobody else use 'live'; 'n_heaps_wanted' of each input will be taken at most.  Returns 0 or negative errno with
+ * one sentence in 'why'. */
+int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int64_t n_heaps_wanted,
+                   struct dsim_play **play, char *why, size_t why_bytes);
 
-/* Starts the reader.  Returns 0 or negative errno. */
-int dsim_play_start(struct dsim_play *play);
+/* Starts the reader; of signals, with the heap of this timestamp.  Returns 0 or negative errno. */
+int dsim_play_start(struct dsim_play *play, int64_t first_timestamp);
 
 /* Takes the next block, waiting until the monotonic clock reads 'deadline_ns'.  Returns 0, -ETIMEDOUT, or -EPIPE when
  * no more will come. */
@@ -47,7 +49,7 @@ bool dsim_play_failed(const struct dsim_play *play);
 /* Ends the reader and waits for it.  NULL is accepted. */
 void dsim_play_stop(struct dsim_play *play);
 
-/* Prints how much of the recordings was not played, missing or wrong; once stopped. */
+/* Prints how much of the recordings, if there are any, was not played, missing or wrong; once stopped. */
 void dsim_play_print_summary(const struct dsim_play *play);
 
 /* NULL is accepted. */

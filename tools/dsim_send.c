@@ -1,4 +1,4 @@
-/* dsim_send.c - the last step of dsim: the threads that send each heap, of a period or of recordings, as one packet, in
+/* dsim_send.c - the last step of dsim: the threads that send each heap, of a period or of dsim_play, as one packet, in
  * real time.
  *
  * A lane is a thread with a sink and its share of the inputs.  All lanes have the same origin of time, and nothing else
@@ -24,6 +24,7 @@
 #define STOP_POLL_NS           (100 * NS_PER_MS) /* the longest sleep, so that a stop is noticed */
 #define LATE_WARNING_NS        NS_PER_S
 #define DESCRIPTOR_INTERVAL_NS (5 * NS_PER_S)
+#define LIVE_LEAD_NS           (NS_PER_S / 4) /* from the start to the first heap, to compute it */
 
 #define N_ITEMS               4
 #define DESCRIPTORS_MAX_BYTES 1024
@@ -72,6 +73,7 @@ struct dsim_send {
     struct timebase timebase;   /* [const] */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
+    bool starts_when_read;      /* [const] of recordings: once the first heaps are there, the origin is set */
     bool follows_clock;         /* [const] timestamps are those of the clock, not counted from a given one */
     int64_t n_heaps_wanted;     /* [const] of each input; INT64_MAX: until stopped */
     int64_t descriptor_samples; /* [const] between descriptors */
@@ -184,7 +186,7 @@ static bool have_heaps(struct lane *lane)
     if (err == -ETIMEDOUT && send->paced && lane->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
         log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
-                    "Heaps are due and the recordings not read yet: disk or processor do not keep up.");
+                    "Heaps are due and not read or computed yet: disk or processor do not keep up.");
     }
     while (err == -ETIMEDOUT && !must_stop(send))
         err = dsim_play_take(send->play, clock_monotonic_ns() + STOP_POLL_NS, &lane->block);
@@ -243,9 +245,10 @@ static bool is_over(const struct lane *lane)
 /* Sets the first timestamp and when it is.  From the clock, the period starts at a multiple of itself. */
 static void set_origin(struct dsim_send *send)
 {
-    int64_t unix_ns = clock_unix_ns();
+    int64_t lead_ns = send->play && !send->starts_when_read ? LIVE_LEAD_NS : 0;
+    int64_t unix_ns = clock_unix_ns() + lead_ns;
 
-    send->origin_ns = clock_monotonic_ns();
+    send->origin_ns = clock_monotonic_ns() + lead_ns;
     if (send->follows_clock) {
         int64_t next = round_up(timebase_samples_at(&send->timebase, unix_ns) + 1, send->align_samples);
         send->first_timestamp = next > 0 ? next : 0;
@@ -258,10 +261,10 @@ static void begin(struct lane *lane)
 {
     struct dsim_send *send = lane->send;
 
-    if (send->play) {
+    if (send->play)
         have_heaps(lane);
+    if (send->starts_when_read)
         set_origin(send);
-    }
     lane->timestamp = send->first_timestamp;
     lane->next_descriptors = send->first_timestamp;
     if (!send->play)
@@ -420,7 +423,8 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
     send->first_timestamp = digitiser->first_timestamp;
     send->descriptor_samples = timebase_duration_samples(&send->timebase, DESCRIPTOR_INTERVAL_NS);
     send->n_heaps_wanted = dsim_config_n_heaps(config);
-    send->align_samples = send->play ? send->packet_samples : digitiser->period_samples;
+    send->starts_when_read = config->recordings.n > 0;
+    send->align_samples = send->starts_when_read ? send->packet_samples : digitiser->period_samples;
 }
 
 static void register_metrics(struct dsim_send *send)
@@ -428,17 +432,17 @@ static void register_metrics(struct dsim_send *send)
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->n_packets_sent);
     stats_counter("dsim_packets_failed", "Packets that the kernel refused.", NULL, &send->n_packets_failed);
     if (send->play)
-        stats_counter("dsim_reader_late", "Times that heaps were due and the recordings not read yet.", NULL,
+        stats_counter("dsim_reader_late", "Times that heaps were due and not read or computed yet.", NULL,
                       &send->n_waits);
     stats_gauge_scaled("dsim_late_seconds", "How late the last heaps left.", NULL, &send->late_ns, 1e-9);
 }
 
 /* What is read once, or written once, is not shared. */
-static size_t count_lanes(const struct dsim_config *config)
+static size_t count_lanes(const struct dsim_config *config, const struct dsim_play *play)
 {
     size_t n_inputs = dsim_config_n_inputs(config), n_threads = (size_t)config->send.n_threads;
 
-    if (config->recordings.n > 0 || config->send.pcap_file)
+    if (play || config->send.pcap_file)
         return 1;
     return n_threads < n_inputs ? n_threads : n_inputs;
 }
@@ -447,7 +451,7 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
                      struct service *service, struct dsim_send **send, char *why, size_t why_bytes)
 {
     const struct config_int_list *affinity = &config->send.affinity;
-    size_t n_lanes = count_lanes(config);
+    size_t n_lanes = count_lanes(config, play);
 
     assert(!heaps != !play && (play || heaps->n_inputs == dsim_config_n_inputs(config)));
     int err = threads_check_cpus(affinity->items, affinity->n, "send.affinity", why, why_bytes);
@@ -482,7 +486,7 @@ int dsim_send_start(struct dsim_send *send)
     int err = 0;
 
     atomic_init(&send->n_lanes_left, send->n_lanes);
-    if (!send->play)
+    if (!send->starts_when_read)
         set_origin(send);
     for (size_t l = 0; l < send->n_lanes && !err; l++) {
         struct lane *lane = &send->lanes[l];
@@ -493,6 +497,11 @@ int dsim_send_start(struct dsim_send *send)
         lane->is_running = !err;
     }
     return err;
+}
+
+int64_t dsim_send_first_timestamp(const struct dsim_send *send)
+{
+    return send->starts_when_read ? -1 : send->first_timestamp;
 }
 
 void dsim_send_stop(struct dsim_send *send)

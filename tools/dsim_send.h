@@ -1,14 +1,14 @@
-/* dsim_send.h - heaps to the network when their time has come: a period's, over and over, or those of recordings.
+/* dsim_send.h - heaps to the network when their time has come: a period's, over and over, or those of dsim_play.
  *
  * Flow:      dsim_heaps or dsim_play --sender threads--> a packet_sink each
  * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.
  *            All inputs of a thread and timestamp leave together, by antenna and polarisation.  A thread wakes at most
  *            every millisecond, so at high rates a burst is what a millisecond brings.  When the host has held it up, it
  *            catches up without leaving anything out.  To a capture file it does not wait at all.
- * Reading:   recordings are read ahead by another thread.  Where they are due and not there yet, that is counted, and
- *            they leave late.
+ * Reading:   recordings are read, and live signals computed, ahead by another thread.  Where they are due and not there
+ *            yet, that is counted, and they leave late.
  * Threads:   create, start, stop and destroy from one thread; the senders are threads of their own, among which the
- *            inputs are dealt ('send.threads').  Recordings, and captures, have one. */
+ *            inputs are dealt ('send.threads').  Recordings, live signals and captures have one. */
 #ifndef TOOLS_DSIM_SEND_H
 #define TOOLS_DSIM_SEND_H
 
@@ -30,6 +30,9 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
 /* Starts the threads.  The last to end stops the service, when the duration or the recordings are over.  Returns 0 or negative errno.
  */
 int dsim_send_start(struct dsim_send *send);
+
+/* The timestamp of the first heaps, once started; of recordings, it is not known and -1 may be returned. */
+int64_t dsim_send_first_timestamp(const struct dsim_send *send);
 
 /* Ends the threads, within a tenth of a second, and waits for them. */
 void dsim_send_stop(struct dsim_send *send);

@@ -171,21 +171,24 @@ static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis 
     dsim_signal_evaluate(node->left, axis, 0, n_samples - n_before_end, values + n_before_end, scratch);
 }
 
-static void evaluate_operator(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first,
-                              size_t n_samples, double *values, double *scratch)
+void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples)
 {
-    double *right = scratch;
-
-    dsim_signal_evaluate(node->left, axis, first, n_samples, values, scratch);
-    dsim_signal_evaluate(node->right, axis, first, n_samples, right, scratch + n_samples);
     for (size_t i = 0; i < n_samples; i++) {
-        if (node->op == DSIM_ADD)
+        if (op == DSIM_ADD)
             values[i] += right[i];
-        else if (node->op == DSIM_SUBTRACT)
+        else if (op == DSIM_SUBTRACT)
             values[i] -= right[i];
         else
             values[i] *= right[i];
     }
+}
+
+static void evaluate_operator(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first,
+                              size_t n_samples, double *values, double *scratch)
+{
+    dsim_signal_evaluate(node->left, axis, first, n_samples, values, scratch);
+    dsim_signal_evaluate(node->right, axis, first, n_samples, scratch, scratch + n_samples);
+    dsim_signal_combine(node->op, values, scratch, n_samples);
 }
 
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
@@ -201,6 +204,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_COMB: evaluate_comb(signal, axis, first, n_samples, values); break;
     case DSIM_WGN: evaluate_wgn(signal, first, n_samples, values); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
+    case DSIM_TRACK: assert(!"dsim_live evaluates what is live"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:

@@ -1,6 +1,7 @@
 /* dsim_signal.h - from expressions to the heaps of one period, packed as they go on the wire.
  *
  * Flow: dsim_parse -> dsim_signal_choose_seeds -> dsim_heaps_create (evaluate, dither, quantise, pack) -> dsim_send
+ *       Where an output is live, dsim_live takes the place of dsim_heaps.
  *
  * Every signal is a function of the sample's index in the period and of nothing else (random numbers are
  * counter-based), so the samples do not depend on the number of threads, on the length of a heap or on the order of
@@ -30,12 +31,15 @@ int dsim_random_seed(uint64_t *seed);
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
 /* values[0..n_samples) = the signal from sample 'first' of the period on, 0 <= first and first + n_samples <= period.
- * 'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
+ * The signal is not live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
  *   wgn        Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations */
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values, double *scratch);
+
+/* values = values + right, or - or *, whatever 'op' is. */
+void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples);
 
 /* q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).  'dither' is in
  * (-1/2, 1/2), or NULL for none. */

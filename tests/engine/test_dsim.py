@@ -272,6 +272,53 @@ def test_common_and_independent_noise(tmp_path):
     assert np.corrcoef(common[0][:3960], common[1][:3960])[0, 1] == pytest.approx(0.5, abs=0.07)
 
 
+TRACKS = """
+sky = cw(0.4, 5000) + multicw(5, 0.1, 0, 700, 4012);
+nodither(track(sky, 3.3, 2.5e-4));
+nodither(0.5 * track(sky, -1000.7, -1e-9) + delay(cw(0.2, 300), 3));
+nodither(cw(1.5, 4321));
+nodither(track(cw(0.9, 21600), 1e6, 1e-3));
+"""
+TONES = [(0.4, 5000)] + [(0.1, 700 + 4012 * i) for i in range(5)]
+
+
+def tracked(tones, delay, rate, timestamps, n, fs):
+    """Tones of n samples' period at timestamp - (delay + rate timestamp)."""
+    positions = timestamps % n - (delay + rate * timestamps)
+    return sum(a * np.cos(2 * np.pi * cycles(f, n, fs) * positions / n) for a, f in tones)
+
+
+def tracks_model(timestamps, n, fs):
+    return [tracked(TONES, 3.3, 2.5e-4, timestamps, n, fs),
+            0.5 * tracked(TONES, -1000.7, -1e-9, timestamps, n, fs) + tracked([(0.2, 300)], 3, 0, timestamps, n, fs),
+            tracked([(1.5, 4321)], 0, 0, timestamps, n, fs),
+            tracked([(0.9, 21600)], 1e6, 1e-3, timestamps, n, fs)]
+
+
+def check_tracks(heaps, i, period, fs):
+    """What has drifted for 'timestamp' samples, to 1e-4 of full scale."""
+    for heap, samples in heaps:
+        timestamp = heap.immediate(TIMESTAMP)
+        expected = 511 * tracks_model(timestamp + np.arange(264), period, fs)[i]
+        error = np.max(np.abs(samples - np.clip(expected, -511, 511)))
+        assert error < 0.5 + 0.05, f"input {i}, heap at {timestamp}: {error}"
+
+
+@pytest.mark.parametrize("first", [0, 264 * 7, 264 * 10 ** 9])
+def test_tracks(tmp_path, first):
+    """Drifting signals, which go on past the end of a period, at 0 and long after it."""
+    pcap = tmp_path / "out.pcap"
+    config = make_config(digitiser={"duration": 2, "first_timestamp": first}, signals={"specification": TRACKS},
+                         send={"pcap_file": str(pcap)})
+    done = run(tmp_path, config)
+    assert done.returncode == 0, done.stderr
+    for i, (_, group_of_pol, _) in enumerate(INPUTS):
+        heaps = [(heap, samples) for heap, samples in read_capture(pcap, group(group_of_pol)) if samples is not None
+                 and not heap.descriptors]
+        assert len(heaps) >= 48000 * 2 // 264 // 3
+        check_tracks(heaps, i, 264 * 15, 48000)
+
+
 # ---- The network ----------------------------------------------------------------------------------------------------
 
 class Receiver:
@@ -362,6 +409,24 @@ def test_real_time(receiver, start, n_threads):
     assert len(firsts) == 1 and firsts.pop() % period == 0
     assert min(lateness) > -0.001
     assert np.median(lateness) < 0.2
+
+
+def test_tracks_in_real_time(receiver, start):
+    """Computed while they are sent: none missing, none before its time, and soon begun."""
+    sync = time.time() - 1e6
+    process = start(make_config(time={"sync_time": sync}, signals={"specification": TRACKS}))
+    receiver.wait(100)
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, stderr
+    n_sent = int(stdout.split(" heaps per polarisation")[0].split()[-1])
+    receiver.wait(n_sent)
+    for i in range(len(INPUTS)):
+        heaps = sorted(receiver.data(i), key=lambda pair: pair[0].immediate(TIMESTAMP))
+        timestamps = [heap.immediate(TIMESTAMP) for heap, _ in heaps]
+        assert np.all(np.diff(timestamps) == 264) and timestamps[0] % (264 * 15) == 0
+        assert min(heap.arrival - (sync + (heap.immediate(TIMESTAMP) + 264) / 48000) for heap, _ in heaps) > -0.001
+        check_tracks([pair for pair in heaps if pair[1] is not None], i, 264 * 15, 48000)
 
 
 def test_stop_by_signal(receiver, start, tmp_path):

@@ -661,8 +661,10 @@ def test_scripts(recorder, tmp_path, rng):
     good = table("--delays", "0,5,-3,17", "--tone-channel", "40")
     assert good.returncode == 0, good.stdout + good.stderr
     assert good.stdout.count("WRONG") == 0
+    assert table("--delays", "0,5,-3,17", "--tracked", "0").returncode == 0  # of an autocorrelation, the phase is 0
     for arguments in [("--delays=0,5,-3,16", "--tone-channel=40"), ("--delays=0,5,-3,17", "--tone-channel=41"),
-                      ("--delays=0,-5,3,-17", "--tone-channel=40"), ("--delays=0,5,-3,17", "--lost-heaps=1")]:
+                      ("--delays=0,-5,3,-17", "--tone-channel=40"), ("--delays=0,5,-3,17", "--lost-heaps=1"),
+                      ("--delays=0,5,-3,17", "--tracked=1")]:
         bad = table(*arguments)
         assert bad.returncode == 1, bad.stdout + bad.stderr
     assert table("--delays", "0,5").returncode == 2

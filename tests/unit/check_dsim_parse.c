@@ -32,6 +32,9 @@ static void print(const struct dsim_node *node, char *text, size_t text_bytes)
             snprintf(text, text_bytes, "wgn(%g)", node->amplitude);
         break;
     case DSIM_DELAY: snprintf(text, text_bytes, "delay(%.500s,%lld)", left, (long long)node->delay_samples); break;
+    case DSIM_TRACK:
+        snprintf(text, text_bytes, "track(%.500s,%g,%g)", left, node->track_samples, node->track_rate);
+        break;
     case DSIM_NODITHER: ck_abort_msg("nodither inside an output"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
@@ -81,6 +84,9 @@ static const struct {
      "delay((wgn(1,2)+tones(1,1,0,2,0)),3);(delay((wgn(1,2)+tones(1,1,0,2,0)),3)*1);"},
     {"cw1 = 1; _x9 = cw1 * 2; _x9;", "(1*2);"},
     {"nodither(1); 2;", "!1;2;"},
+    {"track(1, -5.25, 2.5e-9); track(1, 0, -1e-3);", "track(1,-5.25,2.5e-09);track(1,0,-0.001);"},
+    {"a = track(cw(1,2), 3, 0); nodither(2 * a - a);",
+     "!((2*track(tones(1,1,0,2,0),3,0))-track(tones(1,1,0,2,0),3,0));"},
     {"a = nodither(1 + 2); a; (a);", "!(1+2);!(1+2);"},
 };
 
@@ -146,6 +152,13 @@ static const struct {
     {"delay(1, 2.0);", 1, 10, "an integer"},
     {"delay(1, b);", 1, 10, "the delay in samples"},
     {"delay(1);", 1, 8, "expected ','"},
+    {"track(1, 2);", 1, 11, "expected ','"},
+    {"track(1, 2, 1.1e-3);", 1, 13, "between -0.001 and 0.001 samples per sample"},
+    {"track(1, 2, -2e-3);", 1, 13, "the rate must be"},
+    {"track(1, 1.1e9, 0);", 1, 10, "between -1e+09 and 1e+09"},
+    {"track(nodither(1), 2, 0);", 1, 7, "outermost"},
+    {"track(2 + track(1, 2, 0), 2, 0);", 1, 7, "track() needs a signal that repeats"},
+    {"a = 1 - track(1, 2, 0); delay(2 * a, 2);", 1, 31, "delay() needs a signal that repeats"},
     {"nodither(1) + 2;", 1, 1, "outermost"},
     {"2 * nodither(1);", 1, 5, "outermost"},
     {"delay(nodither(1), 2);", 1, 7, "outermost"},

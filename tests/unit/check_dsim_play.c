@@ -57,10 +57,10 @@ static void teardown(void)
 static struct dsim_play *start(int64_t n_heaps_wanted)
 {
     struct dsim_play *play = NULL;
-    int err = dsim_play_open(&config, n_heaps_wanted, &play, why, sizeof(why));
+    int err = dsim_play_open(&config, NULL, n_heaps_wanted, &play, why, sizeof(why));
 
     ck_assert_msg(!err, "%d: %s", err, why);
-    ck_assert_int_eq(dsim_play_start(play), 0);
+    ck_assert_int_eq(dsim_play_start(play, -1), 0);
     return play;
 }
 
@@ -173,9 +173,9 @@ START_TEST(cut)
 {
     struct dsim_play *play = NULL;
 
-    ck_assert_int_eq(dsim_play_open(&config, INT64_MAX, &play, why, sizeof(why)), 0);
+    ck_assert_int_eq(dsim_play_open(&config, NULL, INT64_MAX, &play, why, sizeof(why)), 0);
     ck_assert_int_eq(truncate(paths[2], 20 * PACKET_SAMPLES * 2 - 1), 0);
-    ck_assert_int_eq(dsim_play_start(play), 0);
+    ck_assert_int_eq(dsim_play_start(play, -1), 0);
     ck_assert_int_lt(check_blocks(play, INT64_MAX, 36), 20);
     ck_assert(dsim_play_failed(play));
     dsim_play_destroy(play);
@@ -187,12 +187,12 @@ START_TEST(refused)
     struct dsim_play *untouched = (void *)1, *play = untouched;
 
     ck_assert_int_eq(truncate(paths[3], PACKET_SAMPLES * 2 - 1), 0);
-    ck_assert_int_eq(dsim_play_open(&config, INT64_MAX, &play, why, sizeof(why)), -EINVAL);
+    ck_assert_int_eq(dsim_play_open(&config, NULL, INT64_MAX, &play, why, sizeof(why)), -EINVAL);
     ck_assert_ptr_eq(play, untouched);
     ck_assert_msg(strstr(why, "recordings[3]: ") && strstr(why, "15 samples to play, which do not fill a heap of 16"),
                   "'%s'", why);
     unlink(paths[3]);
-    ck_assert_int_eq(dsim_play_open(&config, INT64_MAX, &play, why, sizeof(why)), -ENOENT);
+    ck_assert_int_eq(dsim_play_open(&config, NULL, INT64_MAX, &play, why, sizeof(why)), -ENOENT);
     ck_assert_msg(strstr(why, "recordings[3]: "), "'%s'", why);
 }
 END_TEST
