@@ -165,11 +165,7 @@ static const struct {
     {65, 4096, {4, 2, .block_rows = 4, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
     {65, 4096, {4, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
     {65, 4096, {2, 2, .block_rows = 4, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
-    /* The largest tile leaves no registers for what is loaded. */
-    {65,
-     4096,
-     {4, 3, .block_rows = 3, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1,
-      .atomic_adds = true}},
+    {65, 4096, {4, 3, .block_rows = 3, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
     {1, 4096, {2, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 3, .resident = 1}},
     {1, 4096, {1, 1, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 2, .resident = 1}},
 };
