@@ -11,7 +11,7 @@ import gpu_machine
 
 ROOT = gpu_machine.HERE
 PACK = ROOT / ".gpu"
-LIMIT_MIB = 50
+LIMIT_MIB = 56
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/repair_uvh5.py", "docs/loss.md",
            "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
