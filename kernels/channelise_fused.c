@@ -93,8 +93,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .front_spectra = 8,
                                  .front_together = 2,
                                  .front_buffers = 1,
-                                 .front_fetched = 4,
-                                 .front_stages = 3,
+                                 .front_fetched = rows < 128 ? 4 : 2,
+                                 .front_stages = rows < 128 ? 3 : 4,
                                  .back_spectra = 4};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
