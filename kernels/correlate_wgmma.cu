@@ -16,6 +16,7 @@
  * and what a warp writes to shared memory does not collide.
  *
  * While the matrix unit works on a stage, a group prepares the registers of the next, and loads those of the one after.
+ * The producer has the loads of AHEAD stages on their way, 1 or 2: two are faster, and leave the groups fewer registers.
  *
  * Integers: 'turned' has ~im = -im - 1 in place of -im, for which -128 has no room; what that lacks, the sum of re of
  *           the row, is summed beside and added at the end.  4 bits are widened to 16 times their value: sums are 256
@@ -23,7 +24,7 @@
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.
- * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+ * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS, AHEAD. */
 #include "kernels/correlate.h"
 
 #define correlate_wgmma_args correlate_args
@@ -71,22 +72,93 @@ typedef int partial;
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
 
-/* Barriers of the producer with one of the groups: a stage is full, or empty again. */
-#define BARRIER_FULL(stage, group)  ((stage) % N_STAGES * N_GROUPS + (group))
-#define BARRIER_EMPTY(stage, group) (N_STAGES * N_GROUPS + BARRIER_FULL(stage, group))
-
+/* A slot of shared memory holds a stage: the producer's threads fill it, each group's warps empty it.  Who waits does so
+ * in a loop, behind which the compiler does not put off what comes before. */
 #ifdef EMULATE_CUDA
-#define barrier_arrive(barrier) emulate_barrier_arrive(barrier, 2 * GROUP_THREADS)
-#define barrier_wait(barrier)   emulate_barrier_wait(barrier, 2 * GROUP_THREADS)
-#else
-static __device__ __forceinline__ void barrier_arrive(unsigned barrier)
+#define BARRIER_FULL(slot, group)  ((slot) % N_STAGES * N_GROUPS + (group))
+#define BARRIER_EMPTY(slot, group) (N_STAGES * N_GROUPS + BARRIER_FULL(slot, group))
+#define begin_slots(shared)
+
+static void hand_over_slot(const uint8_t *, uint32_t slot)
 {
-    asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(2 * GROUP_THREADS) : "memory");
+    for (uint32_t group = 0; group < N_GROUPS; group++)
+        emulate_barrier_arrive(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
 }
 
-static __device__ __forceinline__ void barrier_wait(unsigned barrier)
+static void wait_for_stage(const uint8_t *, uint32_t slot, uint32_t group)
 {
-    asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(2 * GROUP_THREADS) : "memory");
+    emulate_barrier_wait(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
+}
+
+static void release_slot(const uint8_t *, uint32_t slot, uint32_t group)
+{
+    emulate_barrier_arrive(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
+}
+
+static void wait_for_slot(const uint8_t *, uint32_t slot)
+{
+    for (uint32_t group = 0; group < N_GROUPS && slot >= N_STAGES; group++)
+        emulate_barrier_wait(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
+}
+#else
+/* Behind the stages: for each slot a barrier that says that it is full, and one that it is empty. */
+static __device__ __forceinline__ uint32_t slot_barrier(const uint8_t *shared, uint32_t slot, uint32_t which)
+{
+    return (uint32_t)__cvta_generic_to_shared(shared) + N_STAGES * STAGE_BYTES + slot % N_STAGES * 16 + which * 8;
+}
+
+static __device__ __forceinline__ void begin_slots(const uint8_t *shared)
+{
+    if (threadIdx.x == 0) {
+        for (uint32_t slot = 0; slot < N_STAGES; slot++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 0)),
+                         "n"(GROUP_THREADS)
+                         : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 1)),
+                         "n"(N_GROUPS * GROUP_THREADS / 32)
+                         : "memory");
+        }
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(barrier) : "memory");
+}
+
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t phase)
+{
+    uint32_t open;
+
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(open)
+                     : "r"(barrier), "r"(phase % 2)
+                     : "memory");
+    } while (!open);
+}
+
+static __device__ __forceinline__ void hand_over_slot(const uint8_t *shared, uint32_t slot)
+{
+    barrier_arrive(slot_barrier(shared, slot, 0));
+}
+
+static __device__ __forceinline__ void wait_for_stage(const uint8_t *shared, uint32_t slot, uint32_t)
+{
+    barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
+}
+
+static __device__ __forceinline__ void release_slot(const uint8_t *shared, uint32_t slot, uint32_t)
+{
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(slot_barrier(shared, slot, 1));
+}
+
+static __device__ __forceinline__ void wait_for_slot(const uint8_t *shared, uint32_t slot)
+{
+    if (slot >= N_STAGES)
+        barrier_wait(slot_barrier(shared, slot, 1), slot / N_STAGES - 1);
 }
 #endif
 
@@ -159,8 +231,8 @@ static __device__ __forceinline__ void prefetch(const void *from)
 
 /* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
  * block begins with: who asked for more would wait for ever. */
-#define PRODUCER_REGISTERS 72
-#define GROUP_REGISTERS    216
+#define PRODUCER_REGISTERS (AHEAD == 2 ? 88 : 72)
+#define GROUP_REGISTERS    (AHEAD == 2 ? 208 : 216)
 static_assert(N_GROUPS * GROUP_REGISTERS + PRODUCER_REGISTERS <= 65536 / N_THREADS / 8 * 8 * (N_GROUPS + 1),
               "more registers than a block has");
 
@@ -336,7 +408,8 @@ static __device__ __forceinline__ const uint8_t *find_voltages(const struct curs
     const uint8_t *voltages = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES +
                                              at % HEAP_UNITS * UNIT_SPECTRA * SPECTRUM_BYTES);
 
-    voltages += (batch_offset)(ant < N_ANTS ? ant : N_ANTS - 1) * (batch_offset)HEAP_BYTES + lane * SPECTRUM_BYTES;
+    voltages += (batch_offset)(N_ANTS % ROW_ANTS == 0 || ant < N_ANTS ? ant : N_ANTS - 1) * (batch_offset)HEAP_BYTES +
+                lane * SPECTRUM_BYTES;
     asm volatile("" : "+l"(voltages)); /* one pointer for all that is at fixed distances from it */
     return voltages;
 }
@@ -416,32 +489,29 @@ static __device__ __forceinline__ void fetch_group(const struct cursor *c, int g
     load_voltages<GROUP_TASKS>(c, c->column_ant + ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA, loads);
 }
 
-/* places: where a thread writes, by the lower two bits of chunk and antenna that are not its own but the task's. */
-static __device__ __forceinline__ void find_places(uint32_t (&places)[4])
+/* Where a thread writes in a stage, but for the bits of chunk and antenna that are not its own but the task's. */
+static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t column = threadIdx.x % GROUP_THREADS / 32 * (2 * COLUMN_ROWS) + lane_ant();
     uint32_t chunk = (threadIdx.x % 8 / 4 * LOAD_PIECES) ^ lane_ant();
 
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++)
-        places[i] = column * COLUMN_BYTES + (chunk ^ i) * 16 + threadIdx.x % 4 * 4;
+    return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
 }
 
-static __device__ __forceinline__ void put_task(uint8_t *stage, const uint32_t (&places)[4], int group, int task,
-                                                uint4 load)
+static __device__ __forceinline__ void put_task(uint8_t *stage, uint32_t place, int group, int task, uint4 load)
 {
     int first_chunk = task * 2 * LOAD_PIECES;
     uint8_t *columns = stage + (group / 2 * COLUMN_ROWS + group % 2 * GROUP_BIT) * COLUMN_BYTES;
 
 #pragma unroll
     for (int piece = 0; piece < LOAD_PIECES; piece++) {
-        int bits = (first_chunk + piece) ^ (group % 2 * GROUP_BIT);
-        uint32_t words[2], place = places[bits % 4] ^ (bits / 4 * 64);
+        uint32_t words[2], bits = (first_chunk + piece) ^ (group % 2 * GROUP_BIT);
+        uint8_t *to = columns + (place ^ bits * 16);
         separate(load, piece, &words[0], &words[1]);
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
-            *(uint32_t *)(columns + place + pol * 16 * COLUMN_BYTES) = words[pol];
-            *(uint32_t *)(columns + place + (pol * 16 + 8) * COLUMN_BYTES) = turn(words[pol]);
+            *(uint32_t *)(to + pol * 16 * COLUMN_BYTES) = words[pol];
+            *(uint32_t *)(to + (pol * 16 + 8) * COLUMN_BYTES) = turn(words[pol]);
         }
     }
 }
@@ -455,65 +525,59 @@ struct __align__(16) baseline
 /* An item's sums, so that they are near when they are added to: of each column antenna the rows' lie side by side. */
 static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const struct baseline *sums)
 {
-    uint32_t line = threadIdx.x % 16 * 4; /* of 128 bytes */
+    uint32_t thread = threadIdx.x % GROUP_THREADS;
+    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register in between */
+    uint32_t line = thread % 16 * 4; /* of 128 bytes */
 
     sums += c->chan * (uint64_t)correlate_n_baselines(N_ANTS) + c->row_ant + line;
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x % GROUP_THREADS / 16; i < COL_ANTS; i += GROUP_THREADS / 16) {
+    for (uint32_t i = thread / 16; i < COL_ANTS; i += GROUP_THREADS / 16) {
         uint32_t ant = c->column_ant + i;
         if (c->row_ant + line <= ant && ant < N_ANTS)
             prefetch(&sums[ant * (ant + 1) / 2]);
     }
 }
 
-/* Waits until a slot's former content has been used. */
-static __device__ __forceinline__ void wait_for_slot(uint32_t slot)
-{
-    if (slot >= N_STAGES)
-        for (uint32_t group = 0; group < N_GROUPS; group++)
-            barrier_wait(BARRIER_EMPTY(slot, group));
-}
-
-static __device__ __forceinline__ void hand_over_slot(uint32_t slot)
-{
-    for (uint32_t group = 0; group < N_GROUPS; group++)
-        barrier_arrive(BARRIER_FULL(slot, group));
-}
-
-/* Puts a stage into its slot, and loads the next but one in its place. */
+/* Puts a stage into its slot, and loads that which is AHEAD of it in its place. */
 static __device__ __forceinline__ bool produce_stage(struct cursor *ahead, uint32_t slot, uint8_t *shared,
-                                                     const uint32_t (&places)[4], uint4 (&loads)[4][GROUP_TASKS])
+                                                     uint32_t place, uint4 (&loads)[4][GROUP_TASKS])
 {
     bool begins = advance(ahead);
 
-    wait_for_slot(slot);
+    wait_for_slot(shared, slot);
 #pragma unroll
     for (int group = 0; group < 4; group++) {
 #pragma unroll
         for (int task = 0; task < GROUP_TASKS; task++)
-            put_task(shared + slot % N_STAGES * STAGE_BYTES, places, group, task, loads[group][task]);
+            put_task(shared + slot % N_STAGES * STAGE_BYTES, place, group, task, loads[group][task]);
         fetch_group(ahead, group, loads[group]);
     }
     publish_shared();
-    hand_over_slot(slot);
+    hand_over_slot(shared, slot);
     return begins;
 }
 
 static __device__ void produce(struct cursor ahead, uint8_t *shared, const struct baseline *sums)
 {
-    uint32_t n_slots = ahead.n_left;
-    uint4 loads[4][GROUP_TASKS];
-    uint32_t places[4];
+    uint32_t n_slots = ahead.n_left, place = find_place();
+    uint4 loads[AHEAD][4][GROUP_TASKS];
     bool begins = true; /* an item */
 
-    find_places(places);
 #pragma unroll
-    for (int group = 0; group < 4; group++)
-        fetch_group(&ahead, group, loads[group]);
-    for (uint32_t slot = 0; slot < n_slots; slot++) {
+    for (int stage = 0; stage < AHEAD; stage++) {
+#pragma unroll
+        for (int group = 0; group < 4; group++)
+            fetch_group(&ahead, group, loads[stage][group]);
+        if (stage + 1 < AHEAD)
+            advance(&ahead);
+    }
+    for (uint32_t slot = 0; slot < n_slots; slot += AHEAD) {
         if (begins)
             prefetch_sums(&ahead, sums);
-        begins = produce_stage(&ahead, slot, shared, places, loads);
+        begins = false;
+#pragma unroll
+        for (int stage = 0; stage < AHEAD; stage++)
+            begins |= produce_stage(&ahead, slot + stage, shared, place, loads[stage]);
     }
 }
 
@@ -558,7 +622,7 @@ static __device__ __forceinline__ void add_row_sums(const uint32_t (&rows)[4][4]
 #endif
 }
 
-#define ADD_TOGETHER 2 /* baselines that are fetched at a time */
+#define ADD_TOGETHER (AHEAD == 2 ? 1 : 2) /* baselines that are fetched at a time */
 
 /* Which baseline is number i of a thread's, with a row antenna and those from 'column_ant' on; says whether there is. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
@@ -651,7 +715,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
                                                       const uint8_t *shared, struct products *products,
                                                       const uint32_t (&rows)[4][4], uint32_t (&next)[4][4])
 {
-    barrier_wait(BARRIER_FULL(group->slot, number));
+    wait_for_stage(shared, group->slot, number);
     if constexpr (N > 0) {
         matrix_begin();
 #pragma unroll
@@ -666,7 +730,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
         matrix_wait();
     }
     if (group->at.n_left >= N_STAGES)
-        barrier_arrive(BARRIER_EMPTY(group->slot, number));
+        release_slot(shared, group->slot, number);
     group->slot++;
     return ended;
 }
@@ -711,6 +775,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
     begin_share(&group.at, &args);
     if (group.at.n_left == 0)
         return;
+    begin_slots(shared);
     if (role == N_GROUPS) {
         give_registers();
         produce(group.at, shared, (const struct baseline *)args.sums.integer);

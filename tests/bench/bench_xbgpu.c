@@ -360,19 +360,20 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
     };
 }
 
-/* The default shape, or all candidates, and the variant on wgmma where the GPU has it.  Returns how many; 0 where the
+/* The default shape, or all candidates, and those on wgmma where the GPU has it.  Returns how many; 0 where the
  * device compiles nothing. */
 static size_t find_shapes(const struct options *options, const struct bed *bed, const struct correlate_args *a,
                           struct correlate_shape *shapes)
 {
-    const struct correlate_shape wgmma = {.wgmma = true};
     size_t shared = device_shared_bytes(bed->device), n = 0;
 
     if (!device_compiles(bed->device))
         return 0;
     n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
-    if (correlate_has_wgmma(bed->device) && correlate_shape_valid(a, &wgmma, shared))
-        shapes[n++] = wgmma;
+    for (uint32_t ahead = 1; ahead <= 2 && correlate_has_wgmma(bed->device); ahead++) {
+        shapes[n] = (struct correlate_shape){.wgmma = true, .ahead = ahead};
+        n += correlate_shape_valid(a, &shapes[n], shared);
+    }
     return n;
 }
 
@@ -382,7 +383,7 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
 {
     struct correlate_args a = size_of(options, strcmp(device_name(bed->device), "cpu") == 0, n_ants, bits);
     size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format);
-    struct correlate_shape shapes[MAX_SHAPES + 1];
+    struct correlate_shape shapes[MAX_SHAPES + 2];
     char label[64], text[200];
     bool ok = true;
 

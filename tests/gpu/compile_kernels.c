@@ -43,6 +43,7 @@ static const struct {
     const char *reason;
 } allowed[] = {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
+    {"correlate_wgmma", 96, "addresses of the producer where it loads two stages ahead, for which it has 88 registers"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -329,8 +330,8 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     correlate_constants(&correlate, &shape, constants);
     note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
                   correlate_grid(&correlate, &shape, 0));
-    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0) {
-        shape = (struct correlate_shape){.wgmma = true};
+    for (uint32_t ahead = 1; ahead <= 2 && strcmp(gpus[gpu_now].name, "sm_90a") == 0; ahead++) {
+        shape = (struct correlate_shape){.wgmma = true, .ahead = ahead};
         correlate_constants(&correlate, &shape, constants);
         note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
                       correlate_grid(&correlate, &shape, 0));

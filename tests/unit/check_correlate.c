@@ -427,7 +427,7 @@ START_TEST(cuda_wgmma)
 {
     static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
     static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
-    const struct correlate_shape shape = {.wgmma = true};
+    const struct correlate_shape shape = {.wgmma = true, .ahead = 1 + (uint32_t)_i % 2};
     struct test_device d;
 
     if (!test_device_open(&d))
