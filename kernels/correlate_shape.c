@@ -219,7 +219,7 @@ bool correlate_has_wgmma(const struct device *device)
 
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
 {
-    const struct correlate_shape wgmma = {.wgmma = true, .ahead = args->n_ants <= WGMMA_ANTS ? 2 : 1};
+    const struct correlate_shape wgmma = {.wgmma = true, .ahead = 2};
     size_t shared_bytes = device_shared_bytes(device);
 
     if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&

@@ -466,47 +466,57 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 
 /* ---- Columns: memory to shared memory ---------------------------------------------------------------------------- */
 
-/* A warp has 16 antennas, four groups of 4, and loads 128 bytes of each antenna of a group at a time: eight lanes, two of
- * its loads.  Lanes' antennas within the group, and the bit of the antenna that the group's parity is, are so chosen that
- * what a warp writes does not collide.  Columns: [antenna / 8][pol][plain, turned][antenna % 8]; the 16-byte chunks of a
- * column are swizzled by its number modulo 8. */
-#define GROUP_BIT   (NIBBLES ? 4 : 2)
-#define COLUMN_ROWS 32 /* of eight antennas */
+/* Antennas come in groups of 4, of which a warp has one in every 16, so that few antennas are few groups for each of the
+ * four warps.  Of a group's antennas 128 bytes are loaded at a time: eight lanes, two loads each of a quarter.  Which
+ * antennas a group has is so chosen that what a warp writes does not collide.  Columns: [antenna / 8][pol][plain,
+ * turned][antenna % 8]; the 16-byte chunks of a column are swizzled by its number modulo 8. */
+#define GROUP_TASKS   (N_LOADS / 2)
+#define N_ANT_GROUPS  (COL_ANTS / 16) /* of a warp */
+#define EIGHT_COLUMNS 32              /* of eight antennas */
 
-static __device__ __forceinline__ uint32_t lane_ant(void)
+static __device__ __forceinline__ uint32_t producing_warp(void)
 {
-    uint32_t ant = threadIdx.x % 32 / 8;
-
-    return NIBBLES ? ant : ant % 2 + ant / 2 * 4;
+    return threadIdx.x % GROUP_THREADS / 32;
 }
 
-#define GROUP_TASKS (N_LOADS / 2)
-
-static __device__ __forceinline__ void fetch_group(const struct cursor *c, int group, uint4 *loads)
+/* A thread's antenna modulo 8, the same in all groups. */
+static __device__ __forceinline__ uint32_t lane_ant(void)
 {
-    uint32_t ant = threadIdx.x % GROUP_THREADS / 32 * 16 + group / 2 * 8 + group % 2 * GROUP_BIT + lane_ant();
+    uint32_t ant = threadIdx.x % 32 / 8, odd = producing_warp() % 2;
+
+    return NIBBLES ? ant + odd * 4 : ant % 2 + ant / 2 * 4 + odd * 2;
+}
+
+static __device__ __forceinline__ void fetch_group(const struct cursor *c, uint32_t group, uint4 *loads)
+{
+    uint32_t ant = group * 16 + producing_warp() / 2 * 8 + lane_ant();
 
     load_voltages<GROUP_TASKS>(c, c->column_ant + ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA, loads);
 }
 
-/* Where a thread writes in a stage, but for the bits of chunk and antenna that are not its own but the task's. */
+/* How many groups of a warp the item's columns take. */
+static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
+{
+    uint32_t n_ants = N_ANTS - c->column_ant;
+
+    return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_ANT_GROUPS;
+}
+
+/* Where a thread writes in a stage: the first chunk of the first group. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
-    uint32_t column = threadIdx.x % GROUP_THREADS / 32 * (2 * COLUMN_ROWS) + lane_ant();
+    uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
     uint32_t chunk = (threadIdx.x % 8 / 4 * LOAD_PIECES) ^ lane_ant();
 
     return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
 }
 
-static __device__ __forceinline__ void put_task(uint8_t *stage, uint32_t place, int group, int task, uint4 load)
+static __device__ __forceinline__ void put_task(uint8_t *stage, uint32_t place, uint32_t group, int task, uint4 load)
 {
-    int first_chunk = task * 2 * LOAD_PIECES;
-    uint8_t *columns = stage + (group / 2 * COLUMN_ROWS + group % 2 * GROUP_BIT) * COLUMN_BYTES;
-
 #pragma unroll
     for (int piece = 0; piece < LOAD_PIECES; piece++) {
-        uint32_t words[2], bits = (first_chunk + piece) ^ (group % 2 * GROUP_BIT);
-        uint8_t *to = columns + (place ^ bits * 16);
+        uint32_t words[2], chunk = task * 2 * LOAD_PIECES + piece;
+        uint8_t *to = stage + group * 2 * EIGHT_COLUMNS * COLUMN_BYTES + (place ^ chunk * 16);
         separate(load, piece, &words[0], &words[1]);
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
@@ -538,19 +548,30 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
+/* What the producer has on its way of a stage. */
+struct columns {
+    uint4 loads[N_ANT_GROUPS][GROUP_TASKS];
+    uint32_t n_groups;
+};
+
 /* Puts a stage into its slot, and loads that which is AHEAD of it in its place. */
 static __device__ __forceinline__ bool produce_stage(struct cursor *ahead, uint32_t slot, uint8_t *shared,
-                                                     uint32_t place, uint4 (&loads)[4][GROUP_TASKS])
+                                                     uint32_t place, struct columns *columns)
 {
     bool begins = advance(ahead);
+    uint32_t n_now = columns->n_groups;
 
     wait_for_slot(shared, slot);
+    columns->n_groups = count_groups(ahead);
 #pragma unroll
-    for (int group = 0; group < 4; group++) {
+    for (uint32_t group = 0; group < N_ANT_GROUPS; group++) {
+        if (group < n_now) {
 #pragma unroll
-        for (int task = 0; task < GROUP_TASKS; task++)
-            put_task(shared + slot % N_STAGES * STAGE_BYTES, place, group, task, loads[group][task]);
-        fetch_group(ahead, group, loads[group]);
+            for (int task = 0; task < GROUP_TASKS; task++)
+                put_task(shared + slot % N_STAGES * STAGE_BYTES, place, group, task, columns->loads[group][task]);
+        }
+        if (group < columns->n_groups)
+            fetch_group(ahead, group, columns->loads[group]);
     }
     publish_shared();
     hand_over_slot(shared, slot);
@@ -560,14 +581,15 @@ static __device__ __forceinline__ bool produce_stage(struct cursor *ahead, uint3
 static __device__ void produce(struct cursor ahead, uint8_t *shared, const struct baseline *sums)
 {
     uint32_t n_slots = ahead.n_left, place = find_place();
-    uint4 loads[AHEAD][4][GROUP_TASKS];
+    struct columns columns[AHEAD];
     bool begins = true; /* an item */
 
 #pragma unroll
     for (int stage = 0; stage < AHEAD; stage++) {
+        columns[stage].n_groups = count_groups(&ahead);
 #pragma unroll
-        for (int group = 0; group < 4; group++)
-            fetch_group(&ahead, group, loads[stage][group]);
+        for (uint32_t group = 0; group < N_ANT_GROUPS; group++)
+            fetch_group(&ahead, group, columns[stage].loads[group]);
         if (stage + 1 < AHEAD)
             advance(&ahead);
     }
@@ -577,7 +599,7 @@ static __device__ void produce(struct cursor ahead, uint8_t *shared, const struc
         begins = false;
 #pragma unroll
         for (int stage = 0; stage < AHEAD; stage++)
-            begins |= produce_stage(&ahead, slot + stage, shared, place, loads[stage]);
+            begins |= produce_stage(&ahead, slot + stage, shared, place, &columns[stage]);
     }
 }
 

@@ -43,7 +43,7 @@ static const struct {
     const char *reason;
 } allowed[] = {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
-    {"correlate_wgmma", 96, "addresses of the producer where it loads two stages ahead, for which it has 88 registers"},
+    {"correlate_wgmma", 32, "a few addresses, once in a stage"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
