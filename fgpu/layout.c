@@ -15,7 +15,8 @@
 
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
 
-#define TAPS_PER_SUBSAMPLE 16 /* by default */
+#define TAPS_PER_SUBSAMPLE 16   /* by default */
+#define MIN_PASS_FRACTION  1e-6 /* so that the bands of a filter are wider than the rounding of their ends */
 
 int64_t fgpu_ddc_taps(const struct fgpu_config_output *output)
 {
@@ -274,6 +275,10 @@ static void check_narrow(const struct fgpu_config *config, const struct fgpu_con
         config_error(errors, &out->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
                      (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
                      (long long)out->n_ddc_taps);
+    if (out->pass_bandwidth_hz > 0 && out->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
+        config_error(errors, &out->pass_bandwidth_hz,
+                     "pass_bandwidth must be at least %.9g Hz, a millionth of the output's band, or 0, not %.9g Hz",
+                     MIN_PASS_FRACTION * band_hz, out->pass_bandwidth_hz);
     if (out->pass_bandwidth_hz >= band_hz)
         config_error(errors, &out->pass_bandwidth_hz,
                      "pass_bandwidth must be less than the output's band of %.9g Hz, or 0, not %.9g Hz", band_hz,
