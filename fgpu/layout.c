@@ -11,6 +11,8 @@
 #include "fgpu/baseband.h"
 #include "kernels/design_ddc.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
@@ -184,10 +186,30 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     *layout = l;
 }
 
+/* Returns 0, or -EINVAL with one sentence in 'why'. */
+static int check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes)
+{
+    for (size_t o = 0; device_compiles(device) && o < config->outputs.n; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(config, o);
+        if (output->n_batches * output->spectra_per_heap <= CHANNELISE_CUDA_SPECTRA)
+            continue;
+        snprintf(why, why_bytes,
+                 "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, of which a GPU can take "
+                 "%d at most",
+                 o, output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes)
 {
-    int err = device_check_memory(
+    int err = check_buffers(config, device, why, why_bytes);
+
+    if (err)
+        return err;
+    err = device_check_memory(
         device, layout->host_bytes, layout->device_bytes, "recv.chunk_samples",
         "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
         "fewer antennas",
