@@ -51,6 +51,7 @@ struct correlation {
     void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
     uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
     int64_t next_window;          /* the one after the last that ended and of which a heap came */
+    int64_t end;                  /* of the open window: the batch behind the last one taken */
     size_t next;                  /* batch of the current input to take next */
     int gate;                     /* -1: all spectra are taken */
     struct device_kernel *select;
