@@ -11,11 +11,14 @@
 #include "fgpu/baseband.h"
 #include "kernels/design_ddc.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
 
-#define TAPS_PER_SUBSAMPLE 16 /* by default */
+#define TAPS_PER_SUBSAMPLE 16   /* by default */
+#define MIN_PASS_FRACTION  1e-6 /* so that the bands of a filter are wider than the rounding of their ends */
 
 int64_t fgpu_ddc_taps(const struct fgpu_config_output *output)
 {
@@ -183,10 +186,30 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     *layout = l;
 }
 
+/* Returns 0, or -EINVAL with one sentence in 'why'. */
+static int check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes)
+{
+    for (size_t o = 0; device_compiles(device) && o < config->outputs.n; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(config, o);
+        if (output->n_batches * output->spectra_per_heap <= CHANNELISE_CUDA_SPECTRA)
+            continue;
+        snprintf(why, why_bytes,
+                 "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, of which a GPU can take "
+                 "%d at most",
+                 o, output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
+        return -EINVAL;
+    }
+    return 0;
+}
+
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes)
 {
-    int err = device_check_memory(
+    int err = check_buffers(config, device, why, why_bytes);
+
+    if (err)
+        return err;
+    err = device_check_memory(
         device, layout->host_bytes, layout->device_bytes, "recv.chunk_samples",
         "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
         "fewer antennas",
@@ -274,6 +297,10 @@ static void check_narrow(const struct fgpu_config *config, const struct fgpu_con
         config_error(errors, &out->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
                      (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
                      (long long)out->n_ddc_taps);
+    if (out->pass_bandwidth_hz > 0 && out->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
+        config_error(errors, &out->pass_bandwidth_hz,
+                     "pass_bandwidth must be at least %.9g Hz, a millionth of the output's band, or 0, not %.9g Hz",
+                     MIN_PASS_FRACTION * band_hz, out->pass_bandwidth_hz);
     if (out->pass_bandwidth_hz >= band_hz)
         config_error(errors, &out->pass_bandwidth_hz,
                      "pass_bandwidth must be less than the output's band of %.9g Hz, or 0, not %.9g Hz", band_hz,

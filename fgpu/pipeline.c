@@ -220,7 +220,7 @@ static int design_filters(struct fgpu_pipeline *p, char *why, size_t why_bytes)
         err = -EINVAL; /* a restart will not help */
         snprintf(why, why_bytes,
                  "outputs[%zu].ddc_taps: there is no filter of %lld taps for output %s in double precision; with "
-                 "fewer taps or a smaller pass_bandwidth there may be",
+                 "fewer taps or another pass_bandwidth there may be",
                  o, (long long)fgpu_ddc_taps(output), output->name);
     }
     return err;

@@ -26,6 +26,10 @@ enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
 
+/* Of an output buffer, where CUDA variants run: a launch has 65535 blocks at most one way, and a block 4 spectra at
+ * least. */
+#define CHANNELISE_CUDA_SPECTRA (4 * 65535)
+
 struct channelise_config {
     unsigned n_chan; /* power of two, 64..65536 */
     unsigned n_bins; /* 0: real, packed input; else a power of two >= n_chan: complex input */
@@ -34,7 +38,7 @@ struct channelise_config {
     enum pfb_window window;
     unsigned sample_bits;      /* 2..10, 12, 16; of packed input */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* of an output buffer */
+    unsigned n_batches;        /* of an output buffer, at most CHANNELISE_CUDA_SPECTRA spectra */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
     bool power; /* a buffer's 'power' is wanted; not of complex input */

@@ -24,8 +24,8 @@ struct design_ddc {
 #define DESIGN_DDC_MAX_SUBSAMPLING 256
 #define DESIGN_DDC_MAX_TAPS        8192
 
-/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM: there is no such filter in double precision (far more
- * taps than the bands need); then fewer taps or a wider gap between the bands would do. */
+/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM: there is no such filter in double precision.  As a
+ * rule there are far more taps than the bands need, and fewer will do; else the gap between the bands is too narrow. */
 int design_ddc(const struct design_ddc *design, float *weights);
 
 /* The same, before it is rounded to float. */

@@ -202,7 +202,8 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds what repeats and is not part of something larger that does, once each; constants are no use in a table but to track(). */
+/* Adds what repeats and is not part of something larger that does, once each; constants are no use in a table but to
+ * track(). */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
     if (node->is_live && node->op != DSIM_TRACK) {

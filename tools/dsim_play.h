@@ -4,10 +4,10 @@
  *            --loan_put--> free blocks --> reader thread
  * Ahead:     the blocks hold half a second of all inputs, within limits; that bounds the memory, and the time for
  *            which the disk may stall without a heap being late.
- * Time:      of signals, the timestamp says which samples they are.  The first sample of every recording belongs to the first heap.  All end with the shortest one, at a whole
- *            heap; looped, the same heaps come again.
- * Samples:   of recordings: q = round half to even of value * scale, clamped to what 'sample_bits' hold, [-2^(b-1), 2^(b-1) - 1]: an
- *            integer that fits passes unchanged, the most negative one included.  No dither.
+ * Time:      of signals, the timestamp says which samples they are.  The first sample of every recording belongs to the
+ *            first heap.  All end with the shortest one, at a whole heap; looped, the same heaps come again.
+ * Samples:   of recordings: q = round half to even of value * scale, clamped to what 'sample_bits' hold,
+ *            [-2^(b-1), 2^(b-1) - 1]: an integer that fits passes unchanged, the most negative one included.  No dither.
  * Threads:   open, start, stop and destroy from one thread; take from the sender; loan_put of a block from any.
  * Blocking:  take waits until its deadline.   Nothing allocates after open. */
 #ifndef TOOLS_DSIM_PLAY_H

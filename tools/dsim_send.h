@@ -27,8 +27,8 @@ struct dsim_send;
 int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *heaps, struct dsim_play *play,
                      struct service *service, struct dsim_send **send, char *why, size_t why_bytes);
 
-/* Starts the threads.  The last to end stops the service, when the duration or the recordings are over.  Returns 0 or negative errno.
- */
+/* Starts the threads.  The last to end stops the service, when the duration or the recordings are over.  Returns 0 or
+ * negative errno. */
 int dsim_send_start(struct dsim_send *send);
 
 /* The timestamp of the first heaps, once started; of recordings, it is not known and -1 may be returned. */

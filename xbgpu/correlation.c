@@ -366,13 +366,7 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     }
     c->last_arrival_ns = input->last_arrival_ns;
     c->next += n;
-}
-
-/* Whether sums without totals have no room for another batch: only where time jumped back in the open window, so that more
- * than a whole accumulation came of it, which is then dumped. */
-static bool is_full(const struct correlation *c)
-{
-    return c->window.open && !c->totals && n_room(c) == 0;
+    c->end = input->first_batch + (int64_t)c->next;
 }
 
 bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait)
@@ -381,8 +375,9 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        bool outside = c->window.open && (batch >= window_end(&c->window) || batch < window_first(&c->window));
-        if ((outside || is_full(c)) && !close_window(c, may_wait))
+        /* Where time begins again, so does the dump, even of the same window: no batch is in one twice. */
+        bool outside = c->window.open && (batch >= window_end(&c->window) || batch < c->end);
+        if (outside && !close_window(c, may_wait))
             return false;
         if (c->next == input->n_batches)
             return true;

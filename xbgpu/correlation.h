@@ -1,8 +1,9 @@
 /* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      correlation_walk(device input, host chunks) --> correlate launches, and where sums have no room for the next,
- *            reduce to totals; at each window's end reduce --> download
+ * Flow:      correlation_walk(device input, host chunks) --> correlate launches, and where sums have no room for the
+ *            next, reduce to totals; at each window's end reduce --> download
  *            worker, when the dump is in host memory: correlation_check --> xsend_push
+ * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
@@ -51,6 +52,7 @@ struct correlation {
     void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
     uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
     int64_t next_window;          /* the one after the last that ended and of which a heap came */
+    int64_t end;                  /* of the open window: the batch behind the last one taken */
     size_t next;                  /* batch of the current input to take next */
     int gate;                     /* -1: all spectra are taken */
     struct device_kernel *select;

@@ -293,6 +293,7 @@ def test_aliases(keep, daemon, work, rng):
     ({"centre_frequency": 856000001}, "centre_frequency must be from 0 to 856000000 Hz, half of the sample rate"),
     ({"centre_frequency": -1}, "outputs[0].centre_frequency must be"),
     ({"pass_bandwidth": 214e6}, "pass_bandwidth must be less than the output's band of 214000000 Hz, or 0"),
+    ({"decimation": 1, "pass_bandwidth": 1e-8}, "pass_bandwidth must be at least 856 Hz, a millionth of"),
     ({"ddc_taps": 3}, "ddc_taps must be 4 to 256 with this decimation, not 3"),
     ({"ddc_taps": 257}, "ddc_taps must be 4 to 256 with this decimation, not 257"),
     ({"kind": "wideband"}, "belongs to kind narrowband, but the kind is wideband"),

@@ -535,6 +535,9 @@ CASES = [
     *row("busy-gpu-for-auto", "fgpu", fake_cuda("init=46", kind="auto"), AGAIN, "device.kind", "cudaInitDevice failed"),
     *row("gpu-memory", "fgpu", (fake_cuda("memory_mib=1"),
          key("recv.chunk_samples", 1 << 20)), CONFIG, "recv.chunk_samples", "of GPU memory", "1 MiB here"),
+    *row("gpu-buffer", "fgpu", (fake_cuda("gpus=1"), key("outputs[0].spectra_per_heap", 65520),
+         key("outputs[0].batches_per_buffer", 5), key("recv.chunk_samples", 1 << 26)), CONFIG,
+         "outputs[0].batches_per_buffer", "has 327600 spectra in a buffer, of which a GPU can take 262140 at most"),
     *row("gpu-fails-at-once", "fgpu", fake_cuda("refuse=1"), AGAIN, "", "cuda: copy: cudaMemcpyAsync on stream "),
     # CPUs, files, threads
     *row("no-such-cpu", "fgpu xbgpu", key("recv.affinity", [-1, 1023]), CONFIG, "recv.affinity", "CPU 1023"),

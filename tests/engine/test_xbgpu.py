@@ -359,3 +359,21 @@ def test_long_gap(daemon, work, rng):
         window = heap.items["timestamp"] // (4 * scenario.batch_samples(config)) if heap.kind == "data" else None
         if window in sure:
             assert np.array_equal(heap.items["xeng_raw"], sure[window][0])
+
+
+@pytest.mark.parametrize("n_spectra", [16, 1632])
+def test_jump_back_in_a_window(n_spectra, daemon, work, rng):
+    """Time that begins again within an accumulation: what came before and what comes now are never one dump, though
+    together they may be as many batches as it takes."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 40, "audit_samples": 4}],
+                                   recv={"antennas": 2, "channels_per_substream": 1, "spectra_per_heap": n_spectra,
+                                         "batches_per_chunk": 2, "window": 1})
+    for n_more in range(14, 24):
+        voltages = scenario.random_voltages(rng, config, 30 + n_more)
+        behind = scenario.random_voltages(rng, config, 30)
+        sent = (scenario.feng_heaps(config, 0, voltages[:30]) + scenario.feng_heaps(config, 2, voltages[30:]) +
+                scenario.feng_heaps(config, 40, behind))
+        found = scenario.run_pcap(daemon, "xbgpu", config, work, sent, f"more{n_more}")
+        dumps = [h for h in found[endpoints(config["outputs"][0]["destination"])[0]] if h.kind == "data"]
+        dumps = [h.items["xeng_raw"] for h in dumps if h.items["timestamp"] == 0]
+        assert len(dumps) == 2 and all(xmodel.is_missing(d).all() for d in dumps), f"{n_more} more"
