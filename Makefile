@@ -34,21 +34,38 @@ Q       := $(if $(V),,@)
 BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o common/spead.o common/spead_shape.o common/copy.o
-CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
+PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o \
+           common/spead.o common/spead_shape.o common/copy.o
+CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o \
+           common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/memory.o
 # The cuda device is a shared object; the part of it that knows files and NVRTC is tested without a GPU.
 IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o
-CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/stream.o common/cuda/failure.o common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/thread.o common/file.o common/version.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o common/sender.o common/sender_group.o
+CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/stream.o common/cuda/failure.o \
+           common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/thread.o common/file.o common/version.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o \
+           common/sender.o common/sender_group.o
 TIME     = common/clock.o common/timebase.o
-SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o common/service.o common/http.o common/daemon.o common/file.o common/version.o
-KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o kernels/pfb_fir.o kernels/pfb_fir_complex.o kernels/power.o kernels/postproc.o kernels/channelise_fused.o kernels/channelise_narrow.o kernels/channelise.o kernels/channelise_choice.o kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o kernels/correlate_shape.o kernels/reduce.o
-FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o fgpu/tune.o
-XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
-FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o tools/fsim_send.o
-VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
+SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o \
+           common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o \
+           common/service.o common/http.o common/daemon.o common/file.o common/version.o
+KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o \
+           kernels/pfb_fir.o kernels/pfb_fir_complex.o kernels/power.o kernels/postproc.o \
+           kernels/channelise_fused.o kernels/channelise_narrow.o kernels/channelise.o kernels/channelise_choice.o \
+           kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o \
+           kernels/correlate_shape.o kernels/reduce.o
+FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o \
+           fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o \
+           fgpu/tune.o
+XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o \
+           xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o \
+           tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o \
+           tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
+FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o \
+           tools/fsim_send.o
+VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o \
+           tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
@@ -79,7 +96,8 @@ CHECK_LIBS  = $(call pkg,--libs,check)
 # The CUDA toolkit (12.8 or later), if there is one: CUDA=DIRECTORY, or CUDA= for none.
 cuda_at  = $(firstword $(foreach d,$(1),$(if $(wildcard $(d)/include/cuda_runtime_api.h),$(d))))
 CUDA    ?= $(call cuda_at,$(CUDA_PATH) $(patsubst %/bin/nvcc,%,$(realpath $(shell command -v nvcc 2>/dev/null))) /usr/local/cuda)
-CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib $(CUDA)/lib/x86_64-linux-gnu)))
+CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib \
+           $(CUDA)/lib/x86_64-linux-gnu)))
 CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
 .PHONY: all setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
@@ -188,7 +206,8 @@ check-engine: all $(FAKE_CUDA_DEVICE) $(BUILD)/tests/check_design_ddc
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
-FUZZ_MAKE     = $(MAKE) --no-print-directory CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
+FUZZ_MAKE     = $(MAKE) --no-print-directory CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz \
+                fuzz-targets
 
 $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/fuzz/fuzz_log.o \
 		$(call objects,$(DAEMON_OBJS)) $(BUILD)/libcbf.a
