@@ -34,7 +34,7 @@ Q       := $(if $(V),,@)
 BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_source_pcap.o \
+PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o common/packet_source_pcap.o \
            common/spead.o common/spead_shape.o common/copy.o
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o \
            common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o

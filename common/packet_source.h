@@ -13,6 +13,7 @@
 #define COMMON_PACKET_SOURCE_H
 
 #include "common/endpoint.h"
+#include "common/packet_filter.h"
 #include "common/stats.h"
 
 #include <stdbool.h>
@@ -49,6 +50,7 @@ struct packet_source_config {
     const char *interface;                 /* name or address, for multicast; NULL: the kernel's choice */
     size_t buffer_bytes;                   /* socket buffer asked for, over all endpoints; 0: leave */
     const char *pcap_file;                 /* read packets from this capture instead of the network; else NULL */
+    const struct packet_share *share; /* of multicast groups; the others' packets may come with 0 bytes; NULL: all */
 };
 
 /* Opens sockets or the capture.  Returns 0 or negative errno with one sentence in 'why' (for the operator: names the

@@ -493,6 +493,9 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     /* No reason to fail: without it every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
+    /* No reason to fail either: the receiver knows which packets are not its own. */
+    if (!err && endpoint_is_multicast(endpoint) && opening->config->share)
+        packet_filter_attach(fd, opening->config->share);
     if (!err && endpoint_is_multicast(endpoint))
         err = join_group(opening, endpoint, fd);
     if (!err)

@@ -263,6 +263,8 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     struct spead_packet *packet = &landing->packet;
 
     landing->as_predicted = false;
+    if (slot->packet_bytes == 0 && r->config.source.share)
+        return REJECT_OTHER_THREAD;
     landing->error = parse(r, slot, packet);
     if (landing->error) {
         counter_add(&r->stats.malformed[landing->error], 1);

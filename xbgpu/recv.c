@@ -111,11 +111,15 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         assemblers[m - first] = member_assembler(recv, c, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
+    bool last = end == recv->layout->n_members; /* which hears of F-engines that there are not, too */
+    recv->contexts[t].share =
+        (struct packet_share){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {
         .source = {.endpoints = &config->sources,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
-                   .pcap_file = config->pcap_file},
+                   .pcap_file = config->pcap_file,
+                   .share = recv->layout->n_recv_threads > 1 ? &recv->contexts[t].share : NULL},
         .wanted_ids = xbgpu_recv_wanted,
         .n_wanted = XBGPU_RECV_N_WANTED,
         .identify = xbgpu_recv_identify,

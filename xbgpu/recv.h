@@ -50,8 +50,9 @@ void xbgpu_recv_destroy(struct xbgpu_recv *recv);
 struct xbgpu_recv_context {
     uint64_t n_ants;
     uint64_t chan_offset;
-    size_t n_members;        /* of this thread */
-    const size_t *first_ant; /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
+    size_t n_members;          /* of this thread */
+    const size_t *first_ant;   /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
+    struct packet_share share; /* what the kernel is asked for */
 };
 #define XBGPU_RECV_N_WANTED 3
 extern const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED];

@@ -349,6 +349,87 @@ START_TEST(every_receiver_of_a_group_gets_a_copy)
 }
 END_TEST
 
+/* A SPEAD header of 'n_items' with this one at 'place', and 24 bytes of payload. */
+static size_t make_item(uint8_t *bytes, uint16_t n_items, size_t place, uint16_t id, uint64_t value)
+{
+    memset(bytes, 0, 8 + 8 * (size_t)n_items + 24);
+    memcpy(bytes, (const uint8_t[]){0x53, 4, 2, 6, 0, 0, (uint8_t)(n_items >> 8), (uint8_t)n_items}, 8);
+    for (size_t i = 0; i < n_items; i++) {
+        uint8_t *item = bytes + 8 + 8 * i;
+        uint16_t this_id = i == place ? id : 0x8002;
+        uint64_t this_value = i == place ? value : random_below(8);
+        item[0] = (uint8_t)(this_id >> 8);
+        item[1] = (uint8_t)this_id;
+        for (int byte = 0; byte < 6; byte++)
+            item[2 + byte] = (uint8_t)(this_value >> (40 - 8 * byte));
+    }
+    return 8 + 8 * (size_t)n_items + 24;
+}
+
+/* Two sockets that share a group: of each other's packets they get nothing but that there was one; of what is nobody's,
+ * or no such packet at all, both get all.  None of that is a drop. */
+START_TEST(sockets_share_a_group)
+{
+    static const struct packet_share shares[2] = {{0x4101, 2, 5}, {0x4101, 5, UINT64_MAX}};
+    static const struct {
+        uint16_t n_items;
+        size_t place;
+        uint16_t id;
+        uint64_t value;
+        bool whole[2];
+    } packets[] = {
+        {7, 5, 0xC101, 1, {false, false}},
+        {7, 5, 0xC101, 2, {true, false}},
+        {7, 5, 0xC101, 4, {true, false}},
+        {7, 5, 0xC101, 5, {false, true}},
+        {7, 5, 0xC101, 0xFFFFFFFF, {false, true}},
+        {7, 5, 0xC101, (uint64_t)3 << 32, {true, true}}, /* beyond 32 bits: for the receivers to refuse */
+        {1, 0, 0xC101, 3, {true, false}},
+        {16, 15, 0xC101, 3, {true, false}},
+        {17, 16, 0xC101, 3, {true, true}},
+        {7, 5, 0x4101, 3, {true, true}}, /* an address */
+        {7, 5, 0xC102, 3, {true, true}},
+        {0, 0, 0, 0, {true, true}},
+    };
+    static struct landing landing;
+    struct endpoint_list list;
+    struct packet_source *sources[2];
+    struct packet_sink *sink;
+    const size_t n_sent = ARRAY_LEN(packets) + 3;
+
+    parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
+    for (size_t i = 0; i < 2; i++) {
+        const struct packet_source_config config = {.endpoints = &list, .interface = "lo", .share = &shares[i]};
+        ck_assert_msg(packet_source_open(&config, &sources[i], why, sizeof(why)) == 0, "%s", why);
+    }
+    sink = open_sink(&list, NULL);
+    for (size_t p = 0; p < n_sent; p++) {
+        static uint8_t bytes[PACKET_MAX];
+        struct packet_out *out = packet_sink_alloc(sink, 1);
+        size_t n_bytes = p < ARRAY_LEN(packets)
+                             ? make_item(bytes, packets[p].n_items, packets[p].place, packets[p].id, packets[p].value)
+                             : 7 * (p - ARRAY_LEN(packets)); /* 0, 7 and 14 bytes of one */
+        *out = (struct packet_out){.payload = bytes, .payload_bytes = n_bytes};
+        ck_assert_uint_eq(packet_sink_send(sink, out, 1), 1);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        make_landing(&landing, 8, 500, 0);
+        receive_n(sources[i], landing.slots, n_sent);
+        for (size_t p = 0; p < n_sent; p++) {
+            size_t n_bytes = 7 * (p - ARRAY_LEN(packets));
+            if (p < ARRAY_LEN(packets))
+                n_bytes = packets[p].whole[i] ? 8 + 8 * (size_t)packets[p].n_items + 24 : 0;
+            ck_assert_msg(landing.slots[p].packet_bytes == n_bytes, "packet %zu: socket %zu has %zu bytes, not %zu", p,
+                          i, landing.slots[p].packet_bytes, n_bytes);
+        }
+        ck_assert_uint_eq(packet_source_kernel_drops(sources[i]), 0);
+        packet_source_close(sources[i]);
+    }
+    packet_sink_close(sink);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
 START_TEST(kernel_drops_are_counted)
 {
     static struct landing landing;
@@ -926,6 +1007,7 @@ int main(void)
     tcase_add_test(sockets, more_groups_than_a_socket_may_join);
     tcase_add_test(sockets, a_busy_group_starves_nobody);
     tcase_add_test(sockets, every_receiver_of_a_group_gets_a_copy);
+    tcase_add_test(sockets, sockets_share_a_group);
     tcase_add_test(sockets, kernel_drops_are_counted);
     tcase_add_test(sockets, recv_waits_as_long_as_it_was_told);
     tcase_add_test(sockets, sources_that_cannot_be);
