@@ -223,11 +223,12 @@ START_TEST(finds_a_flipped_bit)
 }
 END_TEST
 
-/* Where time jumps back again and again in an accumulation that sums of 32 bits are enough for, more comes of it than they
- * hold: it is dumped then, and no sum overflows. */
+/* Where time jumps back again and again in an accumulation that sums of 32 bits are just enough for, each jump ends a
+ * dump, so that no more comes of it than they hold. */
 START_TEST(time_stands_still)
 {
     static const int lengths[] = {4000, 4000, 4000, 500}; /* batches: a few less than sums hold */
+    const unsigned n_jumps = 40;
     static struct rig rig;
 
     rig_open(&rig, formats[_i], lengths[_i]);
@@ -236,13 +237,14 @@ START_TEST(time_stands_still)
         random_voltages(&rig);
     else
         memset(rig.voltages, rig.layout.format == VOLTAGES_4_BITS ? 0x88 : 0x80, sizeof(rig.voltages));
-    for (int chunk = 0; chunk < lengths[_i]; chunk++) {
+    for (unsigned chunk = 0; chunk <= n_jumps; chunk++) {
         rig.next_batch = 0;
         feed_voltages(&rig, false);
+        ck_assert_uint_eq(rig.n_checked, chunk);
     }
     rig.next_batch = lengths[_i];
     feed_voltages(&rig, false);
-    ck_assert_uint_eq(rig.n_checked, 5);
+    ck_assert_uint_eq(rig.n_checked, n_jumps + 1);
     ck_assert_uint_eq(rig.n_wrong, 0);
     rig_close(&rig);
 }
