@@ -18,11 +18,11 @@
 
 /* Of correlate_wgmma.cu. */
 #define WGMMA_ANTS     64 /* of a block, rows and columns */
-#define WGMMA_THREADS  384
-#define WGMMA_SHARED   (4 * 32768 + 64) /* stages, and their barriers */
-#define WGMMA_SLICE    256              /* bytes of an antenna that a stage takes; 128 of 4 bits */
-#define WGMMA_COMPUTED 0.33             /* of what blocks have room for; from there on it wins on an H200 */
-#define WGMMA_SHARE    8                /* stages of a block at least, as far as they go round */
+#define WGMMA_THREADS  512
+#define WGMMA_SHARED   (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
+#define WGMMA_SLICE    256                             /* bytes of an antenna that a stage takes; 128 of 4 bits */
+#define WGMMA_COMPUTED 0.26 /* of what blocks have room for; from there on it wins on an H200 */
+#define WGMMA_SHARE    8    /* stages of a block at least, as far as they go round */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -104,7 +104,7 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     const struct correlate_shape *s = shape;
 
     if (s->wgmma)
-        return shared_bytes >= WGMMA_SHARED && (s->ahead == 1 || s->ahead == 2);
+        return shared_bytes >= WGMMA_SHARED;
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
@@ -196,7 +196,7 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
     char blocks[32];
 
     if (shape->wgmma) {
-        snprintf(text, text_bytes, "wgmma, %u ahead", shape->ahead);
+        snprintf(text, text_bytes, "wgmma");
         return;
     }
     if (shape->n_runs)
@@ -219,7 +219,7 @@ bool correlate_has_wgmma(const struct device *device)
 
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
 {
-    const struct correlate_shape wgmma = {.wgmma = true, .ahead = 2};
+    const struct correlate_shape wgmma = {.wgmma = true};
     size_t shared_bytes = device_shared_bytes(device);
 
     if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&
@@ -261,7 +261,6 @@ void correlate_constants(const struct correlate_args *args, const struct correla
         {"N_BLOCKS", plan.n_blocks},
         {"TILE_WARPS", plan.tile_warps},
         {"N_SLOTS", plan.n_slots},
-        {"AHEAD", shape->ahead},
     };
 
     assert(args->n_spectra % 16 == 0);

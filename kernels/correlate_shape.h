@@ -26,8 +26,7 @@ struct correlate_shape {
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
     bool atomic_adds;  /* blocks add with atomics even to sums that are theirs alone */
-    bool wgmma; /* the variant of correlate_wgmma.cu, for compute capability 9.0; only 'ahead' is then not ignored */
-    uint32_t ahead; /* stages that its producer loads ahead, 1 or 2 */
+    bool wgmma;        /* the variant of correlate_wgmma.cu, for compute capability 9.0; the rest is then ignored */
 };
 
 /* Antennas that an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need tiles for: pure arithmetic. */
@@ -64,7 +63,7 @@ const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
 
 /* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
  * a launch is split, or the number of blocks that share the work of the wgmma variant; 0: as fills a large GPU. */
-#define CORRELATE_N_CONSTANTS 19
+#define CORRELATE_N_CONSTANTS 18
 void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct kernel_constant *constants);
 struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,

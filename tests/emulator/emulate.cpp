@@ -108,7 +108,7 @@ struct thread {
 };
 
 /* Threads that have come to a barrier with a number since it last opened. */
-#define N_NAMED 16
+#define N_NAMED 64 /* barriers in shared memory, too, are numbered here */
 static struct {
     unsigned n_arrived, n_expected;
 } named[N_NAMED];

@@ -10,6 +10,7 @@
 #include "kernels/channelise_fused.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/ddc.h"
+#include "kernels/gather.h"
 #include "kernels/power.h"
 #include "kernels/reduce.h"
 #include "kernels/select_spectra.h"
@@ -43,7 +44,7 @@ static const struct {
     const char *reason;
 } allowed[] = {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
-    {"correlate_wgmma", 48, "a few addresses, once in a stage"},
+    {"correlate_wgmma", 96, "what is loaded for the next item, while the sums of one are added"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
@@ -329,8 +330,8 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     correlate_constants(&correlate, &shape, constants);
     note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
                   correlate_grid(&correlate, &shape, 0));
-    for (uint32_t ahead = 1; ahead <= 2 && strcmp(gpus[gpu_now].name, "sm_90a") == 0; ahead++) {
-        shape = (struct correlate_shape){.wgmma = true, .ahead = ahead};
+    shape = (struct correlate_shape){.wgmma = true};
+    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0 && correlate_plan(&correlate, &shape).computed > 0.2) {
         correlate_constants(&correlate, &shape, constants);
         note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
                       correlate_grid(&correlate, &shape, 0));
@@ -383,6 +384,16 @@ static void note_power(struct device *device, struct device_stream *stream, uint
     note_launched(device, stream, &power_kernel, constants, POWER_N_CONSTANTS, power_grid(&args));
 }
 
+static void note_gather(struct device *device, struct device_stream *stream)
+{
+    const struct gather_args args = {.n_pieces = 1};
+    struct kernel_constant constants[GATHER_N_CONSTANTS];
+
+    size_now = (struct channelise_config){0};
+    gather_constants(constants);
+    note_launched(device, stream, &gather_kernel, constants, GATHER_N_CONSTANTS, gather_grid(&args));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -400,6 +411,7 @@ static void note_all(void)
             note_ddc(device, stream, 8, ddc_bits[i]);
         for (size_t i = 0; i < ARRAY_LEN(ddc_bits); i++)
             note_power(device, stream, ddc_bits[i]);
+        note_gather(device, stream);
         note_select_spectra(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
@@ -416,6 +428,7 @@ static void note_all(void)
 struct result {
     int err;
     unsigned registers, shared_bytes, stack_bytes, spill_bytes;
+    bool serial; /* one matrix operation waits for another, for want of registers or of order */
 };
 
 struct shared {
@@ -449,6 +462,7 @@ static void compile(const struct job *job, struct result *result)
     result->shared_bytes = number_before(report, " bytes smem") + job->shared_bytes;
     result->stack_bytes = number_before(report, " bytes stack frame");
     result->spill_bytes = number_before(report, " bytes spill stores");
+    result->serial = strstr(report, "instructions are serialized") != NULL;
     if (result->registers == 0)
         result->err = -1; /* that is not how the assembler used to report */
     free(report);
@@ -487,13 +501,15 @@ static bool is_bad(const struct job *job, const struct result *result)
 {
     bool spills = (result->spill_bytes || result->stack_bytes) && !allowed_for(job, result);
 
-    if (!result->err && !spills && result->shared_bytes <= gpus[job->gpu].shared_bytes)
+    if (!result->err && !spills && !result->serial && result->shared_bytes <= gpus[job->gpu].shared_bytes)
         return false;
     printf("WRONG: %s for %s with", job->kernel->name, gpus[job->gpu].name);
     for (size_t i = 0; i < job->n_constants; i++)
         printf(" %s=%ld", job->constants[i].name, job->constants[i].value);
     if (result->err)
         printf(" does not compile\n");
+    else if (result->serial)
+        printf(" has matrix operations that wait for one another\n");
     else if (spills)
         printf(" spills %u B, with %u B of local memory\n", result->spill_bytes, result->stack_bytes);
     else

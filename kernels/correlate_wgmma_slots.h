@@ -1,0 +1,141 @@
+/* correlate_wgmma_slots.h - see correlate_wgmma.cu, which includes it behind its sizes: shared memory, and how the
+ * producers' warps and the groups that multiply hand its slots to each other. */
+#ifndef KERNELS_CORRELATE_WGMMA_SLOTS_H
+#define KERNELS_CORRELATE_WGMMA_SLOTS_H
+
+/* Where something is in shared memory; a number that the compiler does not work out again each time. */
+#ifdef EMULATE_CUDA
+typedef uint8_t *shared_address;
+
+static void store_word(shared_address to, uint32_t word)
+{
+    *(uint32_t *)to = word;
+}
+
+static int load_int(shared_address from)
+{
+    return *(const int *)from;
+}
+
+static shared_address find_shared(const void *shared)
+{
+    return (uint8_t *)shared;
+}
+#else
+typedef uint32_t shared_address;
+
+static __device__ __forceinline__ void store_word(shared_address to, uint32_t word)
+{
+    asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
+static __device__ __forceinline__ int load_int(shared_address from)
+{
+    int value;
+
+    asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
+    return value;
+}
+
+static __device__ __forceinline__ shared_address find_shared(const void *shared)
+{
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+
+    asm volatile("" : "+r"(address));
+    return address;
+}
+#endif
+
+/* ---- What threads do together ------------------------------------------------------------------------------------ */
+
+/* A slot of shared memory holds a stage: the producer's threads fill it, each group's warps empty it.  Who waits does
+ * so in a loop, behind which the compiler does not put off what comes before. */
+#ifdef EMULATE_CUDA
+#define BARRIER_FULL(slot, group)  ((slot) % N_STAGES * N_GROUPS + (group))
+#define BARRIER_EMPTY(slot, group) (N_STAGES * N_GROUPS + BARRIER_FULL(slot, group))
+#define begin_slots(shared)
+
+static void hand_over_slot(shared_address, uint32_t slot)
+{
+    for (uint32_t group = 0; group < N_GROUPS; group++)
+        emulate_barrier_arrive(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
+}
+
+static void wait_for_stage(shared_address, uint32_t slot, uint32_t group)
+{
+    emulate_barrier_wait(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
+}
+
+static void release_slot(shared_address, uint32_t slot, uint32_t group)
+{
+    emulate_barrier_arrive(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
+}
+
+static void wait_for_slot(shared_address, uint32_t slot)
+{
+    for (uint32_t group = 0; group < N_GROUPS && slot >= N_STAGES; group++)
+        emulate_barrier_wait(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
+}
+#else
+/* Behind the stages: for each slot a barrier that says that it is full, and one that it is empty. */
+static __device__ __forceinline__ uint32_t slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
+{
+    return shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8;
+}
+
+static __device__ __forceinline__ void begin_slots(shared_address shared)
+{
+    if (threadIdx.x == 0) {
+        for (uint32_t slot = 0; slot < N_STAGES; slot++) {
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 0)),
+                         "n"(GROUP_THREADS)
+                         : "memory");
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 1)),
+                         "n"(N_GROUPS * GROUP_THREADS / 32)
+                         : "memory");
+        }
+    }
+    __syncthreads();
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(barrier) : "memory");
+}
+
+static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t phase)
+{
+    uint32_t open;
+
+    do {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(open)
+                     : "r"(barrier), "r"(phase % 2)
+                     : "memory");
+    } while (!open);
+}
+
+static __device__ __forceinline__ void hand_over_slot(shared_address shared, uint32_t slot)
+{
+    barrier_arrive(slot_barrier(shared, slot, 0));
+}
+
+static __device__ __forceinline__ void wait_for_stage(shared_address shared, uint32_t slot, uint32_t)
+{
+    barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
+}
+
+static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t)
+{
+    if (threadIdx.x % 32 == 0)
+        barrier_arrive(slot_barrier(shared, slot, 1));
+}
+
+static __device__ __forceinline__ void wait_for_slot(shared_address shared, uint32_t slot)
+{
+    if (slot >= N_STAGES)
+        barrier_wait(slot_barrier(shared, slot, 1), slot / N_STAGES - 1);
+}
+#endif
+
+#endif
