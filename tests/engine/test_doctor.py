@@ -1,0 +1,861 @@
+"""cbf-doctor finds what is planted: in trees of /proc and /sys, in files, and in streams of real programs;
+and finds nothing in a chain that is well.
+
+Every finding has an id, a status and a fix; tests look for those, and for the numbers that a reader needs.
+"""
+import ctypes
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import tarfile
+import threading
+import time
+
+import chain
+import harness
+import pytest
+import spead2
+import spead2.send
+import yaml
+from harness import BUILD, LOOPBACK, endpoints, free_tcp_port, groups, merge
+
+SECONDS = "2"
+CLONE_NEWNET = 0x40000000
+
+
+class Report:
+    """What cbf-doctor says of some files."""
+
+    def __init__(self, *arguments, root="", environment=None):
+        command = [str(BUILD / "cbf-doctor"), *map(str, arguments), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=harness.TIMEOUT_S + 60,
+                              env={**os.environ, "CBF_DOCTOR_ROOT": str(root), **(environment or {})})
+        assert not done.stderr, done.stderr
+        self.code = done.returncode
+        self.all = json.loads(done.stdout)
+        self.findings = self.all["findings"]
+        worst = {"ok": 0, "warn": 1, "fail": 2}
+        assert self.code == max([worst.get(f["status"], 0) for f in self.findings], default=0)
+        for finding in self.bad():
+            assert finding["found"] and finding["fix"], finding
+            assert finding["id"] == "config.file" or (finding["expected"] and finding["why"]), finding
+
+    def bad(self):
+        return [f for f in self.findings if f["status"] in ("warn", "fail")]
+
+    def ids(self):
+        return {f["id"] for f in self.bad()}
+
+    def get(self, id, subject=""):
+        """The only finding with this id about this subject."""
+        found = [f for f in self.findings if f["id"] == id and subject in f["subject"]]
+        assert len(found) == 1, f"{id} of '{subject}': {found or self.findings}"
+        return found[0]
+
+
+def plant(root, files):
+    """Writes a tree of the kernel's files."""
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"{text}\n")
+    return root
+
+
+class Files:
+    """The configurations of a chain, with overrides by name, as files."""
+
+    def __init__(self, work, overrides=None, sync_time=None):
+        self.work = work
+        self.layout = chain.Layout(work, overrides)
+        self.time = {"time": {"sync_time": sync_time or int(time.time()) - 1000}}
+
+    def config(self, name):
+        return merge(merge(self.layout.config(name), self.time), self.layout.overrides.get(name, {}))
+
+    def write(self, *names):
+        paths = []
+        for name in names:
+            paths.append(self.work / f"{name}.doctor.yaml")
+            paths[-1].write_text(yaml.safe_dump(self.config(name), sort_keys=False))
+        return paths
+
+
+@pytest.fixture
+def files(work):
+    return lambda overrides=None, **keys: Files(work, overrides, **keys)
+
+
+@pytest.fixture
+def own_network():
+    """This thread, and what it starts, in a network of its own: lo, and the two ends of a cable, d0 and d1."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    if libc.unshare(CLONE_NEWNET):
+        os.close(before)
+        pytest.skip("a network namespace needs root")
+    try:
+        for command in ("ip link set lo up", "ip link add d0 type veth peer name d1", "ip addr add 10.99.1.1/24 dev d0",
+                        "ip addr add 10.99.2.1/24 dev d1", "ip link set d0 up", "ip link set d1 up"):
+            subprocess.run(command.split(), check=True)
+        yield
+    finally:
+        libc.setns(before, CLONE_NEWNET)
+        os.close(before)
+
+
+# ---- The host --------------------------------------------------------------------------------------------------------
+
+TUNED = {
+    "proc/sys/net/core/rmem_max": 268435456, "proc/sys/net/core/wmem_max": 16777216,
+    "proc/sys/net/core/netdev_max_backlog": 100000, "proc/sys/net/ipv4/igmp_max_memberships": 20,
+    "proc/sys/kernel/numa_balancing": 0, "proc/sys/vm/nr_hugepages": 0,
+    "proc/swaps": "Filename Type Size Used Priority",
+    "proc/stat": "cpu 100 0 100 800 0 0 0 0 0 0",
+    "proc/meminfo": "MemTotal: 263000000 kB\nMemFree: 250000000 kB\nMemAvailable: 255000000 kB",
+    "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+    "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06",
+    "sys/devices/system/cpu/online": "0-15", "sys/devices/system/cpu/isolated": "8-15",
+    "sys/devices/system/cpu/smt/active": 0,
+    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
+    "sys/devices/system/cpu/cpu0/cpuidle/state0/latency": 0,
+    "sys/devices/system/cpu/cpu0/cpuidle/state0/name": "POLL",
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/latency": 133,
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/name": "C6",
+    "sys/devices/system/cpu/cpu0/cpuidle/state1/disable": 1,
+    "proc/sys/net/ipv4/conf/all/rp_filter": 0, "proc/sys/net/ipv4/conf/eth9/rp_filter": 0,
+    "sys/class/net/eth9/flags": "0x1003", "sys/class/net/eth9/carrier": 1, "sys/class/net/eth9/mtu": 9000,
+    "sys/class/net/eth9/speed": 100000, "sys/class/net/eth9/device/numa_node": 0,
+    "sys/class/net/eth9/device/current_link_speed": "16.0 GT/s PCIe",
+    "sys/class/net/eth9/device/max_link_speed": "16.0 GT/s PCIe",
+    "sys/class/net/eth9/device/current_link_width": 16, "sys/class/net/eth9/device/max_link_width": 16,
+    "sys/devices/system/node/node0/cpulist": "0-15",
+}
+
+# Of two antennas at 1712 MHz: fast enough for everything to matter.
+FAST = {
+    "fgpu0": {
+        "time": {"adc_sample_rate": 1712000000},
+        "device": {"kind": "auto", "kernel_cache": "/nonexistent"},
+        "recv": {"interface": "eth9", "buffer": 33554432, "threads": 2, "affinity": [8, 9], "chunk_samples": 1 << 19},
+        "send": {"interface": "eth9", "buffer": 8388608, "packet_payload": 8192},
+    },
+}
+
+GPU = {"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de", "sys/bus/pci/devices/0000:3b:00.0/class": "0x030200"}
+
+# What is wrong with the tree (None: gone), what must be found, with which status, and what it must say.
+PLANTED = [
+    ("small-buffers", {"proc/sys/net/core/rmem_max": 212992}, "host.rmem_max", "warn", ["212992", "33554432"]),
+    ("small-send-buffers", {"proc/sys/net/core/wmem_max": 212992}, "host.wmem_max", "warn", ["212992", "8388608"]),
+    ("backlog", {"proc/sys/net/core/netdev_max_backlog": 1000}, "host.netdev_backlog", "warn", ["1000"]),
+    ("memberships", {"proc/sys/net/ipv4/igmp_max_memberships": 0}, "host.igmp_memberships", "fail", ["0 groups"]),
+    ("conntrack", {"proc/sys/net/netfilter/nf_conntrack_count": 5}, "host.conntrack", "warn", ["NOTRACK"]),
+    ("thp", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "host.thp", "warn", ["never"]),
+    ("swap", {"proc/swaps": "Filename Type\n/dev/sda2 partition"}, "host.swap", "warn", ["1 swap"]),
+    ("huge-pages", {"proc/sys/vm/nr_hugepages": 512}, "host.huge_pages", "warn", ["512"]),
+    ("numa", {"proc/sys/kernel/numa_balancing": 1, "sys/devices/system/node/node1/cpulist": "16-31"},
+     "host.numa_balancing", "warn", ["several nodes"]),
+    ("governor", {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}, "cpu.governor", "warn",
+     ["powersave", "cpupower"]),
+    ("idle", {"sys/devices/system/cpu/cpu0/cpuidle/state1/disable": 0}, "cpu.idle", "warn", ["C6", "133 us"]),
+    ("stolen", {"proc/stat": "cpu 100 0 100 700 0 0 0 100 0 0"}, "cpu.stolen", "warn", ["10 %"]),
+    ("cpu-missing", {"sys/devices/system/cpu/online": "0-8"}, "cpu.affinity", "fail", ["CPU 9"]),
+    ("cpu-shared", {"sys/devices/system/cpu/cpu9/topology/thread_siblings_list": "8-9"}, "cpu.affinity", "warn",
+     ["one core"]),
+    ("not-isolated", {"sys/devices/system/cpu/isolated": "9"}, "cpu.isolated", "warn", ["1 of 2"]),
+    ("irqbalance", {"proc/17/comm": "irqbalance"}, "cpu.irqbalance", "warn", ["disable"]),
+    ("nic-missing", {"sys/class/net/eth9/flags": None, "sys/class/net/ens5/flags": "0x1003"}, "nic.there", "fail",
+     ["ens5"]),
+    ("nic-down", {"sys/class/net/eth9/flags": "0x1002"}, "nic.up", "fail", ["ip link set eth9 up"]),
+    ("no-carrier", {"sys/class/net/eth9/carrier": 0}, "nic.up", "fail", ["link"]),
+    ("mtu", {"sys/class/net/eth9/mtu": 1500}, "nic.mtu", "fail", ["1500", "8292", "ip link set eth9 mtu 9000"]),
+    ("mtu-by-one", {"sys/class/net/eth9/mtu": 8291}, "nic.mtu", "fail", ["8291", "8292"]),
+    ("speed", {"sys/class/net/eth9/speed": 25000}, "nic.speed", "fail", ["25 Gb/s", "34.24 Gb/s"]),
+    ("rp-filter", {"proc/sys/net/ipv4/conf/eth9/rp_filter": 1}, "nic.rp_filter", "warn", ["rp_filter=0"]),
+    ("nic-lanes", {"sys/class/net/eth9/device/current_link_width": 8}, "nic.pcie", "warn", ["x8", "x16"]),
+    ("nic-node", {"sys/devices/system/node/node0/cpulist": "0-7"}, "nic.numa", "warn", ["2 of 2", "0-7"]),
+    ("no-driver", {"proc/driver/nvidia/version": None}, "gpu.driver", "warn", ["no NVIDIA driver", "too slow"]),
+    ("gpu-lanes", {**GPU,
+                   "sys/bus/pci/devices/0000:3b:00.0/current_link_speed": "32.0 GT/s PCIe",
+                   "sys/bus/pci/devices/0000:3b:00.0/max_link_speed": "32.0 GT/s PCIe",
+                   "sys/bus/pci/devices/0000:3b:00.0/current_link_width": 8,
+                   "sys/bus/pci/devices/0000:3b:00.0/max_link_width": 16}, "gpu.pcie", "warn", ["x8", "x16"]),
+    ("gpu-node", {**GPU,
+                  "sys/bus/pci/devices/0000:3b:00.0/numa_node": 1, "sys/devices/system/node/node1/cpulist": "9,16-31",
+                  }, "gpu.numa", "warn", ["1 of 2", "9,16-31"]),
+    ("ptp", {"proc/20/comm": "ptp4l", "sys/class/ptp/ptp0/clock_name": "mlx5"}, "time.ptp", "warn", ["phc2sys"]),
+]
+
+
+def planted_tree(work, changes):
+    tree = {path: text for path, text in {**TUNED, **changes}.items() if text is not None}
+    return plant(work / "root", tree)
+
+
+def test_tuned_host(work, files):
+    paths = files(FAST).write("fgpu0")
+    report = Report("host", *paths, root=planted_tree(work, {}))
+    assert report.ids() == set(), report.bad()
+    assert len(report.findings) > 20
+
+
+@pytest.mark.parametrize("changes, id, status, words", [row[1:] for row in PLANTED], ids=[row[0] for row in PLANTED])
+def test_planted_in_the_host(work, files, changes, id, status, words):
+    paths = files(FAST).write("fgpu0")
+    report = Report("host", *paths, root=planted_tree(work, changes))
+    assert report.ids() == {id}, report.bad()
+    for finding in report.bad():
+        assert finding["status"] == status
+        text = " ".join(finding.values())
+        assert all(word in text for word in words), (words, finding)
+
+
+# What ibverbs needs, beside a card's driver: the device of the interface, rdma_ucm, and the permission of a daemon.
+VERBS = {
+    **{f"sys/class/infiniband/{device}/ports/1/gid_attrs/ndevs/{index}": interface
+       for device, index, interface in (("mlx5_0", 0, "eth8"), ("mlx5_1", 0, "eth8"), ("mlx5_1", 3, "eth9"))},
+    "dev/infiniband/rdma_cm": "", "etc/systemd/system/fgpu@.service.d/ibverbs.conf": "",
+}
+WITH_VERBS = merge(FAST, {"fgpu0": {"recv": {"transport": "ibverbs"}}})
+FOUND_WITH_VERBS = {"nic-there": ({}, "verbs.device", "ok", ["mlx5_1"]),
+                    "unit": ({}, "verbs.permission", "ok", ["has ibverbs.conf"]),
+                    "no-device": ({"sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/3": "eth7"}, "verbs.device",
+                                  "fail", ["eth9", "rdma link", "udp"]),
+                    "no-module": ({"dev/infiniband/rdma_cm": None}, "verbs.module", "fail", ["modprobe rdma_ucm"]),
+                    "no-unit": ({"etc/systemd/system/fgpu@.service.d/ibverbs.conf": None}, "verbs.permission", "skipped",
+                                ["lacks ibverbs.conf", "install -D"]),
+                    "capable": ({"proc/41/comm": "fgpu", "proc/41/status": "Name: fgpu\nCapEff: 0000000000002000"},
+                                "verbs.permission", "ok", ["41", "has CAP_NET_RAW"]),
+                    "not-capable": ({"proc/41/comm": "fgpu", "proc/41/status": "Name: fgpu\nCapEff: 000001ffffffdfff"},
+                                    "verbs.permission", "fail", ["41", "lacks CAP_NET_RAW"])}
+
+
+@pytest.mark.parametrize("changes, id, status, words", FOUND_WITH_VERBS.values(), ids=FOUND_WITH_VERBS)
+def test_ibverbs(work, files, changes, id, status, words):
+    paths = files(WITH_VERBS).write("fgpu0")
+    # Its ring of frames is no socket buffer.
+    root = planted_tree(work, {**VERBS, "proc/sys/net/core/rmem_max": 212992, **changes})
+    report = Report("host", *paths, root=root)
+    assert report.ids() == ({id} if status == "fail" else set()), report.bad()
+    finding = report.get(id)
+    assert finding["status"] == status
+    text = " ".join(finding.values())
+    assert all(word in text for word in words), (words, finding)
+
+
+def test_sending_by_ibverbs(work, files):
+    """The same is needed; and a socket buffer is not."""
+    tree = {**VERBS, "proc/sys/net/core/wmem_max": 4096}
+    assert "host.wmem_max" in Report("host", *files(FAST).write("fgpu0"), root=planted_tree(work, tree)).ids()
+    paths = files(merge(FAST, {"fgpu0": {"send": {"transport": "ibverbs"}}})).write("fgpu0")
+    assert Report("host", *paths, root=planted_tree(work, tree)).ids() == set()
+    tree["sys/class/infiniband/mlx5_1/ports/1/gid_attrs/ndevs/3"] = "eth7"
+    report = Report("host", *paths, root=planted_tree(work, tree))
+    assert report.ids() == {"verbs.device"} and "send.interface" in report.get("verbs.device")["found"]
+
+
+def test_sending_with_ibverbs(work, files):
+    """The same is needed, of the interface that is sent on."""
+    paths = files(merge(FAST, {"fgpu0": {"send": {"transport": "ibverbs"}}})).write("fgpu0")
+    assert Report("host", *paths, root=planted_tree(work, VERBS)).get("verbs.device", "eth9")["status"] == "ok"
+    report = Report("host", *paths, root=planted_tree(work / "without", {}))
+    assert report.ids() == {"verbs.module", "verbs.device"}
+    assert "send.interface" in report.get("verbs.device")["found"]
+
+
+def test_ibverbs_and_locked_memory(files):
+    """Where less may be locked than the rings of two threads take, and nothing lifts the limit."""
+    paths = files(merge(WITH_VERBS, {"fgpu0": {"recv": {"buffer": 1 << 20}}})).write("fgpu0")
+    for limit, status in ((2097151, "warn"), (2097152, "ok")):
+        done = subprocess.run(["prlimit", f"--memlock={limit}", "setpriv", "--bounding-set=-ipc_lock",
+                               BUILD / "cbf-doctor", "host", "--json", *paths], capture_output=True, text=True)
+        found = [f for f in json.loads(done.stdout)["findings"] if f["id"] == "verbs.memory"]
+        assert [f["status"] for f in found] == [status], (found, done.stderr)
+
+
+def test_slow_hosts_need_no_tuning(work, files):
+    """At the rate of a demonstration, what costs packets at 30 Gb/s is no finding."""
+    changes = {"proc/swaps": "Filename\n/dev/sda2", "proc/sys/net/core/netdev_max_backlog": 1000,
+               "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}
+    slow = merge(FAST, {"fgpu0": {"time": {"adc_sample_rate": 1000000}}})
+    report = Report("host", *files(slow).write("fgpu0"), root=planted_tree(work, changes))
+    assert report.ids() == set(), report.bad()
+
+
+def test_nothing_to_see(work):
+    """An empty tree, and no file: nothing fails, and what could not be seen is said."""
+    (work / "root").mkdir()
+    report = Report("all", root=work / "root")
+    assert report.ids() == set(), report.bad()
+    assert {"host.rmem_max", "cpu.governor", "nic.there", "config.f-x", "streams.source", "loss.verdict"} <= \
+        {f["id"] for f in report.findings if f["status"] == "skipped"}
+
+
+def test_mtu_of_a_real_interface(own_network, files):
+    overrides = {"fgpu0": {"send": {"interface": "d0", "packet_payload": 8192}}}
+    paths = files(overrides).write("fgpu0")
+    subprocess.run("ip link set d0 mtu 1500".split(), check=True)
+    assert "8292" in Report("host", *paths).get("nic.mtu", "d0")["expected"]
+    assert Report("host", *paths).get("nic.mtu", "d0")["status"] == "fail"
+    subprocess.run("ip link set d0 mtu 9000".split(), check=True)
+    assert Report("host", *paths).get("nic.mtu", "d0")["status"] == "ok"
+
+
+def test_too_many_antennas_for_the_memory(work, files):
+    """It says how many fit; that many do, and one more does not."""
+    root = planted_tree(work, {"proc/meminfo": "MemTotal: 16000000 kB\nMemAvailable: 15000000 kB"})
+
+    def report(n_ants):
+        recv = {"antennas": n_ants, "channels": 4096, "channels_per_substream": 1024, "channel_offset": 0,
+                "samples_between_spectra": 8192, "spectra_per_heap": 256, "batches_per_chunk": 8, "interface": "eth9"}
+        paths = files({"xbgpu0": {"recv": recv, "send": {"interface": "eth9"}}}).write("xbgpu0")
+        return Report("host", *paths, root=root).get("host.memory")
+
+    found = report(1024)
+    assert found["status"] == "fail"
+    fit = int(re.search(r"(\d+) of its 1024 antennas fit", found["fix"])[1])
+    assert 1 < fit < 1024
+    assert report(fit)["status"] != "fail"
+    assert report(fit + 1)["status"] == "fail"
+    assert report(fit // 2)["status"] == "ok"
+
+
+# ---- Ports -----------------------------------------------------------------------------------------------------------
+
+
+def test_port_conflict(files, daemon):
+    files = files()
+    paths = files.write("fgpu0")
+    assert Report("host", *paths).get("host.ports")["status"] == "ok"
+    host, port = files.config("fgpu0")["http"]["listen"].split(":")
+    with socket.create_server((host, int(port))):
+        found = Report("host", *paths).get("host.ports", "fgpu0")
+    assert found["status"] == "fail" and port in found["fix"] and "http.listen" in found["found"]
+    daemon("fgpu", files.config("fgpu0")).wait_ready()
+    assert Report("host", *paths).get("host.ports")["status"] == "ok"
+
+
+def test_daemon_without_monitoring(files, daemon):
+    """It is known by its command line: the memory and the ports that it has are not missing."""
+    files = files({"fgpu0": {"http": {"listen": []}}})
+    process = daemon("fgpu", files.config("fgpu0"), "unseen")
+    process.wait_ready()
+    report = Report("host", files.work / "unseen.yaml")
+    assert "1 daemons run" in report.get("host.memory")["found"]
+    assert report.get("host.socket_buffers", "unseen")["status"] == "ok"
+    assert "no http.listen" in Report("loss", files.work / "unseen.yaml").get("loss.verdict")["found"]
+    process.terminate().wait_end()
+    assert "daemons that do not run yet" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
+
+
+def test_port_conflict_of_two_files(files):
+    listen = {"http": {"listen": f"127.0.0.1:{free_tcp_port()}"}}
+    paths = files({"fgpu0": listen, "xbgpu1": listen}).write("fgpu0", "xbgpu1")
+    found = Report("host", *paths).get("host.ports")
+    assert found["status"] == "fail" and "fgpu0" in found["found"] and "xbgpu1" in found["subject"]
+
+
+def test_unicast_port_conflict(files):
+    port = free_tcp_port()
+    paths = files({"xbgpu0": {"recv": {"sources": f"{LOOPBACK}:{port}"}}}).write("xbgpu0")
+    assert Report("host", *paths).get("host.ports")["status"] == "ok"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind((LOOPBACK, port))
+        assert str(port) in Report("host", *paths).get("host.ports")["found"]
+
+
+# ---- Compiled kernels ------------------------------------------------------------------------------------------------
+
+
+def fnv1a_128(data):
+    """Fowler, Noll and Vo's hash, which names and guards the entries."""
+    value = 0x6C62272E07BB014262B821756295C58D
+    for byte in data:
+        value = (value ^ byte) * ((1 << 88) + 0x13B) % (1 << 128)
+    return value >> 64, value % (1 << 64)
+
+
+def cache_entry(key, data):
+    """As the device writes one: a header with key, length and checksum, then the data."""
+    return struct.pack("<8s5Q", b"cbfcubin", *key, len(data), *fnv1a_128(data)) + data
+
+
+def test_stale_kernel_cache(work, files):
+    cache = work / "cache"
+    cache.mkdir()
+    paths = files({"fgpu0": {"device": {"kind": "auto", "kernel_cache": str(cache)}}}).write("fgpu0")
+
+    def found():
+        return Report("host", *paths, root=planted_tree(work, {})).get("gpu.cache")
+
+    def write(number, data=b"cubin" * 100):
+        path = cache / f"{number:016x}{number + 1:016x}.bin"
+        path.write_bytes(cache_entry((number, number + 1), data))
+        return path
+
+    assert found()["status"] == "ok"
+    write(1), write(2)
+    assert found()["status"] == "ok" and "2 compiled kernels" in found()["found"]
+    old = write(3)
+    os.utime(old, (1e9, 1e9))
+    assert found()["status"] == "warn" and "1 of 3" in found()["found"] and "older" in found()["found"]
+    old.unlink()
+    damaged = write(4)
+    content = bytearray(damaged.read_bytes())
+    content[-7] ^= 4
+    damaged.write_bytes(content)
+    assert found()["status"] == "warn" and "1 of 3" in found()["found"] and damaged.name in found()["found"]
+    damaged.write_bytes(cache_entry((4, 5), b"cubin")[:-2])
+    assert found()["status"] == "warn" and "damaged" in found()["found"]
+    damaged.unlink()
+    write(5).rename(cache / f"{6:016x}{7:016x}.bin")  # of another key
+    assert found()["status"] == "warn" and str(cache) in found()["fix"]
+
+
+# ---- GPUs ------------------------------------------------------------------------------------------------------------
+
+FAKE = BUILD / "tests" / "cbf-cuda-fake.so"
+NO_DRIVER = not os.path.exists("/proc/driver/nvidia/version")
+
+
+@pytest.mark.skipif(not FAKE.exists(), reason="no CUDA toolkit, and so no cuda device")
+@pytest.mark.parametrize("settings, device, ids, words", [
+    ("memory_mib=1024", {"kind": "auto"}, set(), []),
+    ("memory_mib=1", {"kind": "auto"}, {"gpu.memory"}, ["recv.chunk_samples"]),
+    ("gpus=0", {"kind": "auto"}, set(), []),
+    ("gpus=0", {"kind": "cuda"}, {"gpu.device", "gpu.driver"}, ["device.kind"]),
+    ("major=7", {"kind": "cuda"}, {"gpu.device", "gpu.driver"}, ["8.0"]),
+    ("gpus=1", {"kind": "auto", "gpu": "3"}, {"gpu.device"}, ["device.gpu"]),
+])
+def test_gpu(files, settings, device, ids, words):
+    paths = files({"fgpu0": {"device": device, "send": {"buffer": 0}}}).write("fgpu0")
+    report = Report("host", *paths, environment={"CBF_CUDA_DEVICE": str(FAKE), "CBF_FAKE_CUDA": settings})
+    found = {id for id in report.ids() if id.startswith("gpu.")}
+    assert found == (ids if NO_DRIVER else ids - {"gpu.driver"}), report.bad()
+    text = " ".join(v for f in report.bad() for v in f.values())
+    assert all(word in text for word in words), report.bad()
+
+
+# ---- F-engines against X-engines -------------------------------------------------------------------------------------
+
+BOTH = ("fgpu0", "fgpu1", "xbgpu0", "xbgpu1")
+
+MISMATCHES = [
+    ("channels", {"xbgpu0": {"recv": {"channels": 512, "samples_between_spectra": 512}}}, ["config.f-x"],
+     ["recv.channels", "256"]),
+    ("substream", {"xbgpu0": {"recv": {"channels_per_substream": 64}}}, ["config.f-x"],
+     ["channels_per_substream: 128"]),
+    ("offset", {"xbgpu1": {"recv": {"channel_offset": 0}}}, ["config.f-x"], ["recv.channel_offset: 128"]),
+    ("spectra", {"xbgpu0": {"recv": {"spectra_per_heap": 64}}}, ["config.f-x"], ["recv.spectra_per_heap: 32"]),
+    ("bits", {"xbgpu0": {"recv": {"sample_bits": 4}}}, ["config.f-x"], ["recv.sample_bits: 8"]),
+    ("step", {"xbgpu0": {"recv": {"samples_between_spectra": 1024}}}, ["config.f-x"], ["samples_between_spectra: 512"]),
+    ("antennas", {"xbgpu0": {"recv": {"antennas": 1}}, "xbgpu1": {"recv": {"antennas": 1}}}, ["config.antennas"],
+     ["m001 has the feng_id 1", "feng_id from 0 to 0"]),
+    ("array-size", {"fgpu0": {"send": {"array_size": 5}}}, ["config.antennas"], ["array_size is 5"]),
+    ("same-id", {"fgpu1": {"antennas": [{"name": "m001", "feng_id": 0, "pol0": groups(), "pol1": groups()}]}},
+     ["config.antennas"], ["feng_id 0 is that of m000 and of m001"]),
+    ("sync-time", {"xbgpu1": {"time": {"sync_time": 1700000000.5}}}, ["config.time"], ["sync_time differs by"]),
+    ("rate", {"fgpu1": {"time": {"adc_sample_rate": 524288.5}}}, ["config.time"], ["524288.5 Hz"]),
+    ("groups", {"xbgpu0": {"recv": {"sources": "239.104.255.255:7149"}}}, ["config.f-x"], ["239.104.255.255:7149"]),
+    ("ttl", {"fgpu0": {"send": {"interface": "eth9", "ttl": 0}}, "xbgpu0": {"recv": {"interface": "eth8"}},
+             "xbgpu1": {"recv": {"interface": "eth8"}}}, ["config.ttl", "config.interfaces"], ["ttl is 0", "fgpu1"]),
+    ("interface", {"fgpu0": {"send": {"interface": "eth9", "ttl": 4}}}, ["config.interfaces"], ["eth9", "lo"]),
+]
+
+
+def test_files_that_fit(files):
+    report = Report("config", *files().write(*BOTH))
+    assert report.code == 0 and not report.bad()
+    fits = [f["found"] for f in report.findings if f["id"] == "config.f-x"]
+    assert fits == [f"outputs of 2 fgpu fit: channels {first} to {first + 127} of 256" for first in (0, 128)]
+
+
+@pytest.mark.parametrize("overrides, ids, words", [row[1:] for row in MISMATCHES], ids=[row[0] for row in MISMATCHES])
+def test_f_x_mismatch(files, overrides, ids, words):
+    report = Report("config", *files(overrides).write(*BOTH))
+    assert report.ids() == set(ids), report.bad()
+    text = " ".join(v for f in report.bad() for v in f.values())
+    assert all(word in text for word in words), (words, report.bad())
+
+
+def test_output_that_is_not_sent(files):
+    """A surprise, unless somebody can enable it."""
+    output = {"name": "vis", "destination": groups(), "integration_time": 0.5, "send_enabled": False}
+    (path,) = files({"xbgpu1": {"outputs": [output]}}).write("xbgpu1")
+    config = yaml.safe_load(path.read_text())
+    config.pop("katcp", None)
+    path.write_text(yaml.safe_dump(config))
+    found = Report("config", path).get("config.send_enabled")
+    assert found["status"] == "warn" and "its send_enabled is false" in found["found"]
+
+
+def test_file_with_errors(files):
+    """The daemon's own sentences, with their places, and nothing else of that file."""
+    paths = files({"xbgpu0": {"recv": {"chanels": 3, "antennas": 0}}}).write("xbgpu0", "fgpu0")
+    report = Report("config", *paths)
+    bad = report.bad()
+    assert {f["id"] for f in bad} == {"config.file"} and len(bad) == 2
+    assert any("chanels" in f["found"] for f in bad) and all("--check-config" in f["fix"] for f in bad)
+    assert all(re.search(r"xbgpu0\.doctor\.yaml:\d+:\d+:", f["found"]) for f in bad)
+    assert report.get("config.file", "fgpu0")["status"] == "ok"
+
+
+# ---- Streams ---------------------------------------------------------------------------------------------------------
+
+
+def start_dsim(daemon, files, change=None, name="dsim"):
+    config = merge(files.config("dsim"), {"http": {"listen": f"{LOOPBACK}:{free_tcp_port()}"}})
+    return daemon("dsim", merge(config, change or {}), name).wait_ready()
+
+
+def test_late_clock_of_one_digitiser(daemon, files):
+    """One that was synchronised three seconds later than the others are told."""
+    files = files()
+    antennas = files.config("dsim")["antennas"]
+    sync_time = files.time["time"]["sync_time"]
+    one = "sky = wgn(0.03, 1); sky; sky;"
+    start_dsim(daemon, files, {"antennas": antennas[:1], "signals": {"specification": one}}, "dsim0")
+    late = {"antennas": antennas[1:], "signals": {"specification": one}, "time": {"sync_time": sync_time + 3}}
+    start_dsim(daemon, files, late, "dsim1")
+    report = Report("streams", *files.write("fgpu0", "fgpu1"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.clock"}, report.bad()
+    found = report.get("streams.clock", "fgpu1")
+    assert "sync_time" in found["fix"] and re.search(r"3\.\d+ s late \(whole seconds", found["found"])
+    # Where others are right, it is the digitiser.
+    both = files.config("fgpu0")
+    both["antennas"] += files.config("fgpu1")["antennas"]
+    path = files.work / "both.yaml"
+    path.write_text(yaml.safe_dump(both))
+    report = Report("streams", path, "--seconds", SECONDS)
+    assert report.ids() == {"streams.clock"}
+    assert [f["subject"] for f in report.bad()] == ["both.yaml m001 pol0", "both.yaml m001 pol1"]
+    assert "synchronise this digitiser" in report.bad()[0]["fix"]
+
+
+def test_early_clock(daemon, files):
+    """Timestamps of the future: this host's clock, or sync_time, is wrong."""
+    files = files()
+    start_dsim(daemon, files)
+    wrong = {"time": {"sync_time": files.time["time"]["sync_time"] + 0.75}}
+    files.layout.overrides = {"fgpu0": wrong}
+    found = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS).get("streams.clock")
+    assert found["status"] == "fail" and re.search(r"0\.[67]\d+ s early", found["found"])
+
+
+def test_lost_feed(daemon, files):
+    files = files()
+    antennas = files.config("dsim")["antennas"]
+    antennas[1]["pol1"] = groups()
+    start_dsim(daemon, files, {"antennas": antennas})
+    report = Report("streams", *files.write("fgpu0", "fgpu1"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.silent"}
+    found = report.get("streams.silent")
+    address, _ = endpoints(files.config("fgpu1")["antennas"][0]["pol1"])[0]
+    assert found["subject"].endswith("m001 pol1") and f"dst host {address}" in found["fix"]
+    well = [f for f in report.findings if f["id"] == "streams.source"]
+    assert [f["status"] for f in well] == ["ok"] * 3
+    expected = chain.RATE / chain.PACKET
+    assert all(f"of {expected:g} heaps/s, packets of {chain.PACKET * 10 // 8} bytes" in f["found"] for f in well)
+
+
+def test_miswired_polarisations(daemon, files):
+    files = files()
+    start_dsim(daemon, files)
+    antenna = files.config("fgpu0")["antennas"][0]
+    files.layout.overrides = {"fgpu0": {"antennas": [antenna | {"pol0": antenna["pol1"], "pol1": antenna["pol0"]}]}}
+    report = Report("streams", *files.write("fgpu0", "fgpu1"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.polarisation"}
+    found = report.get("streams.polarisation")
+    assert found["subject"].endswith("m000") and "exchanged: pol0 brings digitiser id 1, pol1 0" in found["found"]
+
+
+def test_polarisation_of_another_antenna(daemon, files):
+    files = files()
+    start_dsim(daemon, files)
+    first, second = (files.config(name)["antennas"][0] for name in ("fgpu0", "fgpu1"))
+    files.layout.overrides = {"fgpu0": {"antennas": [first | {"pol1": second["pol1"]}]}}
+    report = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.polarisation"} and report.code == 1
+    files.layout.overrides = {"fgpu0": {"antennas": [first | {"pol1": second["pol0"]}]}}
+    found = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS).get("streams.polarisation")
+    assert found["status"] == "fail" and "pol1 brings packets of polarisation 0: digitiser id 2" in found["found"]
+
+
+def test_wrong_interface(own_network, daemon, files):
+    """The digitisers' packets are on lo, but the file has them on d0."""
+    files = files()
+    start_dsim(daemon, files)
+    files.layout.overrides = {"fgpu0": {"recv": {"interface": "d0"}}}
+    report = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.interface"}, report.bad()
+    found = report.get("streams.interface")
+    assert "comes on lo, but the file has it on d0" in found["found"] and "to lo" in found["fix"]
+
+
+def test_interface_that_is_not_there(files):
+    paths = files({"fgpu0": {"recv": {"interface": "eno77"}}}).write("fgpu0")
+    found = Report("streams", *paths, "--seconds", "0.1").get("streams.interface")
+    assert "eno77" in found["found"] and "lo" in found["expected"]
+    assert Report("host", *paths).get("nic.there", "eno77")["status"] == "fail"
+
+
+def test_two_senders(daemon, files):
+    files = files()
+    start_dsim(daemon, files, name="dsim0")
+    start_dsim(daemon, files, name="dsim1")
+    report = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS)
+    assert report.ids() == {"streams.sender"}, report.bad()
+    assert "two senders of the same heaps" in report.get("streams.sender", "pol0")["found"]
+
+
+def test_wrong_shapes(daemon, files):
+    """What comes is not what the file says: the width, and the rate, of samples."""
+    files = files()
+    start_dsim(daemon, files)
+    files.layout.overrides = {"fgpu0": {"recv": {"sample_bits": 8}},
+                              "fgpu1": {"time": {"adc_sample_rate": 2 * chain.RATE}}}
+    report = Report("streams", *files.write("fgpu0", "fgpu1"), "--seconds", SECONDS)
+    found = report.get("streams.heap_size", "pol0")
+    assert "heaps of 5120 bytes" in found["found"] and "4096 bytes" in found["expected"]
+    found = report.get("streams.rate", "m001 pol1")
+    rate = float(re.search(r"([\d.e+]+) samples a second", found["found"])[1])
+    assert abs(rate / chain.RATE - 1) < 0.05
+
+
+def test_strangers(files):
+    """Heaps of an antenna that is not in the array, and packets that are no SPEAD."""
+    files = files()
+    config = files.config("xbgpu0")
+    endpoint = endpoints(config["recv"]["sources"])[0]
+    recv = config["recv"]
+    n_bytes = recv["channels_per_substream"] * recv["spectra_per_heap"] * 4
+    stop = threading.Event()
+
+    def send():
+        stream = spead2.send.UdpStream(spead2.ThreadPool(), [endpoint], spead2.send.StreamConfig(max_packet_size=4096),
+                                       ttl=0, interface_address=LOOPBACK)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(LOOPBACK))
+            cnt = 1
+            while not stop.wait(0.05):
+                cnt += 1
+                heap = harness.feng_heap(cnt * recv["spectra_per_heap"] * recv["samples_between_spectra"], 77, 0,
+                                         harness.np.zeros(n_bytes, harness.np.int8))
+                stream.send_heap(heap, cnt)
+                other.sendto(b"hello, world, this is no heap", endpoint)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        report = Report("streams", *files.write("xbgpu0"), "--seconds", "1")
+    finally:
+        stop.set()
+        sender.join()
+    assert report.ids() == {"streams.unknown", "streams.silent"}
+    unknown = [f["found"] for f in report.findings if f["id"] == "streams.unknown"]
+    assert any("feng_id 77, from 127.0.0.1" in text for text in unknown)
+    assert any("no SPEAD" in text for text in unknown)
+
+
+def test_losses_before_the_host(files):
+    """Every tenth heap of one F-engine, a single one of the other, and a part of a heap counts as a loss, too."""
+    rate, lost_at = 4 * chain.RATE, threading.Event()
+    files = files({"xbgpu0": {"time": {"adc_sample_rate": rate}}})
+    config = files.config("xbgpu0")
+    recv, sync_time = config["recv"], config["time"]["sync_time"]
+    endpoint = endpoints(recv["sources"])[0]
+    step = recv["spectra_per_heap"] * recv["samples_between_spectra"]
+    voltages = harness.np.zeros(recv["channels_per_substream"] * recv["spectra_per_heap"] * 4, harness.np.int8)
+    stop = threading.Event()
+
+    def send():
+        started = time.time()
+        heap = int((started - sync_time) * rate / step)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
+            out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(LOOPBACK))
+            while not stop.wait(max(0, sync_time + (heap + 1) * step / rate - time.time())):
+                for feng in range(2):
+                    packets = harness.packets(harness.feng_heap(heap * step, feng, 0, voltages), 2 * heap + feng)
+                    if feng == 0 and heap % 10 == 3:
+                        continue
+                    if feng == 1 and not lost_at.is_set() and time.time() > started + 3:
+                        lost_at.set()
+                        packets = packets[1:]
+                    for packet in packets:
+                        out.sendto(packet, endpoint)
+                heap += 1
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        report = Report("streams", *files.write("xbgpu0"), "--seconds", "5")
+    finally:
+        stop.set()
+        sender.join()
+    assert report.ids() == {"streams.loss"}, report.bad()
+    many, one = report.get("streams.loss", "feng 0"), report.get("streams.loss", "feng 1")
+    assert (many["status"], one["status"]) == ("fail", "warn")
+    n_missing, n_expected = map(int, re.match(r"(\d+) of (\d+) heaps", many["found"]).groups())
+    assert abs(n_missing - n_expected / 10) <= 1 and n_expected > 4 * rate / step
+    assert one["found"].startswith("1 of ")
+
+
+# ---- A running chain -------------------------------------------------------------------------------------------------
+
+# Facts of the machine that tests run on, which may well be so.
+MACHINE = {"time.clock", "time.esterror", "time.maxerror", "time.ptp", "cpu.stolen", "host.rmem_max", "host.wmem_max",
+           "host.socket_buffers"}
+
+
+@pytest.fixture
+def healthy(daemon, files):
+    """start(overrides) -> (the processes of a running chain, whose first dumps have come, and its files)."""
+
+    def start(overrides=None):
+        chain_files, processes = files(overrides), {}
+        for name in chain.NAMES:
+            processes[name] = daemon(name.rstrip("0123456789"), chain_files.config(name), name)
+            processes[name].wait_ready()
+        for name in ("xbgpu0", "xbgpu1"):
+            processes[name].wait_metric(lambda m: m.get("xbgpu_output_x_heaps_total") >= 3, "three dumps")
+        return processes, chain_files
+
+    return start
+
+
+def test_healthy_chain(healthy):
+    processes, files = healthy()
+    report = Report("all", *files.write(*BOTH), "--seconds", SECONDS)
+    assert report.ids() <= MACHINE, report.bad()
+    ok = {(f["id"], f["subject"]) for f in report.findings if f["status"] == "ok"}
+    for ant in range(chain.N_ANTS):
+        for pol in range(2):
+            assert ("streams.source", f"fgpu{ant}.doctor.yaml m{ant:03} pol{pol}") in ok
+        for index in range(chain.N_SUBSTREAMS):
+            assert ("streams.source", f"xbgpu{index}.doctor.yaml feng {ant}") in ok
+    for name in BOTH:
+        assert ("loss.verdict", f"{name}.doctor.yaml") in ok
+        assert "nothing was lost" in report.get("loss.verdict", name)["found"]
+    grew = {row["counter"]: row["grew"] for row in report.all["losses"] if row["file"].startswith("fgpu0")}
+    expected = 2 * chain.RATE / chain.PACKET * float(SECONDS)
+    assert abs(grew["fgpu_input_packets_total"] / expected - 1) < 0.2
+    for process in processes.values():
+        assert process.process.poll() is None
+
+
+def test_loss_in_the_socket(healthy):
+    """A daemon that stands still for a while: its socket overflows, and the locator says so."""
+    processes, files = healthy({"fgpu0": {"recv": {"buffer": 131072}}})
+    victim = processes["fgpu0"].process
+
+    def pause():
+        victim.send_signal(signal.SIGSTOP)
+        time.sleep(3)  # the duration is what is tested
+        victim.send_signal(signal.SIGCONT)
+
+    timer = threading.Timer(1, pause)
+    timer.start()
+    report = Report("loss", *files.write(*BOTH), "--seconds", "6")
+    timer.join()
+    found = report.get("loss.verdict", "fgpu0")
+    assert found["status"] == "fail" and "in the socket (fgpu_input_kernel_drops)" in found["found"]
+    assert "recv.buffer" in found["fix"]
+    assert report.get("loss.verdict", "fgpu1")["status"] == "ok"
+    drops = [row for row in report.all["losses"] if row["counter"] == "fgpu_input_kernel_drops"
+             and row["file"].startswith("fgpu0")]
+    assert drops[0]["stage"] == "socket" and drops[0]["loss"] and drops[0]["grew"] > 100
+    assert report.get("loss.verdict", "xbgpu0")["status"] == "fail"  # which lacks its heaps, or had them too late
+
+
+def test_lost_engine(healthy):
+    """An F-engine that has died: silent for the X-engines, missing in their counters, and it is said whose it is."""
+    processes, files = healthy()
+    processes["fgpu1"].process.kill()
+    processes["fgpu1"].process.wait()
+    report = Report("all", *files.write(*BOTH), "--seconds", SECONDS)
+    assert report.ids() - MACHINE == {"streams.silent", "loss.verdict"}, report.bad()
+    found = report.get("streams.silent", "xbgpu0")
+    assert found["subject"].endswith("feng 1")
+    assert "antenna m001" in found["why"] and "does not run here" in found["why"]
+    assert "before this host" in report.get("loss.verdict", "xbgpu1")["found"]
+    assert report.get("loss.verdict", "fgpu1")["status"] == "skipped"
+
+
+def test_sockets_smaller_than_the_file_says(daemon, files):
+    """As after a start without the right to more, or of an older file."""
+    files = files({"fgpu0": {"recv": {"buffer": 262144}}})
+    daemon("fgpu", files.config("fgpu0")).wait_ready()
+    found = Report("host", *files.write("fgpu0")).get("host.socket_buffers")
+    assert found["status"] == "ok" and "2 sockets" in found["found"]
+    files.layout.overrides["fgpu0"]["recv"]["buffer"] = 300000
+    found = Report("host", *files.write("fgpu0")).get("host.socket_buffers")
+    assert found["status"] == "fail" and "131072 bytes" in found["found"] and "150000 bytes" in found["expected"]
+
+
+# ---- The command -----------------------------------------------------------------------------------------------------
+
+
+def run(*arguments, **keys):
+    return subprocess.run([str(BUILD / "cbf-doctor"), *map(str, arguments)], capture_output=True, text=True, timeout=60,
+                          **keys)
+
+
+def test_text(work, files):
+    paths = files(FAST).write("fgpu0")
+    done = run("host", *paths, "--root", planted_tree(work, {"sys/class/net/eth9/mtu": 1500}))
+    assert done.returncode == 2 and not done.stderr
+    lines = done.stdout.splitlines()
+    assert re.match(r"FAIL +nic\.mtu +eth9 +MTU 1500", lines[0])
+    labels = [line.split()[0] for line in lines[1:lines.index(next(line for line in lines if line.startswith("ok")))]
+              if line[5] != " "]
+    assert labels == ["expected", "why", "fix"]
+    assert any(line.strip().startswith("fix") and "ip link set eth9 mtu 9000" in line for line in lines)
+    assert re.match(r"1 failed, 0 warnings, \d+ ok, \d+ skipped", lines[-1])
+    assert "\033" not in done.stdout
+
+
+def test_default_files(work, files):
+    """Without files, those of /etc/cbf below the root."""
+    root = planted_tree(work, {})
+    (path,) = files(FAST).write("fgpu0")
+    (root / "etc/cbf").mkdir(parents=True)
+    path.rename(root / "etc/cbf/gpu0.yaml")
+    report = Report("host", root=root)
+    assert report.get("config.file", "gpu0.yaml")["status"] == "ok"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["hsot"], "neither a topic nor a file"), (["--seconds", "0"], "--seconds"), (["--seconds", "5x"], "--seconds"),
+    (["--colour"], "--help"), (["bundle"], "archive"), (["bundle", "fgpu.yaml"], "archive"),
+])
+def test_wrong_command_line(arguments, words):
+    done = run(*arguments)
+    assert done.returncode == 78 and words in done.stderr and not done.stdout
+
+
+def test_help_and_version():
+    assert "cbf-doctor [host|config|streams|loss|all]" in run("--help").stdout
+    assert re.fullmatch(r"cbf-doctor .+\n", run("--version").stdout)
+
+
+def test_bundle(work, daemon, files):
+    files = files()
+    process = daemon("fgpu", files.config("fgpu0"))
+    process.wait_ready()
+    paths = files.write("fgpu0")
+    done = run("bundle", work / "out.tar.gz", *paths, "--seconds", "0.2",
+               env={**os.environ, "CBF_SECRET_OF_MINE": "xyzzy-plugh"})
+    assert done.returncode == 2 and "out.tar.gz" in done.stdout  # as no digitiser sends
+    with tarfile.open(work / "out.tar.gz") as archive:
+        texts = {member.name.partition("/")[2]: archive.extractfile(member).read().decode(errors="replace")
+                 for member in archive if member.isfile()}
+    assert json.loads(texts["report.json"])["status"] == "fail"
+    assert "streams.silent" in texts["report.txt"]
+    assert yaml.safe_load(texts["0-fgpu0.doctor.yaml"]) == files.config("fgpu0")
+    assert "fgpu_input_packets_total" in texts["0-fgpu0.doctor.yaml.metrics"]
+    assert "Udp:" in texts["proc-net-snmp"]
+    assert not any("xyzzy-plugh" in text for text in texts.values())
