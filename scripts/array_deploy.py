@@ -1,0 +1,52 @@
+"""What Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
+import json
+
+from array_engines import MARKER
+from array_plan import parse_feed
+
+# At least what systemd/sysctl.conf has.
+LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
+
+
+def memberships(engine):
+    """Groups that a socket of an engine joins at most."""
+    if engine.kind == "xbgpu":
+        return 1
+    inputs = [sum(len(parse_feed(text)) for value in antenna[pol] for text in value.split(","))
+              for _, antenna in engine.antennas for pol in ("pol0", "pol1")]
+    return sum(inputs)  # one receive thread may have them all
+
+
+def sysctl(plan):
+    """The same for all hosts: what the engine that needs most asks for."""
+    array = plan.array
+    largest = {key: max(LEAST[key], *(array[engine.kind][section]["buffer"] for engine in plan.engines))
+               for key, section in (("rmem_max", "recv"), ("wmem_max", "send"))}
+    groups = max(LEAST["memberships"], *(memberships(engine) for engine in plan.engines))
+    return "\n".join([
+        f"{MARKER}: what the engines of {array['name']} ask of the kernel.",
+        "# Socket buffers, as recv.buffer and send.buffer have them.",
+        f"net.core.rmem_max = {largest['rmem_max']}",
+        f"net.core.wmem_max = {largest['wmem_max']}",
+        "# Packets that wait for the kernel, on each CPU.",
+        "net.core.netdev_max_backlog = 100000",
+        "# Multicast groups of one socket.",
+        f"net.ipv4.igmp_max_memberships = {groups}",
+        ""])
+
+
+def inventory(plan, source):
+    """'source': the directory of the programs' sources, for those who install no packages."""
+    lines = [f"{MARKER}: the hosts of {plan.array['name']}, and what runs on each.",
+             "all:",
+             "  vars:",
+             f"    cbf_source: {json.dumps(str(source))}",
+             "  children:",
+             "    cbf:",
+             "      hosts:"]
+    for host in plan.array["hosts"]:
+        lines += [f"        {host['name']}:",
+                  f"          ansible_host: {host['address']}",
+                  "          cbf_services:"]
+        lines += [f"            - {{program: {engine.kind}, name: {engine.name}}}" for engine in plan.on(host)]
+    return "\n".join(lines) + "\n"

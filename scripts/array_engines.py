@@ -1,0 +1,179 @@
+"""The YAML of every engine of a plan, and the engines' own opinion of it.
+
+Each line remembers where in array.yaml it comes from, so that what an engine finds is told with that place.
+"""
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import array_file
+import array_plan
+
+MARKER = "# Made by scripts/array"  # how files begin that may be written over, and removed
+
+
+class Lines:
+    """Lines of YAML, each with its place in array.yaml."""
+
+    def __init__(self):
+        self.lines = []
+
+    def add(self, text, mark=None):
+        self.lines.append((text, mark))
+
+    def section(self, name, keys, mark=None):
+        """'keys': [(name, text, mark)]; nothing where there are none."""
+        if not keys:
+            return
+        self.add("")
+        self.add(f"{name}:", mark)
+        for key, text, at in keys:
+            self.add(f"  {key}: {text}", at)
+
+    def items(self, name, items, mark=None):
+        """'items': lists of keys."""
+        self.add("")
+        self.add(f"{name}:", mark)
+        for keys in items:
+            for i, (key, text, at) in enumerate(keys):
+                self.add(f"  {'- ' if i == 0 else '  '}{key}: {text}", at)
+
+    @property
+    def text(self):
+        return "".join(text + "\n" for text, _ in self.lines)
+
+    def mark(self, line):
+        """The place in array.yaml of a line that counts from 1, or of what is next before it."""
+        for _, mark in reversed(self.lines[:line]):
+            if mark is not None:
+                return mark
+        return array_file.Mark(1, 1)
+
+
+def http_address(array, engine):
+    return f"{engine.host['address']}:{array['ports']['http'] + engine.index}"
+
+
+def katcp_keys(array, engine):
+    """From other hosts only if it is said from which."""
+    who, networks = array["control"], array["control"]["allow"]
+    address = engine.host["address"] if networks else "127.0.0.1"
+    return [("listen", f"{address}:{array['ports']['katcp'] + engine.index}", array["ports"].mark)] \
+        + ([("allow", json.dumps(networks), who.mark_at("allow"))] if networks else [])
+
+
+def destinations(addresses, port):
+    """An endpoint list of consecutive addresses."""
+    plus = f"+{len(addresses) - 1}" if len(addresses) > 1 else ""
+    return json.dumps(f"{addresses[0]}{plus}:{port}")
+
+
+def device_keys(array, engine):
+    gpu = engine.given["gpu"]
+    mark = engine.given.mark_at("gpu")
+    chosen = {"auto": [], "cpu": [("kind", "cpu", mark)]}.get(
+        gpu, [("kind", "cuda", mark), ("gpu", json.dumps(gpu), mark)])
+    return chosen + array[engine.kind]["device"].texts()
+
+
+def flow_keys(array, engine, name, more):
+    """Of recv or send: the interface, what the engine has of its own, and what all engines of this kind have."""
+    keys = [("interface", json.dumps(engine.interface["name"]), engine.given.mark_at("interface"))]
+    affinity = engine.given.texts(f"{name}_affinity")
+    return keys + more + [("affinity", text, mark) for _, text, mark in affinity] + array[engine.kind][name].texts()
+
+
+def control(lines, array, engine, schema):
+    lines.section("http", [("listen", http_address(array, engine), array["ports"].mark)]
+                  + array[engine.kind]["http"].texts())
+    if "katcp" in schema["properties"]:
+        lines.section("katcp", katcp_keys(array, engine) + array[engine.kind]["katcp"].texts())
+
+
+def begin(plan, engine):
+    lines = Lines()
+    lines.add(f"{MARKER} for {engine.kind}@{engine.name} on {engine.host['name']}: change the array's file, not this.")
+    what = "F-engine of" if engine.kind == "fgpu" else "X-engine of"
+    lines.add(f"# {what} {engine.carries()}.")
+    lines.section("time", plan.array["time"].texts(), plan.array["time"].mark)
+    lines.section("device", device_keys(plan.array, engine))
+    return lines
+
+
+def fgpu_lines(plan, engine, schema):
+    array, lines = plan.array, begin(plan, engine)
+    port = array["multicast"]["port"]
+    lines.section("recv", flow_keys(array, engine, "recv", array["digitiser"].texts()))
+    lines.items("antennas", [
+        antenna.texts("name") + [("feng_id", feng_id, antenna.mark)] + antenna.texts("pol0", "pol1")
+        for feng_id, antenna in engine.antennas], array.mark_at("antennas"))
+    lines.items("outputs", [
+        [key for key in output.texts() if key[0] != "substreams"]
+        + [("destinations", destinations(plan.f_groups[output["name"]], port), output.mark)]
+        for output in array["f_outputs"]], array.mark_at("f_outputs"))
+    lines.section("send", flow_keys(array, engine, "send", [("array_size", len(array["antennas"]), None)]))
+    control(lines, array, engine, schema)
+    return lines
+
+
+def xbgpu_lines(plan, engine, schema):
+    array, stream, lines = plan.array, engine.stream, begin(plan, engine)
+    port, width = array["multicast"]["port"], engine.stream["channels"] // engine.stream["substreams"]
+    source = plan.f_groups[stream["name"]][engine.substream]
+    at = stream.mark_at
+    lines.section("recv", flow_keys(array, engine, "recv", [
+        ("sources", f"{source}:{port}", stream.mark),
+        ("antennas", len(array["antennas"]), array.mark_at("antennas")),
+        ("channels", stream["channels"], at("channels")),
+        ("channels_per_substream", width, at("substreams")),
+        ("channel_offset", engine.substream * width, at("substreams")),
+        ("spectra_per_heap", stream["spectra_per_heap"], at("spectra_per_heap")),
+        ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation")),
+        ("sample_bits", stream["sample_bits"], at("sample_bits"))]))
+    lines.items("outputs", [
+        [key for key in output.texts() if key[0] != "stream"]
+        + [("destination", f"{plan.x_groups[output['name']][engine.substream]}:{port}", output.mark)]
+        for output in plan.x_outputs(stream)], array.mark_at("x_outputs"))
+    lines.section("send", flow_keys(array, engine, "send", []))
+    control(lines, array, engine, schema)
+    return lines
+
+
+def engine_lines(plan, engine, schemas):
+    make = {"fgpu": fgpu_lines, "xbgpu": xbgpu_lines}[engine.kind]
+    return make(plan, engine, schemas[engine.kind])
+
+
+def check(path, engine, lines, programs, faults):
+    """Lets the engine check its file; what it finds is told at the place in array.yaml that made it so."""
+    done = subprocess.run([Path(programs) / engine.kind, "--check-config", path], capture_output=True, text=True,
+                          check=False)
+    for text in done.stderr.splitlines():
+        found = re.match(rf"{re.escape(str(path))}(?::(\d+):\d+)?: (warning: )?(.*)", text)
+        if not found:
+            faults.add(array_file.Mark(1, 1), f"{engine.kind}: {text}")
+            continue
+        mark = lines.mark(int(found[1])) if found[1] else array_file.Mark(1, 1)
+        (faults.warn if found[2] else faults.add)(mark, f"{engine.kind}: {found[3]}")
+    if done.returncode and not faults.faults:
+        faults.add(array_file.Mark(1, 1), f"{engine.kind} refuses {engine.name}.yaml, with code {done.returncode}")
+
+
+def streams_yaml(plan):
+    """Who sends what where: for recorders, and for people."""
+    array, port = plan.array, plan.array["multicast"]["port"]
+    lines = Lines()
+    lines.add(f"{MARKER}: the streams of {array['name']}, an address for each substream.")
+    lines.items("f_outputs", [
+        [("name", output["name"], None), ("channels", output["channels"], None),
+         ("substreams", output["substreams"], None), ("spectra_per_heap", output["spectra_per_heap"], None),
+         ("samples_between_spectra", array_plan.samples_between_spectra(output), None),
+         ("destinations", destinations(plan.f_groups[output["name"]], port), None)]
+        for output in array["f_outputs"]])
+    lines.items("x_outputs", [
+        [("name", output["name"], None), ("stream", output["stream"], None),
+         ("integration_batches", array_plan.integration_batches(array, output, plan.stream(output)), None),
+         ("destinations", destinations(plan.x_groups[output["name"]], port), None)]
+        for output in array["x_outputs"]])
+    return lines.text

@@ -1,0 +1,394 @@
+"""What array.yaml may say, and reading it: values with their places, and everything that is wrong with it.
+
+The keys are described by a JSON Schema.  What goes into the engines' files unchanged (sizes of outputs, buffers, ...)
+is described by the engines' own schemas (fgpu --print-schema), so keys, ranges and defaults are theirs.
+"""
+import json
+import re
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+# Of the engines' sections, what array.yaml decides by itself, or what one file for all engines cannot say.
+DEALT = {
+    "device": ("kind", "gpu"),
+    "http": ("listen",),
+    "katcp": ("listen", "read_only_listen", "allow"),
+    "send": ("interface", "pcap_file", "affinity", "array_size"),
+    "fgpu.recv": ("interface", "pcap_file", "affinity", "sample_bits", "packet_samples"),
+    "xbgpu.recv": ("sources", "interface", "pcap_file", "affinity", "antennas", "channels", "channels_per_substream",
+                   "channel_offset", "spectra_per_heap", "samples_between_spectra", "sample_bits", "sample_encoding",
+                   "shifts"),
+    "antennas": ("feng_id", "delays", "gains"),
+    "f_outputs": ("destinations",),
+    "x_outputs": ("destination", "gate"),
+}
+KINDS = ("fgpu", "xbgpu")
+ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
+
+
+@dataclass
+class Mark:
+    """A place in a file; both count from 1."""
+
+    line: int
+    column: int
+
+
+def mark_of(node):
+    return Mark(node.start_mark.line + 1, node.start_mark.column + 1)
+
+
+class Faults:
+    """What is wrong, told in the order of the file."""
+
+    def __init__(self, path):
+        self.path = path
+        self.faults = []
+        self.warnings = []
+
+    def add(self, mark, sentence):
+        if (mark, sentence) not in self.faults:
+            self.faults.append((mark, sentence))
+
+    def warn(self, mark, sentence):
+        if (mark, sentence) not in self.warnings:
+            self.warnings.append((mark, sentence))
+
+    def lines(self):
+        every = [(mark, sentence) for mark, sentence in self.faults]
+        every += [(mark, "warning: " + sentence) for mark, sentence in self.warnings]
+        every.sort(key=lambda fault: (fault[0].line, fault[0].column))
+        return [f"{self.path}:{mark.line}:{mark.column}: {sentence}" for mark, sentence in every]
+
+
+@dataclass
+class Value:
+    """A scalar, or a list of scalars: what it is, how it is written in YAML, and where it stands."""
+
+    value: object
+    text: str
+    mark: Mark
+
+
+@dataclass
+class Section:
+    """A mapping: what is given, and defaults where nothing is."""
+
+    mark: Mark
+    schema: dict
+    given: dict = field(default_factory=dict)  # name -> Value, Section or [Section]
+
+    def __getitem__(self, name):
+        if name in self.given:
+            item = self.given[name]
+            return item.value if isinstance(item, Value) else item
+        rule = self.schema["properties"][name]
+        if "properties" in rule:
+            return Section(self.mark, rule)
+        if rule.get("type") == "array" and "properties" in rule["items"]:
+            return []
+        return rule.get("default")
+
+    def mark_at(self, name):
+        item = self.given.get(name)
+        return item.mark if isinstance(item, (Value, Section)) else item[0].mark if item else self.mark
+
+    def texts(self, *names):
+        """[(name, text, mark)] of the scalars that are given, of these names or all."""
+        return [(name, item.text, item.mark) for name, item in self.given.items()
+                if isinstance(item, Value) and (not names or name in names)]
+
+
+# ---- The schema ------------------------------------------------------------------------------------------------------
+
+
+def engine_schemas(programs):
+    """The schemas of both engines, as they print them."""
+    schemas = {}
+    for kind in KINDS:
+        text = subprocess.run([Path(programs) / kind, "--print-schema"], check=True, capture_output=True, text=True)
+        schemas[kind] = json.loads(text.stdout)
+    return schemas
+
+
+def without(rule, names, **more):
+    """An object's rule without some of its keys, and with others."""
+    properties = {name: key for name, key in rule["properties"].items() if name not in names}
+    required = [name for name in rule["required"] if name not in names]
+    return {**rule, "properties": {**more, **properties}, "required": required}
+
+
+def _text(description, **more):
+    return {"description": description, "type": "string", "minLength": 1, "maxLength": 64, **more}
+
+
+def _number(description, kind="integer", **more):
+    return {"description": description, "type": kind, **more}
+
+
+def _object(description, required=(), **properties):
+    return {"description": description, "type": "object", "additionalProperties": False, "required": list(required),
+            "properties": properties}
+
+
+def _list(description, item, n_max):
+    return {"description": description, "type": "array", "minItems": 1, "maxItems": n_max, "items": item}
+
+
+def _engine_sections(schema, kind):
+    sections = {name: without(schema["properties"][name], DEALT.get(name, ()) + DEALT.get(f"{kind}.{name}", ()))
+                for name in ENGINE_SECTIONS if name in schema["properties"]}
+    return _object(f"What every {kind} has beside its defaults.", **sections)
+
+
+def make_schema(engines):
+    """The schema of array.yaml, made with those of the engines."""
+    fgpu, xbgpu = engines["fgpu"]["properties"], engines["xbgpu"]["properties"]
+    name = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
+    substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
+    f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
+    f_output["properties"]["name"] = _text("Name of the stream.", **name)
+    f_output["required"].append("substreams")
+    x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
+                       stream=_text("The output of f_outputs that is correlated."))
+    x_output["required"].append("stream")
+    affinity = fgpu["recv"]["properties"]["affinity"]
+    engine = _object(
+        "A process.", ["kind"],
+        kind={"description": "F-engine or X-engine.", "enum": list(KINDS)},
+        gpu=_text("Its GPU, by index, UUID or PCI address; auto: the first that will do; cpu: none.", default="auto"),
+        interface=_text("The interface through which data come and go; none: the host's first."),
+        recv_affinity=affinity,
+        send_affinity=fgpu["send"]["properties"]["affinity"])
+    interface = _object("", ["name", "rate"], name=_text("Name, as the host has it."),
+                        rate=_number("What it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000))
+    host = _object(
+        "", ["name", "address", "memory", "cores", "interfaces", "engines"],
+        name=_text("Name, for people, Ansible and metrics.", **name),
+        address=_text("IPv4 address for control: Ansible, Prometheus and KATCP come here."),
+        memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
+        cores=_number("CPU cores.", minimum=1, maximum=4096),
+        interfaces=_list("Interfaces for data.", interface, 64),
+        engines=_list("What runs here, in order: antennas, and substreams, are dealt to them in the order of the file.",
+                      engine, 64))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "array",
+        **_object(
+            "One correlator: what there is, and where it runs.",
+            ["name", "time", "antennas", "f_outputs", "x_outputs", "multicast", "hosts"],
+            name=_text("Name of the array, for people and metrics.", **name),
+            time=without(fgpu["time"], ("timebase",)),
+            digitiser=_object("What digitisers send.", **{key: fgpu["recv"]["properties"][key]
+                                                          for key in ("sample_bits", "packet_samples")}),
+            antennas=_list("All antennas, in the order of their feng_id.",
+                           without(fgpu["antennas"]["items"], DEALT["antennas"]), 4096),
+            f_outputs=_list("Streams of channelised voltages.", f_output, 64),
+            x_outputs=_list("Streams of visibilities.", x_output, 64),
+            multicast=_object(
+                "Addresses of all streams between and behind the engines.", ["range"],
+                range=_text("They are taken from here: a.b.c.d/bits."),
+                port=_number("UDP port.", minimum=1, maximum=65535, default=7148)),
+            ports=_object(
+                "TCP ports, counted up from these on each host.",
+                http=_number("Of /metrics.", minimum=1, maximum=65000, default=8000),
+                katcp=_number("Of KATCP.", minimum=1, maximum=65000, default=7150)),
+            control=_object(
+                "Who may change what the engines do, over KATCP.",
+                allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; empty: each host itself.",
+                       "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
+            hosts=_list("The machines.", host, 1024),
+            fgpu=_engine_sections(engines["fgpu"], "fgpu"),
+            xbgpu=_engine_sections(engines["xbgpu"], "xbgpu")),
+    }
+
+
+# ---- Reading ---------------------------------------------------------------------------------------------------------
+
+
+def distance(a, b):
+    """Insertions, deletions, substitutions and swaps of neighbours between two names."""
+    rows = [list(range(len(b) + 1))]
+    for i in range(1, len(a) + 1):
+        row = [i]
+        for j in range(1, len(b) + 1):
+            best = min(rows[i - 1][j] + 1, row[j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] != b[j - 1]))
+            if i > 1 and j > 1 and a[i - 1] == b[j - 2] and a[i - 2] == b[j - 1]:
+                best = min(best, rows[i - 2][j - 2] + 1)
+            row.append(best)
+        rows.append(row)
+    return rows[-1][-1]
+
+
+def nearest(name, names):
+    """The one that was probably meant: one slip in every three characters is forgiven."""
+    limit = 2 if len(name) < 3 else len(name) // 3 + 1
+    best = min(names, key=lambda other: distance(name, other), default=None)
+    return best if best is not None and distance(name, best) < limit else None
+
+
+def unit_of(rule):
+    found = re.search(r"Unit: (.*)\.$", rule.get("description", ""))
+    return " " + found[1] if found else ""
+
+
+def expected(rule):
+    """What a value must be, in words."""
+    if "enum" in rule:
+        return "one of " + ", ".join(map(str, rule["enum"])) + unit_of(rule)
+    if "anyOf" in rule:
+        lists = [kind for kind in rule["anyOf"] if kind["type"] == "array"]
+        inner = expected(lists[0]["items"])
+        return f"a list, each item {inner}"
+    if rule["type"] in ("integer", "number"):
+        kind = "an integer" if rule["type"] == "integer" else "a number"
+        limits = f" from {rule['minimum']:.12g} to {rule['maximum']:.12g}" if "minimum" in rule else ""
+        return kind + limits + unit_of(rule)
+    if rule["type"] == "boolean":
+        return "true or false"
+    if "pattern" in rule:
+        return "made of letters, digits, dots, dashes and underscores"
+    if "minLength" in rule and "maxLength" in rule:
+        return f"a text of {rule['minLength']} to {rule['maxLength']} characters"
+    return "a text"
+
+
+class Wrong(Exception):
+    """A value is not what it must be."""
+
+
+def parse(rule, text):
+    """A scalar's value, or Wrong."""
+    if "enum" in rule:
+        for choice in rule["enum"]:
+            if text == str(choice) or isinstance(choice, int) and re.fullmatch(r"\d+", text) and int(text) == choice:
+                return choice
+        raise Wrong
+    kind = rule["type"]
+    if kind == "boolean":
+        if text.lower() not in ("true", "false"):
+            raise Wrong
+        return text.lower() == "true"
+    if kind in ("integer", "number"):
+        if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", text):
+            raise Wrong
+        value = int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
+        if kind == "integer" and value != int(value) or not rule["minimum"] <= value <= rule["maximum"]:
+            raise Wrong
+        return int(value) if kind == "integer" else value
+    if not rule.get("minLength", 0) <= len(text) <= rule.get("maxLength", 4096):
+        raise Wrong
+    if "pattern" in rule and not re.fullmatch(rule["pattern"], text) or re.search(r"[\x00-\x1f\x7f]", text):
+        raise Wrong
+    return text
+
+
+def described(node):
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    return f"'{node.value}'" if node.value else "nothing"
+
+
+def written(node):
+    """A scalar as YAML: as it stands, or in quotes where it stood in quotes or in several lines."""
+    return node.value if node.style is None else json.dumps(node.value)
+
+
+class Reader:
+    def __init__(self, faults):
+        self.faults = faults
+
+    def load(self, rule, node, where=""):
+        """The Section, [Section] or Value of a node, or None after a fault was told."""
+        if "properties" in rule:
+            return self.load_section(rule, node, where)
+        if rule.get("type") == "array":
+            return self.load_sections(rule, node, where)
+        return self.load_value(rule, node, where)
+
+    def load_section(self, rule, node, where):
+        if isinstance(node, yaml.ScalarNode) and node.value == "" and not rule["required"]:
+            return Section(mark_of(node), rule)
+        if not isinstance(node, yaml.MappingNode):
+            self.faults.add(mark_of(node), f"{where or 'the file'} must have keys, but {described(node)} is given")
+            return None
+        section, names = Section(mark_of(node), rule), set()
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else "?"
+            full = f"{where}.{name}" if where else name
+            if name in names:
+                self.faults.add(mark_of(key), f"{full} is given twice")
+            elif name in rule["properties"]:
+                item = self.load(rule["properties"][name], value, full)
+                if item is not None:
+                    section.given[name] = item
+            else:
+                self.unknown(mark_of(key), name, where, list(rule["properties"]))
+            names.add(name)
+        for name in rule["required"]:
+            if name not in names:
+                full = f"{where}.{name}" if where else name
+                help_text = rule["properties"][name]["description"]
+                self.faults.add(mark_of(node), f"{full} is missing; it is required: {help_text}")
+        return section
+
+    def unknown(self, mark, name, where, names):
+        what = f"unknown key '{name}' in {where}" if where else f"unknown section '{name}'"
+        meant = nearest(name, names)
+        every = f"its keys are {', '.join(names)}" if where else f"the sections are {', '.join(names)}"
+        self.faults.add(mark, f"{what}; " + (f"did you mean '{meant}'?" if meant else every))
+
+    def load_sections(self, rule, node, where):
+        if not isinstance(node, yaml.SequenceNode):
+            self.faults.add(mark_of(node),
+                            f"{where} must be a list (each item beginning with \"- \"), but {described(node)} is given")
+            return None
+        if not rule["minItems"] <= len(node.value) <= rule["maxItems"]:
+            self.faults.add(mark_of(node),
+                            f"{where} must have {rule['minItems']} to {rule['maxItems']} items, not {len(node.value)}")
+        items = [self.load(rule["items"], item, f"{where}[{i}]") for i, item in enumerate(node.value)]
+        return [item for item in items if item is not None]
+
+    def load_value(self, rule, node, where):
+        one = rule
+        nodes = [node]
+        if "anyOf" in rule:  # a scalar, or a list of them
+            one = next(kind for kind in rule["anyOf"] if kind["type"] == "array")["items"]
+            nodes = node.value if isinstance(node, yaml.SequenceNode) else nodes
+        values = []
+        for item in nodes:
+            if not isinstance(item, yaml.ScalarNode):
+                self.faults.add(mark_of(item), f"{where} must be {expected(rule)}, but {described(item)} is given")
+                return None
+            try:
+                values.append(parse(one, item.value))
+            except Wrong:
+                self.faults.add(mark_of(item), f"{where} must be {expected(rule)}, but {described(item)} is given")
+                return None
+        if "anyOf" in rule:
+            return Value(values, "[" + ", ".join(json.dumps(item.value) if isinstance(value, str) else item.value
+                                                 for item, value in zip(nodes, values)) + "]", mark_of(node))
+        return Value(values[0], written(node), mark_of(node))
+
+
+def load(path, schema, faults):
+    """Reads array.yaml into a Section; returns None where it cannot be used at all."""
+    try:
+        node = yaml.compose(Path(path).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    except OSError as error:
+        faults.add(Mark(1, 1), f"cannot be read: {error.strerror}")
+        return None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        at = getattr(error, "problem_mark", None)
+        mark = Mark(at.line + 1, at.column + 1) if at else Mark(1, 1)
+        faults.add(mark, f"is not YAML: {getattr(error, 'problem', None) or error}")
+        return None
+    if node is None:
+        faults.add(Mark(1, 1), "is empty")
+        return None
+    return Reader(faults).load(schema, node)

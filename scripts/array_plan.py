@@ -1,0 +1,462 @@
+"""Deals antennas, substreams and addresses to the engines of an array, and says what that costs each host.
+
+Everything follows from the order of the file, so the same file always gives the same plan (docs/array.md).
+"""
+import ipaddress
+import math
+from dataclasses import dataclass, field
+
+from array_file import Section, nearest
+
+N_POLS = 2
+FRAME_BYTES = 66  # of Ethernet (with checksum, preamble and gap), IPv4 and UDP
+SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for each item more
+DIGITISER_ITEMS, F_ITEMS, X_ITEMS = 4, 4, 3
+GIB = 1 << 30
+PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
+RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
+MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
+
+
+@dataclass
+class Engine:
+    """One process: what it is given, and what it costs."""
+
+    name: str
+    kind: str
+    host: Section
+    given: Section  # its entry in the file
+    index: int  # on its host
+    interface: Section
+    antennas: list = field(default_factory=list)  # fgpu: [(feng_id, Section)]
+    stream: Section = None  # xbgpu: of f_outputs
+    substream: int = 0  # xbgpu
+    in_gbps: float = 0.0
+    out_gbps: float = 0.0
+    memory_bytes: float = 0.0  # of the host
+    threads: int = 0
+
+    @property
+    def on_cpu(self):
+        return self.given["gpu"] == "cpu"
+
+    def carries(self):
+        if self.kind == "fgpu":
+            names = [antenna["name"] for _, antenna in self.antennas]
+            return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)})"
+        width = self.stream["channels"] // self.stream["substreams"]
+        first = self.substream * width
+        return f"{self.stream['name']}: channels {first} to {first + width - 1}"
+
+
+@dataclass
+class Plan:
+    array: Section
+    engines: list = field(default_factory=list)
+    f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
+    x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
+
+    def x_outputs(self, stream):
+        return [output for output in self.array["x_outputs"] if output["stream"] == stream["name"]]
+
+    def stream(self, x_output):
+        return next(s for s in self.array["f_outputs"] if s["name"] == x_output["stream"])
+
+    def on(self, host):
+        return [engine for engine in self.engines if engine.host is host]
+
+
+# ---- Addresses -------------------------------------------------------------------------------------------------------
+
+
+def parse_feed(text):
+    """[(address as a number, port)] of one endpoint, or None."""
+    host, _, port = text.strip().partition(":")
+    base, plus, extra = host.partition("+")
+    try:
+        first, n = int(ipaddress.IPv4Address(base)), int(extra) if plus else 0
+        port = int(port) if port else 7148
+    except ValueError:
+        return None
+    return [(first + i, port) for i in range(n + 1)] if 0 <= n < 4096 and 0 < port < 65536 else None
+
+
+def multicast_range(array, faults):
+    """The range that addresses are dealt from, or None."""
+    section = array["multicast"]
+    mark, text = section.mark_at("range"), section["range"]
+    try:
+        network = ipaddress.IPv4Network(text)
+    except ValueError as error:
+        faults.add(mark, f"multicast.range must be a.b.c.d/bits: {error}")
+        return None
+    if not network.is_multicast:
+        faults.add(mark, f"multicast.range must be within 224.0.0.0/4, not {text}")
+        return None
+    if int(network[0]) & MAC_BITS < 256:
+        faults.add(mark, f"multicast.range {text} has Ethernet addresses of 224.0.0.0/24, which switches send to every "
+                         f"port: begin at least 256 addresses later, or above")
+        return None
+    return network
+
+
+def check_feeds(array, network, faults):
+    """Each address is one input's, and none is in the range that streams are dealt from."""
+    owners = {}
+    dealt = range(int(network[0]) & MAC_BITS, (int(network[-1]) & MAC_BITS) + 1) if network else ()
+    for antenna in array["antennas"]:
+        for pol in ("pol0", "pol1"):
+            if pol not in antenna.given:
+                continue
+            who, mark = f"{antenna['name']} {pol}", antenna.mark_at(pol)
+            for text in [part for value in antenna[pol] for part in value.split(",")]:
+                feed = parse_feed(text)
+                if feed is None:
+                    faults.add(mark, f"\"{text}\" is not an endpoint of the form a.b.c.d[+n][:port]")
+                for address, port in feed or []:
+                    name = ipaddress.IPv4Address(address)
+                    owner = owners.setdefault((address, port), who)
+                    if owner != who:
+                        faults.add(mark, f"{name}:{port} is a feed of {owner} already")
+                    if name.is_multicast and address & MAC_BITS in dealt:
+                        faults.add(mark, f"{name} is within multicast.range {network}, or has an Ethernet address "
+                                         f"(its last 23 bits) that is: keep them apart")
+
+
+def deal_block(network, at, end, n):
+    """'n' consecutive addresses in [at, end), in a block whose size is a power of two, at a multiple of that.
+
+    Returns them and where the next block may begin; None where there is no room.
+    """
+    size = 1 << (n - 1).bit_length()
+    at = (at + size - 1) // size * size
+    if at + size > end:
+        return None, at
+    return [str(ipaddress.IPv4Address(at + i)) for i in range(n)], at + size
+
+
+def deal_addresses(plan, network, faults):
+    """F-engines' streams from the first half of the range, X-engines' from the second: what is added at the end of
+    either list moves no other."""
+    first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
+    blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
+    blocks += [(plan.x_groups, output, plan.stream(output)["substreams"], 1) for output in plan.array["x_outputs"]]
+    at, ends = [first, middle], [middle, end]
+    for groups, output, n, half in blocks:
+        addresses, at[half] = deal_block(network, at[half], ends[half], n)
+        if addresses is None:
+            faults.add(plan.array["multicast"].mark_at("range"),
+                       f"multicast.range {network} has no room for the {n} addresses of {output['name']} in its "
+                       f"{('first', 'second')[half]} half")
+            return
+        groups[output["name"]] = addresses
+
+
+# ---- Who does what ---------------------------------------------------------------------------------------------------
+
+
+def check_unique(items, what, faults, key="name"):
+    seen = set()
+    for item in items:
+        if item[key] in seen:
+            faults.add(item.mark_at(key), f"two {what} are called {item[key]}")
+        seen.add(item[key])
+
+
+def check_outputs(array, faults):
+    names = [output["name"] for output in array["f_outputs"]]
+    for output in array["f_outputs"]:
+        n, n_chan = output["substreams"], output["channels"]
+        if n & (n - 1) or n > n_chan:
+            faults.add(output.mark_at("substreams"),
+                       f"substreams of {output['name']} must be a power of two, at most {n_chan}, not {n}")
+        if output["kind"] == "narrowband" and "decimation" not in output.given:
+            faults.add(output.mark, f"output {output['name']} is narrowband and needs a decimation")
+    for output in array["x_outputs"]:
+        if output["stream"] not in names:
+            meant = nearest(output["stream"], names)
+            faults.add(output.mark_at("stream"), f"there is no output '{output['stream']}' in f_outputs"
+                       + (f"; did you mean '{meant}'?" if meant else f"; there are {', '.join(names)}"))
+    used = {output["stream"] for output in array["x_outputs"]}
+    for output in array["f_outputs"]:
+        if output["name"] not in used:
+            faults.add(output.mark, f"no output of x_outputs has stream: {output['name']}, so its X-engines would "
+                                    f"have nothing to send")
+
+
+def check_hosts(array, faults):
+    addresses = {}
+    for host in array["hosts"]:
+        check_unique(host["interfaces"], f"interfaces of {host['name']}", faults)
+        try:
+            address = ipaddress.IPv4Address(host["address"])
+            other = addresses.setdefault(address, host["name"])
+            if other != host["name"]:
+                faults.add(host.mark_at("address"), f"{address} is the address of {other} already")
+        except ValueError:
+            faults.add(host.mark_at("address"), f"address of {host['name']} must be a.b.c.d, not \"{host['address']}\"")
+        names = [interface["name"] for interface in host["interfaces"]]
+        for engine in host["engines"]:
+            if engine["interface"] is not None and engine["interface"] not in names:
+                meant = nearest(engine["interface"], names)
+                faults.add(engine.mark_at("interface"), f"{host['name']} has no interface '{engine['interface']}'"
+                           + (f"; did you mean '{meant}'?" if meant else f", only {', '.join(names)}"))
+        check_ports(array, host, faults)
+
+
+def check_ports(array, host, faults):
+    ports, n = array["ports"], len(host["engines"])
+    taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
+    if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
+        faults.add(ports.mark, f"the {n} engines of {host['name']} have HTTP ports from {taken[0].start} and KATCP "
+                               f"ports from {taken[1].start}: put them further apart, and below 65536")
+
+
+def make_engines(plan):
+    """Names them f0, f1, ... and x0, x1, ... in the order of the file."""
+    counts = {"fgpu": 0, "xbgpu": 0}
+    for host in plan.array["hosts"]:
+        for index, given in enumerate(host["engines"]):
+            kind = given["kind"]
+            name = given["interface"] or host["interfaces"][0]["name"]
+            interface = next(i for i in host["interfaces"] if i["name"] == name)
+            plan.engines.append(Engine(f"{kind[0]}{counts[kind]}", kind, host, given, index, interface))
+            counts[kind] += 1
+
+
+def deal(plan, faults):
+    """Antennas to F-engines, as evenly as may be; substreams to X-engines."""
+    antennas, streams = plan.array["antennas"], plan.array["f_outputs"]
+    f_engines = [engine for engine in plan.engines if engine.kind == "fgpu"]
+    x_engines = [engine for engine in plan.engines if engine.kind == "xbgpu"]
+    hosts = plan.array.mark_at("hosts")
+    if not 1 <= len(f_engines) <= len(antennas):
+        faults.add(hosts, f"hosts have {len(f_engines)} engines of kind fgpu for {len(antennas)} antennas: at least "
+                          f"one is needed, and at most one for each antenna")
+        return
+    for e, engine in enumerate(f_engines):
+        first, end = e * len(antennas) // len(f_engines), (e + 1) * len(antennas) // len(f_engines)
+        engine.antennas = [(i, antennas[i]) for i in range(first, end)]
+        if end - first > 256:
+            faults.add(hosts, f"{engine.name} would have {end - first} antennas, and can have 256: add engines of kind "
+                              f"fgpu")
+    wanted = [(stream, s) for stream in streams for s in range(stream["substreams"])]
+    if len(wanted) != len(x_engines):
+        needs = ", ".join(f"{stream['substreams']} for {stream['name']}" for stream in streams)
+        faults.add(hosts, f"hosts have {len(x_engines)} engines of kind xbgpu, but there must be {len(wanted)}: one "
+                          f"for each substream, {needs}")
+        return
+    for engine, (stream, substream) in zip(x_engines, wanted):
+        engine.stream, engine.substream = stream, substream
+
+
+# ---- What it costs ---------------------------------------------------------------------------------------------------
+
+
+def decimation(stream):
+    return stream["decimation"] if stream["kind"] == "narrowband" else 1
+
+
+def samples_between_spectra(stream):
+    return 2 * stream["channels"] * decimation(stream)
+
+
+def batch_samples(stream):
+    return stream["spectra_per_heap"] * samples_between_spectra(stream)
+
+
+def batch_bytes(stream):
+    """Of one antenna, all substreams."""
+    return stream["channels"] * stream["spectra_per_heap"] * N_POLS * 2 * stream["sample_bits"] // 8
+
+
+def wire_bytes(heap_bytes, payload, n_items):
+    """Of a heap in packets, on the cable."""
+    return heap_bytes + math.ceil(heap_bytes / payload) * (FRAME_BYTES + SPEAD_BYTES + 8 * n_items)
+
+
+def f_substream_gbps(array, stream):
+    """One antenna's voltages, one substream, without what pacing may add for a moment."""
+    payload = array["fgpu"]["send"]["packet_payload"]
+    heap = wire_bytes(batch_bytes(stream) // stream["substreams"], payload, F_ITEMS)
+    return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
+
+
+def digitiser_gbps(array):
+    """One polarisation."""
+    digitiser = array["digitiser"]
+    packet = digitiser["packet_samples"] * digitiser["sample_bits"] // 8
+    return 8e-9 * wire_bytes(packet, packet, DIGITISER_ITEMS) * array["time"]["adc_sample_rate"] \
+        / digitiser["packet_samples"]
+
+
+def integration_batches(array, output, stream):
+    if output["integration_batches"]:
+        return output["integration_batches"]
+    return max(1, round(output["integration_time"] * array["time"]["adc_sample_rate"] / batch_samples(stream)))
+
+
+def vis_bytes(array, stream):
+    """Of one dump of one substream."""
+    n = len(array["antennas"])
+    return stream["channels"] // stream["substreams"] * (n * (n + 1) // 2) * N_POLS**2 * 2 * 4
+
+
+def x_output_gbps(array, output, stream):
+    weights = output["missing"] == "weights"
+    n = len(array["antennas"])
+    heap = vis_bytes(array, stream) + weights * 4 * (n * (n + 1) // 2)
+    dump_s = integration_batches(array, output, stream) * batch_samples(stream) / array["time"]["adc_sample_rate"]
+    return 8e-9 * wire_bytes(heap, array["xbgpu"]["send"]["packet_payload"], X_ITEMS + weights) / dump_s
+
+
+def chunk_pool_bytes(n_chunks, n_heaps, heap_bytes):
+    """Payload, a bit for every 8 bytes, and what is noted of each heap."""
+    return n_chunks * n_heaps * (heap_bytes * (1 + 1 / 64) + 16)
+
+
+def f_window_samples(stream):
+    if stream["kind"] != "narrowband":
+        return stream["taps"] * 2 * stream["channels"]
+    subsampling, bins = narrow_shape(stream)
+    return (stream["taps"] * bins - 1) * subsampling + (stream["ddc_taps"] or 16 * subsampling)
+
+
+def narrow_shape(stream):
+    """Samples of input for each that is channelised, and points of the transform."""
+    whole = stream["pass_bandwidth"] > 0
+    return stream["decimation"] * (2 if whole else 1), stream["channels"] * (1 if whole else 2)
+
+
+def fgpu_memory(array, engine):
+    recv, digitiser = array["fgpu"]["recv"], array["digitiser"]
+    packet, samples = digitiser["packet_samples"], recv["chunk_samples"]
+    bytes_of = lambda n: n * digitiser["sample_bits"] / 8  # noqa: E731
+    host = N_POLS * chunk_pool_bytes(recv["chunks"], samples // packet, bytes_of(packet))
+    device, window = 0.0, max(f_window_samples(stream) for stream in array["f_outputs"])
+    history = math.ceil((window + recv["max_delay_diff"]) / packet) * packet
+    for stream in array["f_outputs"]:
+        n_spectra = stream["spectra_per_heap"] * stream["batches_per_buffer"]
+        buffer = stream["batches_per_buffer"] * batch_bytes(stream) + n_spectra * N_POLS * 2 * 4
+        chunk_buffers = math.ceil(samples / (batch_samples(stream) * stream["batches_per_buffer"]))
+        n_buffers = stream["buffers"] or 2 * chunk_buffers + 2
+        subsampling, bins = narrow_shape(stream) if stream["kind"] == "narrowband" else (0, 0)
+        row = 2 * bins or 2 * stream["channels"]
+        host += n_buffers * buffer
+        device += n_buffers * buffer + 2 * N_POLS * n_spectra * row * 4
+        device += N_POLS * 8 * (samples + history) / subsampling if subsampling else 0
+    device += N_POLS * 3 * bytes_of(history + samples)
+    return len(engine.antennas) * (host + (device if engine.on_cpu else 0))
+
+
+def xbgpu_memory(array, engine):
+    recv, stream = array["xbgpu"]["recv"], engine.stream
+    n_ants = len(array["antennas"])
+    heap = batch_bytes(stream) // stream["substreams"]
+    host = chunk_pool_bytes(recv["chunks"], recv["batches_per_chunk"] * n_ants, heap)
+    device = 3 * recv["batches_per_chunk"] * n_ants * heap
+    for output in array["x_outputs"]:
+        if output["stream"] != stream["name"]:
+            continue
+        dumps = math.ceil(recv["batches_per_chunk"] / integration_batches(array, output, stream))
+        dump = vis_bytes(array, stream)
+        host += (output["buffers"] or 2 * dumps + 2) * dump
+        device += ((output["buffers"] or 2 * dumps + 2) + 3) * dump
+    return host + (device if engine.on_cpu else 0)
+
+
+def cost(array, engine):
+    """Fills in rates, memory and threads."""
+    n_ants, keys = len(array["antennas"]), array[engine.kind]
+    if engine.kind == "fgpu":
+        n = len(engine.antennas)
+        engine.in_gbps = n * N_POLS * digitiser_gbps(array)
+        engine.out_gbps = n * sum(s["substreams"] * f_substream_gbps(array, s) for s in array["f_outputs"])
+        engine.memory_bytes = fgpu_memory(array, engine) + PROCESS_BYTES
+        receivers = min(keys["recv"]["threads"] or n * N_POLS, n * N_POLS)
+    else:
+        engine.in_gbps = n_ants * f_substream_gbps(array, engine.stream)
+        engine.out_gbps = sum(x_output_gbps(array, output, engine.stream) for output in array["x_outputs"]
+                              if output["stream"] == engine.stream["name"])
+        engine.memory_bytes = xbgpu_memory(array, engine) + PROCESS_BYTES
+        receivers = min(keys["recv"]["threads"], n_ants)
+    engine.memory_bytes += receivers * RECEIVER_BYTES
+    engine.threads = receivers + keys["send"]["threads"] + 1  # and the worker
+    if engine.on_cpu:
+        engine.threads += keys["device"]["threads"] or engine.host["cores"]
+
+
+def check_capacity(plan, host, faults):
+    """Whether a host can carry what is placed on it, a sentence for each thing that it cannot."""
+    engines = plan.on(host)
+    for interface in host["interfaces"]:
+        mine = [engine for engine in engines if engine.interface is interface]
+        for verb, gbps in (("receive", sum(e.in_gbps for e in mine)), ("send", sum(e.out_gbps for e in mine))):
+            if gbps > interface["rate"]:
+                faults.add(interface.mark_at("rate"),
+                           f"{host['name']} would {verb} {gbps:.4g} Gb/s on {interface['name']}, which carries "
+                           f"{interface['rate']:.4g}: move engines ({', '.join(e.name for e in mine)}) to other "
+                           f"interfaces or hosts")
+    memory = sum(engine.memory_bytes for engine in engines) / GIB
+    if memory > host["memory"]:
+        faults.add(host.mark_at("memory"), f"the engines of {host['name']} need about {memory:.3g} GiB of memory, and "
+                                           f"it has {host['memory']:.3g}: lower recv.chunk_samples, recv.chunks or "
+                                           f"recv.batches_per_chunk, or move engines to other hosts")
+    threads = sum(engine.threads for engine in engines)
+    if threads > host["cores"]:
+        cpu = any(engine.on_cpu for engine in engines)
+        faults.add(host.mark_at("cores"),
+                   f"the engines of {host['name']} have {threads} busy threads, and it has {host['cores']} cores: "
+                   f"lower recv.threads or send.threads{', or device.threads' if cpu else ''}, or move engines to "
+                   f"other hosts")
+
+
+def make_plan(array, faults):
+    """The plan of an array whose keys are right, or None after telling what does not go together."""
+    plan = Plan(array)
+    check_unique(array["antennas"], "antennas", faults)
+    check_unique(array["f_outputs"], "outputs of f_outputs", faults)
+    check_unique(array["x_outputs"], "outputs of x_outputs", faults)
+    check_unique(array["hosts"], "hosts", faults)
+    check_outputs(array, faults)
+    check_hosts(array, faults)
+    network = multicast_range(array, faults)
+    check_feeds(array, network, faults)
+    if faults.faults:
+        return None
+    deal_addresses(plan, network, faults)
+    make_engines(plan)
+    deal(plan, faults)
+    if faults.faults:
+        return None
+    for engine in plan.engines:
+        cost(array, engine)
+    for host in array["hosts"]:
+        check_capacity(plan, host, faults)
+    return plan
+
+
+def print_table(plan, out):
+    """Who runs where, and what that is for the hosts."""
+    rows = [("host", "engine", "carries", "interface", "in Gb/s", "out Gb/s", "memory GiB", "threads")]
+
+    def numbers(in_gbps, out_gbps, memory, threads):
+        return f"{in_gbps:.3g}", f"{out_gbps:.3g}", f"{memory / GIB:.3g}", str(threads)
+
+    for host in plan.array["hosts"]:
+        engines = plan.on(host)
+        for engine in engines:
+            rows.append((host["name"], engine.name, engine.carries(), engine.interface["name"],
+                         *numbers(engine.in_gbps, engine.out_gbps, engine.memory_bytes, engine.threads)))
+        for i, interface in enumerate(host["interfaces"]):
+            mine = [engine for engine in engines if engine.interface is interface]
+            total = numbers(sum(e.in_gbps for e in mine), sum(e.out_gbps for e in mine),
+                            sum(e.memory_bytes for e in engines), sum(e.threads for e in engines))
+            limits = [f"{interface['rate']:g}"] * 2 + [f"{host['memory']:g}", f"{host['cores']}"]
+            together = [f"{have} of {limit}" for have, limit in zip(total, limits)]
+            rows.append((host["name"], "=", "all", interface["name"], *together[:2],
+                         *(together[2:] if i == 0 else ("", ""))))
+    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
+    for row in rows:
+        cells = [cell.ljust(width) if c < 4 else cell.rjust(width) for c, (cell, width) in enumerate(zip(row, widths))]
+        print("  ".join(cells).rstrip(), file=out)

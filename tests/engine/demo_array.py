@@ -1,0 +1,53 @@
+"""The demonstration's array (config/demo), live on the loopback interface: four antennas of which the signals are known.
+
+Ports are free ones instead of the demonstration's, so that it may run beside it; the time of the start is sync_time, as
+scripts/demo has it.
+"""
+import time
+
+import yaml
+
+import harness
+
+DEMO = harness.ROOT / "config" / "demo"
+SYNC_TIME = "1760000000"  # in config/demo
+PORT = ":7148"
+ENGINES = ("xbgpu0", "xbgpu1", "fgpu0", "fgpu1")
+CHANNELS = 1024
+HALF = 512  # channels of an X-engine
+TONE_CHANNEL = 300
+DELAYS = (0, 5, -3)  # samples, of the antennas whose sky does not drift
+
+
+class Array:
+    """Its processes by name; 'dsim' are overrides of the digitisers' configuration, 'others' of all others'."""
+
+    def __init__(self, daemon, work, dsim=None, others=None):
+        self.configs = {}
+        now = str(int(time.time()))
+        delays = work / "m003.delays"
+        delays.write_text((DEMO / "m003.delays").read_text().replace(SYNC_TIME, now))
+        for name in (*ENGINES, "dsim"):
+            text = (DEMO / f"{name}.yaml").read_text()
+            text = text.replace(SYNC_TIME, now).replace(PORT, f":{harness.PORT}")
+            config = yaml.safe_load(text.replace("config/demo/m003.delays", str(delays)))
+            config = harness.merge(config, (dsim or {}) if name == "dsim" else (others or {}))
+            if name != "dsim":
+                config = harness.merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
+                config.pop("katcp", None)
+            self.configs[name] = config
+        self.daemon = daemon
+        self.processes = {}
+
+    def start(self, *names):
+        for name in names:
+            self.processes[name] = self.daemon(name.rstrip("01"), self.configs[name], name)
+        for name in names:
+            self.processes[name].wait_ready()
+        return self
+
+    def __getitem__(self, name):
+        return self.processes[name]
+
+    def url(self, name, path=""):
+        return f"http://{self.configs[name]['http']['listen']}/{path}"

@@ -1,0 +1,342 @@
+"""scripts/array: what one array.yaml becomes, what is refused, and that it works: three hosts in network namespaces."""
+import ipaddress
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+import harness
+
+SCRIPT = harness.ROOT / "scripts/array"
+EXAMPLE = harness.ROOT / "config/array/array.yaml"
+THREE_HOSTS = harness.ROOT / "tests/netns/three_hosts.py"
+sys.path.insert(0, str(harness.ROOT / "scripts"))
+
+
+def run_array(path, *options):
+    return subprocess.run([sys.executable, SCRIPT, path, "--programs", harness.BUILD, *options], capture_output=True,
+                          text=True, timeout=harness.TIMEOUT_S, check=False)
+
+
+def generate(path, output):
+    """What was made of a file, by name: of YAML and JSON what it says, of others its text."""
+    done = run_array(path, "--output", output)
+    assert done.returncode == 0, done.stderr
+    load = {".yaml": yaml.safe_load, ".json": json.loads}
+    return {str(file.relative_to(output)): load.get(file.suffix, str)(file.read_text())
+            for file in output.rglob("*") if file.is_file()}, done.stdout
+
+
+def write(work, array, name="array.yaml"):
+    path = work / name
+    path.write_text(yaml.safe_dump(array, sort_keys=False))
+    return path
+
+
+def free_ports(n):
+    """The first of 'n' TCP ports in a row that are free."""
+    first = harness.free_tcp_port()
+    while [harness.free_tcp_port() for _ in range(n - 1)] != list(range(first + 1, first + n)):
+        first = harness.free_tcp_port()
+    return first
+
+
+def small(**changes):
+    """An array of two antennas on one host, which runs here if asked to."""
+    array = {
+        "name": "small",
+        "time": {"sync_time": 1700000000, "adc_sample_rate": 1000000},
+        "antennas": [{"name": f"m{i:03}", "pol0": f"239.99.{i}.0", "pol1": f"239.99.{i}.1"} for i in range(2)],
+        "f_outputs": [{"name": "wide", "channels": 1024, "spectra_per_heap": 32, "substreams": 2}],
+        "x_outputs": [{"name": "vis", "stream": "wide", "integration_time": 0.5}],
+        "multicast": {"range": "239.98.0.0/24"},
+        "ports": {"http": free_ports(3), "katcp": 40000},  # one each, from these on
+        "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64,
+                   "interfaces": [{"name": "lo", "rate": 10}],
+                   "engines": [{"kind": "fgpu", "gpu": "cpu"}, {"kind": "xbgpu", "gpu": "cpu"},
+                               {"kind": "xbgpu", "gpu": "cpu"}]}],
+        "fgpu": {"device": {"threads": 1}},
+        "xbgpu": {"device": {"threads": 1}},
+    }
+    return harness.merge(array, changes)
+
+
+# ---- What is made ----------------------------------------------------------------------------------------------------
+
+
+def check_services(array, made):
+    """Each antenna and each channel of each stream has one engine, ends meet, and no address is used twice."""
+    services = {name.split("/")[1][:-5]: config for name, config in made.items() if name.startswith("services/")}
+    listed = {service["name"]: service["program"] for host in made["inventory.yaml"]["all"]["children"]["cbf"]["hosts"]
+              .values() for service in host["cbf_services"]}
+    assert set(listed) == set(services)
+    fgpus = [config for name, config in services.items() if listed[name] == "fgpu"]
+    xbgpus = [config for name, config in services.items() if listed[name] == "xbgpu"]
+    n_ants = len(array["antennas"])
+
+    antennas = {antenna["feng_id"]: antenna for config in fgpus for antenna in config["antennas"]}
+    assert sum(len(config["antennas"]) for config in fgpus) == n_ants == len(antennas)
+    for feng_id, wanted in enumerate(array["antennas"]):
+        for key in ("name", "pol0", "pol1"):
+            assert antennas[feng_id][key] in (wanted[key], [wanted[key]])
+    sizes = [len(config["antennas"]) for config in fgpus]
+    assert max(sizes) - min(sizes) <= 1
+
+    taken = [endpoint for antenna in array["antennas"] for pol in ("pol0", "pol1")
+             for endpoint in harness.endpoints(antenna[pol] + ":7148")]
+    for f_output in array["f_outputs"]:
+        (destinations,) = {output["destinations"] for config in fgpus for output in config["outputs"]
+                           if output["name"] == f_output["name"]}
+        destinations = harness.endpoints(destinations)
+        assert len(destinations) == f_output["substreams"]
+        taken += destinations
+        width = f_output["channels"] // f_output["substreams"]
+        for substream, endpoint in enumerate(destinations):
+            (mine,) = [config for config in xbgpus if harness.endpoints(config["recv"]["sources"]) == [endpoint]]
+            recv = mine["recv"]
+            assert recv["antennas"] == n_ants and recv["channels"] == f_output["channels"]
+            assert recv["channels_per_substream"] == width and recv["channel_offset"] == substream * width
+            assert recv["samples_between_spectra"] == 2 * f_output["channels"] * f_output.get("decimation", 1)
+            assert recv["spectra_per_heap"] == f_output.get("spectra_per_heap", 256)
+            names = [x_output["name"] for x_output in array["x_outputs"] if x_output["stream"] == f_output["name"]]
+            assert [output["name"] for output in mine["outputs"]] == names
+            for output in mine["outputs"]:
+                (endpoint,) = harness.endpoints(output["destination"])
+                taken.append(endpoint)
+                (listing,) = [x for x in made["streams.yaml"]["x_outputs"] if x["name"] == output["name"]]
+                assert harness.endpoints(listing["destinations"])[substream] == endpoint
+    assert len(set(taken)) == len(taken)
+    network = ipaddress.ip_network(array["multicast"]["range"])
+    n_feeds = sum(len(harness.endpoints(a[pol] + ":7148")) for a in array["antennas"] for pol in ("pol0", "pol1"))
+    assert all(ipaddress.ip_address(host) in network for host, _ in taken[n_feeds:])
+    # Different Ethernet addresses, too.
+    assert len({int(ipaddress.ip_address(host)) & 0x7FFFFF for host, _ in taken}) == len(taken)
+    ports = [config["http"]["listen"] for config in services.values()]
+    assert len(set(ports)) == len(ports)
+    assert {target["targets"][0] for target in made["prometheus/targets.yaml"]} == set(ports)
+    return services, listed
+
+
+def test_example(work):
+    array = yaml.safe_load(EXAMPLE.read_text())
+    made, table = generate(EXAMPLE, work / "made")
+    services, listed = check_services(array, made)
+    for name, program in listed.items():
+        done = subprocess.run([harness.BUILD / program, "--check-config", work / f"made/services/{name}.yaml"],
+                              capture_output=True, text=True, check=False)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+    doctor = harness.BUILD / "cbf-doctor"
+    if doctor.exists():
+        done = subprocess.run([doctor, "config", *(work / "made/services").iterdir()], capture_output=True, text=True,
+                              check=False)
+        assert done.returncode == 0, done.stdout
+    # 1712 MS/s of 10 bits in packets of 5120 bytes, with 66 bytes of Ethernet, IP and UDP, and 72 of SPEAD.
+    (row,) = [line.split() for line in table.splitlines() if line.startswith("cbf1  f0 ")]
+    assert float(row[-4]) == pytest.approx(2 * 2 * 17.12 * (5120 + 138) / 5120, rel=0.01)
+    again, _ = generate(EXAMPLE, work / "again")
+    assert again == made
+
+
+def test_random_arrays(work, rng):
+    for i in range(6):
+        n_fgpu = int(rng.integers(1, 5))
+        array = small(antennas=[{"name": f"a{a}", "pol0": f"239.99.{a}.0+3", "pol1": f"239.99.{a}.4+3"}
+                                for a in range(int(rng.integers(n_fgpu, 20)))])
+        array["f_outputs"], array["x_outputs"] = [], []
+        for o in range(int(rng.integers(1, 4))):
+            stream = {"name": f"s{o}", "channels": int(2**rng.integers(9, 14)),
+                      "substreams": int(2**rng.integers(0, 4)), "spectra_per_heap": int(16 * rng.integers(1, 17))}
+            if rng.random() < 0.5:
+                stream |= {"kind": "narrowband", "decimation": int(rng.integers(2, 17)), "centre_frequency": 123456.7}
+            array["f_outputs"].append(stream)
+            array["x_outputs"] += [{"name": f"v{o}-{x}", "stream": f"s{o}", "integration_time": 1 + x}
+                                   for x in range(int(rng.integers(1, 3)))]
+        kinds = ["fgpu"] * n_fgpu + ["xbgpu"] * sum(stream["substreams"] for stream in array["f_outputs"])
+        rng.shuffle(kinds)
+        array["hosts"] = [
+            {"name": f"h{h}", "address": f"10.0.0.{h}", "memory": 512, "cores": 4096,
+             "interfaces": [{"name": "eth0", "rate": 400}, {"name": "eth1", "rate": 400}],
+             "engines": [{"kind": kind, "interface": f"eth{int(rng.integers(2))}"} for kind in kinds[h::5]]}
+            for h in range(min(5, len(kinds)))]
+        made, _ = generate(write(work, array, f"random{i}.yaml"), work / f"random{i}")
+        check_services(array, made)
+
+
+def test_addresses_stay(work):
+    """What is added at the end moves nothing."""
+    array = small()
+    path = write(work, array)
+    before, _ = generate(path, work / "made")
+    array["f_outputs"].append({"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequency": 1e5,
+                               "channels": 256, "substreams": 1})
+    array["x_outputs"].append({"name": "narrow-vis", "stream": "narrow", "integration_time": 1})
+    array["hosts"][0]["engines"].append({"kind": "xbgpu", "gpu": "cpu"})
+    after, _ = generate(write(work, array, "longer.yaml"), work / "made")
+    for kind in ("f_outputs", "x_outputs"):
+        assert after["streams.yaml"][kind][0] == before["streams.yaml"][kind][0]
+    assert "services/x2.yaml" in after
+    gone, _ = generate(path, work / "made")
+    assert gone == before  # the third X-engine's file is gone
+
+
+# ---- What is refused -------------------------------------------------------------------------------------------------
+
+# What stands instead of a line of the example, or of a part of it, and what is said; # is the line's number.
+ERRORS = [
+    ("  adc_sample_rate: 1712e6", "  adc_sample_rte: 1712e6",
+     ["#:3: unknown key 'adc_sample_rte' in time; did you mean 'adc_sample_rate'?",
+      ": time.adc_sample_rate is missing; it is required: Samples per second"]),
+    ("multicast:", "multicats:", ["#:1: unknown section 'multicats'; did you mean 'multicast'?"]),
+    ("    channels: 8192", "    channels: 8000", ["#:15: f_outputs[0].channels must be one of 64, 128"]),
+    ("    substreams: 4", "    substreams: 3", ["#:17: substreams of wide must be a power of two"]),
+    ("    substreams: 4", "    substreams: 8", ["hosts have 5 engines of kind xbgpu, but there must be 9"]),
+    ("stream: narrow,", "stream: narow,", ["did you mean 'narrow'?"]),
+    ("  - {name: m001, ", "  - {name: m000, ", ["#:12: two antennas are called m000"]),
+    ("239.8.0.16+7, ", "239.8.0.15+8, ", ["#:24: 239.8.0.15:7148 is a feed of m000 pol1 already"]),
+    ("239.8.0.16+7, ", "239.138.3.4, ", ["#:24: 239.138.3.4 is within multicast.range"]),
+    ("239.10.0.0/20", "239.128.0.0/20", ["#:10: multicast.range 239.128.0.0/20 has Ethernet addresses of 224.0"]),
+    ("239.10.0.0/20", "239.10.0.0/29", ["has no room for the 1 addresses of narrow in its first half"]),
+    ("239.10.0.0/20", "10.10.0.0/20", ["must be within 224.0.0.0/4"]),
+    ("kind: fgpu, gpu: 0, interface: ens1f0np0", "kind: fgpu, gpu: 0, interface: ens1f0np",
+     ["did you mean 'ens1f0np0'?"]),
+    ("    decimation: 16", "    decimation: 999", ["#:17: f_outputs[1].decimation must be an integer from 1 to 256"]),
+    # What only the engines know is told at its place here.
+    ("    centre_frequency: 300e6", "    centre_frequency: 3000e6", ["#:23: fgpu: centre_frequency must be"]),
+    ("    channels: 8192", "    channels: 8192\n    gain: 0", ["fgpu: gain must not be 0"]),
+    ("integration_time: 2,", "integration_time: 2, integration_batches: 4,", ["xbgpu: output narrow-vis needs one of"]),
+    # What hosts cannot carry.
+    ("      - {name: ens1f1np1, rate: 100}", "      - {name: ens1f1np1, rate: 50}",
+     ["#:33: cbf4 would receive 69.6", "Gb/s on ens1f1np1, which carries 50: move engines (x3, x4)"]),
+    ("    memory: 128  # GiB", "    memory: 0.5", ["#:13: the engines of cbf1 need about 0.96"]),
+    ("    cores: 32", "    cores: 8", ["#:12: the engines of cbf1 have 11 busy threads, and it has 8 cores"]),
+]
+
+
+@pytest.mark.parametrize("old, new, said", ERRORS, ids=[new.strip().replace("\n", " ")[:40] for _, new, _ in ERRORS])
+def test_error(work, old, new, said):
+    text = EXAMPLE.read_text()
+    assert old in text
+    number = str(text[:text.index(old)].count("\n") + 1)
+    path = work / "array.yaml"
+    path.write_text(text.replace(old, new, 1))
+    done = run_array(path, "--output", work / "made")
+    assert done.returncode == 78
+    for sentence in said:
+        assert sentence.replace("#:", f"array.yaml:{number}:") in done.stderr
+    assert not (work / "made").exists()
+
+
+def test_all_errors_at_once(work):
+    """As many as were made, in the order of the file."""
+    path = work / "array.yaml"
+    path.write_text("name: a b\ntime: {sync_time: -1, rate: 3}\nhosts: 7\nfoo: 1\nfgpu: {recv: {bufer: 1}}\n")
+    done = run_array(path)
+    lines = [line.split(": ", 1) for line in done.stderr.splitlines()]
+    assert done.returncode == 78 and len(lines) == 11, done.stderr  # 4 sections and a rate are missing, too
+    places = [tuple(map(int, place.rsplit(":", 2)[1:])) for place, _ in lines]
+    assert places == sorted(places)
+    assert not run_array(work / "none.yaml").stdout
+
+
+# ---- What it costs ---------------------------------------------------------------------------------------------------
+
+NARROW = {"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequency": 200000, "channels": 512,
+          "spectra_per_heap": 64, "substreams": 1}
+
+
+@pytest.fixture(params=["wide", "narrow"])
+def running(request, work, daemon):
+    """The engines of an array, and what the plan says of them."""
+    import array_file
+    import array_plan
+
+    array = small()
+    if request.param == "narrow":
+        array["f_outputs"] = [NARROW | {"substreams": 2}]
+        array["x_outputs"][0]["stream"] = "narrow"
+        array["fgpu"]["recv"] = {"chunk_samples": 1 << 21}
+    path = write(work, array)
+    made, _ = generate(path, work / "made")
+    faults = array_file.Faults(path)
+    schema = array_file.make_schema(array_file.engine_schemas(harness.BUILD))
+    plan = array_plan.make_plan(array_file.load(path, schema, faults), faults)
+    services, listed = check_services(array, made)
+    engines = {engine.name: (engine, daemon(listed[engine.name], services[engine.name], engine.name).wait_ready())
+               for engine in plan.engines}
+    return made, engines
+
+
+def test_memory_and_metrics(running):
+    """The memory of the table is what the engines say, and all that rules and dashboards ask for is there to be had."""
+    import array_plan
+
+    made, engines = running
+    names, reasons = {"up", "ALERTS"}, set()
+    for engine, process in engines.values():
+        found = re.search(r"(\d+) MiB of host memory, (\d+) MiB on the device", process.log.read_text())
+        needed = (engine.memory_bytes - array_plan.PROCESS_BYTES) / (1 << 20)
+        assert needed == pytest.approx(int(found[1]) + int(found[2]), rel=0.1, abs=4), engine.name
+        samples = process.metrics().samples
+        names |= {name for name, _, _ in samples}
+        reasons |= {labels["reason"] for _, labels, _ in samples if "reason" in labels}
+    expressions = [rule["expr"] for rule in made["prometheus/rules.yaml"]["groups"][0]["rules"]]
+    expressions += [target["expr"] for board in made.values() if isinstance(board, dict) and "panels" in board
+                    for panel in board["panels"] for target in panel["targets"]]
+    assert len(expressions) > 50
+    for expression in expressions:
+        asked = re.findall(r"(\w+)\{", expression)
+        assert asked and set(asked) <= names, f"no engine exports {set(asked) - names}: {expression}"
+        for choice in re.findall(r'reason[=~!]+"([^"]*)"', expression):
+            assert set(choice.split("|")) <= reasons, choice
+
+
+# ---- Other programs' opinions ----------------------------------------------------------------------------------------
+
+
+def test_promtool(work):
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    made, _ = generate(EXAMPLE, work / "made")
+    for command, file in (("config", "prometheus.yaml"), ("rules", "rules.yaml")):
+        done = subprocess.run(["promtool", "check", command, work / "made/prometheus" / file], capture_output=True,
+                              text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    for rule in made["prometheus/rules.yaml"]["groups"][0]["rules"]:
+        assert rule["annotations"]["where"] and re.search(r" cbf-doctor (host|streams|loss) /etc/cbf/",
+                                                                rule["annotations"]["doctor"])
+    boards = [board for board in made.values() if isinstance(board, dict) and "panels" in board]
+    assert len(boards) == 3 and len({board["uid"] for board in boards}) == 3
+    rules = []
+    for board in boards:
+        for panel in board["panels"]:
+            expression = panel["targets"][0]["expr"].replace("$__rate_interval", "1m")
+            rules.append({"record": f"panel:number{len(rules)}", "expr": expression})
+    path = work / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ansible(work):
+    if not shutil.which("ansible-playbook"):
+        pytest.skip("ansible-playbook is not installed (Debian: ansible-core)")
+    generate(EXAMPLE, work / "made")
+    done = subprocess.run(["ansible-playbook", "-i", "inventory.yaml", "playbook.yaml", "--syntax-check"],
+                          cwd=work / "made", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---- Three hosts -----------------------------------------------------------------------------------------------------
+
+
+def test_three_hosts(work):
+    """The loss of a host costs its antennas or its band, and nothing else; see three_hosts.py."""
+    done = subprocess.run([sys.executable, THREE_HOSTS, "--output", work / "three"], capture_output=True, text=True,
+                          timeout=180, check=False)
+    if done.returncode == 77:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
