@@ -1,0 +1,27 @@
+/* clock_state.h - how right the kernel says its clock is.
+ *
+ * Asking the kernel (adjtimex) is the call that also sets the clock, so a service that may not set it may not ask
+ * either (ProtectClock=).  gpucbf-clock.service may ask, and leaves the answer in a file, which is read where the
+ * kernel refuses.
+ *
+ * Threads: any. */
+#ifndef COMMON_CLOCK_STATE_H
+#define COMMON_CLOCK_STATE_H
+
+#define CLOCK_STATE_FILE     "/run/cbf-clock/state"
+#define CLOCK_STATE_PERIOD_S 5
+
+struct clock_state {
+    int state;         /* TIME_OK to TIME_ERROR of adjtimex(2) */
+    double esterror_s; /* estimate of the clock's error */
+    double maxerror_s; /* bound of it */
+};
+
+/* Asks the kernel, or else reads 'path', if that was written in the last 4 CLOCK_STATE_PERIOD_S.  Returns 0; or
+ * negative errno with TIME_ERROR and no errors. */
+int clock_state_get(const char *path, struct clock_state *state);
+
+/* Asks the kernel and replaces 'path' by the answer.  Returns 0 or negative errno. */
+int clock_state_write(const char *path);
+
+#endif
