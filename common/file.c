@@ -47,7 +47,8 @@ int file_replace(const char *directory, const char *name, const struct file_part
         return -errno;
     for (size_t i = 0; i < n_parts && !err; i++)
         err = write_all(fd, parts[i].data, parts[i].bytes);
-    if (!err && fchmod(fd, 0644) != 0)
+    /* On disk before its name is: else a crash could leave a name without its bytes. */
+    if (!err && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
         err = -errno;
     if (close(fd) != 0 && !err)
         err = -errno;

@@ -1,7 +1,12 @@
-/* http.c - the registry of stats.c, for Prometheus and for people: /metrics and /healthz. */
+/* http.c - the registry of stats.c, for Prometheus and for people: /metrics, /healthz, /status.json and the page. */
 #include "common/http.h"
 
+#include "common/katcp_access.h"
+#include "common/page.h"
+#include "common/process.h"
 #include "common/stats.h"
+#include "common/status.h"
+#include "common/units.h"
 
 #include <errno.h>
 #include <microhttpd.h>
@@ -20,7 +25,9 @@
 #define CONNECTION_TIMEOUT_S   10
 
 struct http {
+    struct katcp_access access;  /* [const] */
     const struct gauge *healthy; /* [const] */
+    struct status *status;       /* NULL: none */
     struct MHD_Daemon *daemon;
     unsigned port;
 };
@@ -34,6 +41,12 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    /* A page has what this server sends, and is nowhere but in a window of its own. */
+    MHD_add_response_header(response, "Content-Security-Policy",
+                            "default-src 'none'; script-src 'self'; style-src 'self'; "
+                            "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     result = MHD_queue_response(connection, status, response);
@@ -47,9 +60,9 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
                  MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT));
 }
 
-static enum MHD_Result reply_metrics(struct MHD_Connection *connection)
+/* Sends 'text', which was made for it and is freed; NULL: out of memory. */
+static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
 {
-    char *text = stats_format();
     struct MHD_Response *response;
 
     if (!text)
@@ -57,7 +70,37 @@ static enum MHD_Result reply_metrics(struct MHD_Connection *connection)
     response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
     if (!response)
         free(text);
-    return reply(connection, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", response);
+    return reply(connection, MHD_HTTP_OK, content_type, response);
+}
+
+static char *format_metrics(const struct http *http)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *out = open_memstream(&text, &text_bytes);
+
+    if (!out)
+        return NULL;
+    if (!http->status || status_state(http->status) != STATUS_STARTING)
+        stats_write(out);
+    process_write_metrics(out);
+    bool failed = ferror(out);
+    if (fclose(out) == 0 && !failed)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static enum MHD_Result reply_status(struct MHD_Connection *connection, struct status *status)
+{
+    struct status_query query = {
+        .stream = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "stream"),
+        .antenna = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "antenna"),
+        .baseline = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "baseline"),
+        .channels = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "channels"),
+    };
+
+    return reply_made(connection, "application/json", status_format(status, &query));
 }
 
 static enum MHD_Result reply_health(struct MHD_Connection *connection, const struct http *http)
@@ -67,16 +110,47 @@ static enum MHD_Result reply_health(struct MHD_Connection *connection, const str
     return reply_text(connection, MHD_HTTP_OK, "ok\n");
 }
 
+/* The page's files.  MHD_NO where there is none of that name. */
+static enum MHD_Result reply_page(struct MHD_Connection *connection, const char *url)
+{
+    static const struct {
+        const char *suffix, *content_type;
+    } types[] = {{".html", "text/html; charset=utf-8"},
+                 {".css", "text/css; charset=utf-8"},
+                 {".js", "text/javascript; charset=utf-8"}};
+    const char *name = !strcmp(url, "/") ? "/index.html" : url;
+
+    for (size_t i = 0; i < n_page_texts; i++) {
+        const char *base = strrchr(page_texts[i].name, '/');
+        if (strcmp(base, name) != 0)
+            continue;
+        for (size_t t = 0; t < ARRAY_LEN(types); t++)
+            if (!strcmp(strrchr(name, '.'), types[t].suffix))
+                return reply(connection, MHD_HTTP_OK, types[t].content_type,
+                             MHD_create_response_from_buffer(strlen(page_texts[i].text), (void *)page_texts[i].text,
+                                                             MHD_RESPMEM_PERSISTENT));
+    }
+    return MHD_NO;
+}
+
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
+    const struct http *http = arg;
+
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
     if (!strcmp(url, "/metrics"))
-        return reply_metrics(connection);
+        return reply_made(connection, "text/plain; version=0.0.4; charset=utf-8", format_metrics(http));
     if (!strcmp(url, "/healthz"))
-        return reply_health(connection, arg);
-    return reply_text(connection, MHD_HTTP_NOT_FOUND, "not found; there are /metrics and /healthz\n");
+        return reply_health(connection, http);
+    if (http->status && !strcmp(url, "/status.json"))
+        return reply_status(connection, http->status);
+    if (http->status && reply_page(connection, url) == MHD_YES)
+        return MHD_YES;
+    return reply_text(connection, MHD_HTTP_NOT_FOUND,
+                      http->status ? "not found; there are /, /status.json, /metrics and /healthz\n"
+                                   : "not found; there are /metrics and /healthz\n");
 }
 
 /* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that
@@ -102,6 +176,14 @@ static int open_listener(const struct endpoint *listen_at, unsigned *port)
     return fd;
 }
 
+/* Before anything is read from a client. */
+static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, socklen_t address_bytes)
+{
+    const struct http *http = arg;
+
+    return katcp_access_allows(&http->access, ((const struct sockaddr_in *)address)->sin_addr) ? MHD_YES : MHD_NO;
+}
+
 /* libmicrohttpd's thread takes over the signal mask of the one that starts it; signals are the main thread's. */
 static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
 {
@@ -110,10 +192,11 @@ static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, NULL, NULL, on_request, (void *)http,
-                              MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)MAX_CONNECTIONS,
-                              MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)MAX_CLIENT_CONNECTIONS,
-                              MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
+    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, is_allowed, (void *)http, on_request,
+                              (void *)http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
+                              (unsigned)MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+                              (unsigned)MAX_CLIENT_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
+                              (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }
@@ -128,16 +211,24 @@ static const char *cure(int err)
     }
 }
 
-int http_open(const struct endpoint *listen_at, const struct gauge *healthy, struct http **http, char *why,
-              size_t why_bytes)
+int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
+              char *why, size_t why_bytes)
 {
-    char where[32];
+    const struct endpoint *listen_at = &config->listen.items[0];
+    char where[32], sentence[200];
     struct http *h = calloc(1, sizeof(*h));
     int err = -ENOMEM, fd;
 
     if (!h)
         goto fail;
+    err = katcp_access_parse(config->allow, &h->access, sentence, sizeof(sentence));
+    if (err) {
+        snprintf(why, why_bytes, "http.allow: %s", sentence);
+        free(h);
+        return err;
+    }
     h->healthy = healthy;
+    h->status = status;
     fd = open_listener(listen_at, &h->port);
     if (fd < 0) {
         err = fd;

@@ -1,18 +1,21 @@
-/* http.h - GET /metrics and /healthz over libmicrohttpd, on a thread of its own. */
+/* http.h - GET over libmicrohttpd, on a thread of its own: /metrics, /healthz, and of the daemons /status.json and the
+ * page that shows it. */
 #ifndef COMMON_HTTP_H
 #define COMMON_HTTP_H
 
-#include "common/endpoint.h"
+#include "common/sections.h"
 #include "common/stats.h"
 
 #include <stddef.h>
 
 struct http;
+struct status;
 
-/* Serves on 'listen' (port 0: any free port).  /healthz is 200 while 'healthy' is not 0, else 503; NULL: always 200.
- * Returns 0 or negative errno with one sentence in 'why'. */
-int http_open(const struct endpoint *listen, const struct gauge *healthy, struct http **http, char *why,
-              size_t why_bytes);
+/* Serves on config->listen (port 0: any free port), to clients of config->allow's networks; others are cut off at
+ * once.  /healthz is 200 while 'healthy' is not 0, else 503; NULL: always 200.  'status' NULL: no page.  Returns 0 or
+ * negative errno with one sentence in 'why'. */
+int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
+              char *why, size_t why_bytes);
 
 /* The port that it listens on. */
 unsigned http_port(const struct http *http);

@@ -36,8 +36,11 @@ static const struct {
 
 /* Written by log_init() before there are other threads, constant afterwards. */
 static char log_program[32] = "cbf";
-static enum log_level log_max_level = LOG_LEVEL_INFO;
 static bool log_to_journal;
+
+static _Atomic int log_max_level = LOG_LEVEL_INFO;
+static _Atomic int listener_max_level = LOG_NOTHING;
+static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
 /* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  An operator
  * who redirects stderr, or starts the program by hand from a service's shell, gets plain lines.  The socket is
@@ -68,8 +71,29 @@ void log_init(const char *program, enum log_level max_level)
 {
     occupy_standard_files();
     snprintf(log_program, sizeof(log_program), "%s", program);
-    log_max_level = max_level;
+    log_set_level(max_level);
     log_to_journal = stderr_is_journal();
+}
+
+void log_set_level(enum log_level max_level)
+{
+    atomic_store_explicit(&log_max_level, (int)max_level, memory_order_relaxed);
+}
+
+void log_listen(void (*listener)(enum log_level level, int64_t unix_ns, const char *message), int max_level)
+{
+    atomic_store(&log_listener, listener);
+    atomic_store(&listener_max_level, max_level);
+}
+
+static bool is_shown(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&log_max_level, memory_order_relaxed);
+}
+
+static bool is_listened_to(enum log_level level)
+{
+    return (int)level <= atomic_load_explicit(&listener_max_level, memory_order_relaxed);
 }
 
 /* "2026-11-21T03:16:39.123Z fgpu[4711] warning: text\n", by a single write so that lines of several threads and
@@ -108,6 +132,10 @@ static void log_va(enum log_level level, uint64_t n_suppressed, const char *form
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
     }
+    if (is_listened_to(level))
+        atomic_load (&log_listener)(level, clock_unix_ns(), message);
+    if (!is_shown(level))
+        return;
     if (log_to_journal && sd_journal_send("MESSAGE=%s", message, "PRIORITY=%d", levels[level].priority,
                                           "SYSLOG_IDENTIFIER=%s", log_program, NULL) >= 0)
         return;
@@ -118,7 +146,7 @@ void log_message(enum log_level level, const char *format, ...)
 {
     va_list args;
 
-    if (level > log_max_level)
+    if (!is_shown(level) && !is_listened_to(level))
         return;
     va_start(args, format);
     log_va(level, 0, format, args);
@@ -130,7 +158,7 @@ void log_limited(struct log_limit *limit, enum log_level level, const char *form
     int64_t now_ns, next_ns;
     va_list args;
 
-    if (level > log_max_level)
+    if (!is_shown(level) && !is_listened_to(level))
         return;
     now_ns = clock_monotonic_ns();
     next_ns = atomic_load_explicit(&limit->next_ns, memory_order_relaxed);

@@ -13,6 +13,14 @@ enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_D
 /* 'program' names the process in each line; 'max_level' is the most talkative level shown. */
 void log_init(const char *program, enum log_level max_level);
 
+/* Shows up to another level from now on; any thread. */
+void log_set_level(enum log_level max_level);
+
+/* Hands messages up to 'max_level' (LOG_NOTHING: none) to 'listener' too, in the thread that says them: it must neither
+ * block nor log.  One at a time, for as long as the process lives; any thread. */
+#define LOG_NOTHING (-1)
+void log_listen(void (*listener)(enum log_level level, int64_t unix_ns, const char *message), int max_level);
+
 void log_message(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define log_error(...)   log_message(LOG_LEVEL_ERROR, __VA_ARGS__)

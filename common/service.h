@@ -1,15 +1,22 @@
 /* service.h - what a daemon tells the init system, and the loop of its main thread.
  *
  * Flow:      main: service_open -> build everything -> service_run (libev, until a stop) -> tear down -> exit code
- * Threads:   main thread, except service_stop(), which any thread may call.
+ * Threads:   main thread, except service_stop() and service_status(), which any thread may call.
+ * Watchdog:  where systemd asks for it (WatchdogSec=, at least 4 s), service_run() tells it that all is well as long
+ *            as every thread passes its loop (thread.h), with or without data, and the main thread its own.  A thread
+ *            that stands still for half of WatchdogSec is named in the log and in STATUS, and systemd hears nothing
+ *            more: it kills the process when WatchdogSec has passed since, unless the thread moves again.
  *
- * Exit codes: 0 clean stop; EXIT_CONFIG whatever a restart cannot cure; 1 everything else. */
+ * Exit codes: 0 clean stop; EXIT_CONFIG whatever a restart cannot cure; EXIT_RESTART a clean stop after which an
+ * operator wants it started again; 1 everything else.  systemd's Restart=on-failure starts it again after the last
+ * two. */
 #ifndef COMMON_SERVICE_H
 #define COMMON_SERVICE_H
 
 #include <stdbool.h>
 
-#define EXIT_CONFIG 78 /* EX_CONFIG of sysexits.h: systemd must not restart that */
+#define EXIT_CONFIG  78 /* EX_CONFIG of sysexits.h: systemd must not restart that */
+#define EXIT_RESTART 75 /* EX_TEMPFAIL */
 
 struct ev_loop;
 struct service;

@@ -3,10 +3,13 @@
  * Counters themselves are atomics in the structs of their owners; the lock guards only the lists. */
 #include "common/stats.h"
 
+#include "common/clock.h"
 #include "common/log.h"
+#include "common/units.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,12 +22,16 @@ struct sample {
     char *labels; /* NULL: none */
     const struct counter *counter;
     const struct gauge *gauge;
+    uint64_t factor; /* what one of the counter counts */
+    uint64_t before; /* value of the counter when rates were last made */
+    double per_s;    /* NAN: not known */
 };
 
 /* All samples of one name, which the text format wants together. */
 struct family {
     struct family *next;
-    char *name; /* with _total, for a counter */
+    int64_t created_ns; /* UNIX time */
+    char *name;         /* with _total, for a counter */
     char *help;
     bool is_counter;
     double scale; /* of a gauge; 1: shown as the integer that it is */
@@ -33,6 +40,7 @@ struct family {
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families; /* [registry_lock] in order of registration */
+static int64_t rates_ns;        /* [registry_lock] monotonic time of the last rates; 0: none were made */
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"
 
@@ -71,6 +79,7 @@ static struct family *find_family(const char *name, const char *help, bool is_co
         return NULL;
     family->name = strdup(name);
     family->help = strdup(help);
+    family->created_ns = clock_unix_ns();
     family->is_counter = is_counter;
     family->scale = scale;
     family->last = &family->first;
@@ -82,7 +91,12 @@ static struct family *find_family(const char *name, const char *help, bool is_co
     return family;
 }
 
-static int add_sample(struct family *family, const char *labels, const struct counter *counter,
+static uint64_t total(const struct sample *sample)
+{
+    return counter_get(sample->counter) * sample->factor;
+}
+
+static int add_sample(struct family *family, const char *labels, const struct counter *counter, uint64_t factor,
                       const struct gauge *gauge)
 {
     struct sample *sample = calloc(1, sizeof(*sample));
@@ -98,13 +112,16 @@ static int add_sample(struct family *family, const char *labels, const struct co
     }
     sample->counter = counter;
     sample->gauge = gauge;
+    sample->factor = factor;
+    sample->before = counter ? total(sample) : 0;
+    sample->per_s = NAN;
     *family->last = sample;
     family->last = &sample->next;
     return 0;
 }
 
 /* A metric that cannot be registered is missed on the page, but no reason not to observe. */
-static void add(const char *name, const char *help, const char *labels, const struct counter *counter,
+static void add(const char *name, const char *help, const char *labels, const struct counter *counter, uint64_t factor,
                 const struct gauge *gauge, double scale)
 {
     struct family *family;
@@ -113,7 +130,7 @@ static void add(const char *name, const char *help, const char *labels, const st
     assert(is_metric_name(name));
     pthread_mutex_lock(&registry_lock);
     family = find_family(name, help, counter != NULL, scale);
-    err = family ? add_sample(family, labels, counter, gauge) : -1;
+    err = family ? add_sample(family, labels, counter, factor, gauge) : -1;
     pthread_mutex_unlock(&registry_lock);
     if (err)
         log_error("out of memory: metric %s will not be shown", name);
@@ -121,21 +138,27 @@ static void add(const char *name, const char *help, const char *labels, const st
 
 void stats_counter(const char *name, const char *help, const char *labels, const struct counter *counter)
 {
+    stats_counter_times(name, help, labels, counter, 1);
+}
+
+void stats_counter_times(const char *name, const char *help, const char *labels, const struct counter *counter,
+                         uint64_t factor)
+{
     char full_name[256];
     int n = snprintf(full_name, sizeof(full_name), "%s_total", name);
 
     assert(n < (int)sizeof(full_name));
-    add(full_name, help, labels, counter, NULL, 1.0);
+    add(full_name, help, labels, counter, factor, NULL, 1.0);
 }
 
 void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge)
 {
-    add(name, help, labels, NULL, gauge, 1.0);
+    add(name, help, labels, NULL, 0, gauge, 1.0);
 }
 
 void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge, double scale)
 {
-    add(name, help, labels, NULL, gauge, scale);
+    add(name, help, labels, NULL, 0, gauge, scale);
 }
 
 /* Writes 'text' with a backslash before backslashes and, if 'quote', double quotes; a newline becomes \n. */
@@ -173,43 +196,97 @@ char *stats_label(char *labels, size_t labels_bytes, const char *name, const cha
     return labels;
 }
 
-static void put_sample(FILE *out, const struct family *family, const struct sample *sample)
+static double gauge_value(const struct family *family, const struct sample *sample)
 {
-    fputs(family->name, out);
+    return (double)gauge_get(sample->gauge) * family->scale;
+}
+
+static void put_series(FILE *out, const char *name, size_t name_bytes, const char *suffix, const struct sample *sample)
+{
+    fprintf(out, "%.*s%s", (int)name_bytes, name, suffix);
     if (sample->labels)
         fprintf(out, "{%s}", sample->labels);
+}
+
+static void put_sample(FILE *out, const struct family *family, const struct sample *sample)
+{
+    put_series(out, family->name, strlen(family->name), "", sample);
     if (family->is_counter)
-        fprintf(out, " %" PRIu64 "\n", counter_get(sample->counter));
+        fprintf(out, " %" PRIu64 "\n", total(sample));
     else if (family->scale == 1.0)
         fprintf(out, " %" PRId64 "\n", gauge_get(sample->gauge));
     else
-        fprintf(out, " %.15g\n", (double)gauge_get(sample->gauge) * family->scale);
+        fprintf(out, " %.15g\n", gauge_value(family, sample));
 }
 
-char *stats_format(void)
+static void put_head(FILE *out, const char *name, size_t name_bytes, const char *suffix, const char *help,
+                     const char *type)
 {
-    char *text = NULL;
-    size_t text_bytes;
-    FILE *out = open_memstream(&text, &text_bytes);
-    bool failed;
+    fprintf(out, "# HELP %.*s%s ", (int)name_bytes, name, suffix);
+    put_escaped(out, help, false);
+    fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
+}
 
-    if (!out)
-        return NULL;
+/* Since when a counter counts, as a family of its own. */
+static void put_created(FILE *out, const struct family *family)
+{
+    size_t name_bytes = strlen(family->name) - strlen("_total");
+
+    put_head(out, family->name, name_bytes, "_created", "UNIX time since which the counter of this name counts.",
+             "gauge");
+    for (const struct sample *sample = family->first; sample; sample = sample->next) {
+        put_series(out, family->name, name_bytes, "_created", sample);
+        fprintf(out, " %.3f\n", (double)family->created_ns / NS_PER_S);
+    }
+}
+
+void stats_write(FILE *out)
+{
     pthread_mutex_lock(&registry_lock);
     for (const struct family *family = families; family; family = family->next) {
-        fprintf(out, "# HELP %s ", family->name);
-        put_escaped(out, family->help, false);
-        fprintf(out, "\n# TYPE %s %s\n", family->name, family->is_counter ? "counter" : "gauge");
+        put_head(out, family->name, strlen(family->name), "", family->help, family->is_counter ? "counter" : "gauge");
         for (const struct sample *sample = family->first; sample; sample = sample->next)
             put_sample(out, family, sample);
+        if (family->is_counter)
+            put_created(out, family);
     }
     pthread_mutex_unlock(&registry_lock);
-    failed = ferror(out);
-    if (fclose(out) != 0 || failed) {
-        free(text);
-        return NULL;
+}
+
+void stats_make_rates(int64_t now_ns)
+{
+    pthread_mutex_lock(&registry_lock);
+    double seconds = (double)(now_ns - rates_ns) / NS_PER_S;
+    bool known = rates_ns != 0 && now_ns - rates_ns <= STATS_RATES_MAX_NS;
+    bool due = rates_ns == 0 || now_ns - rates_ns >= STATS_RATES_MIN_NS;
+    for (struct family *family = families; family && due; family = family->next) {
+        for (struct sample *sample = family->first; sample && family->is_counter; sample = sample->next) {
+            uint64_t value = total(sample);
+            sample->per_s = known ? (double)(value - sample->before) / seconds : NAN;
+            sample->before = value;
+        }
     }
-    return text;
+    if (due)
+        rates_ns = now_ns;
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void stats_each(void (*visit)(void *arg, const struct stats_value *value), void *arg)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (const struct family *family = families; family; family = family->next) {
+        for (const struct sample *sample = family->first; sample; sample = sample->next) {
+            struct stats_value value = {
+                family->name, sample->labels ? sample->labels : "", family->is_counter, 0, 0, 0};
+            if (family->is_counter)
+                value.total = total(sample);
+            else
+                value.gauge = gauge_value(family, sample);
+            value.per_s = sample->per_s;
+            visit(arg, &value);
+        }
+    }
+    pthread_mutex_unlock(&registry_lock);
 }
 
 void stats_reset(void)
@@ -220,5 +297,6 @@ void stats_reset(void)
         family_free(family);
     }
     families = NULL;
+    rates_ns = 0;
     pthread_mutex_unlock(&registry_lock);
 }

@@ -1,13 +1,12 @@
-/* delay_file.c - read once, before the start; what it gives goes the way of every other command. */
+/* delay_file.c - read before the start; what it gives goes the way of every other command. */
 #include "fgpu/delay_file.h"
 
-#include "fgpu/table_file.h"
+#include "common/table_file.h"
+#include "fgpu/delay_text.h"
 
-#include <math.h>
 #include <string.h>
 
-#define MAX_DELAY_SAMPLES 0x1p53
-#define N_FIELDS          7 /* the last may be left out */
+#define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two may be left out */
 
 struct reader {
     const struct timebase *timebase;
@@ -31,29 +30,22 @@ static int parse_start(const struct table_row *row, const struct reader *r, int6
 
 static int parse_model(const struct table_row *row, const struct reader *r, struct delay_model *model)
 {
-    double numbers[N_FIELDS] = {0};
+    double numbers[DELAY_N_NUMBERS] = {0};
 
-    if (row->n < N_FIELDS - 1 || row->n > N_FIELDS)
+    if (row->n < N_FIELDS - 2 || row->n > N_FIELDS)
         return table_refuse(row,
                             "a line must have start, polarisation, delay, rate, phase and phase rate, and may have an "
-                            "acceleration",
+                            "acceleration and the phase's acceleration",
                             NULL);
     int err = parse_start(row, r, &model->start_samples);
     if (err)
         return err;
     for (size_t i = 2; i < row->n; i++)
-        if (!table_number(row->fields[i], &numbers[i]))
-            return table_refuse(row, "delay, rate, phase, phase rate and acceleration must be numbers", row->fields[i]);
-    model->delay_samples = numbers[2] * r->rate_hz;
-    model->rate = numbers[3];
-    model->phase_rad = delay_wrap(numbers[4]);
-    model->phase_rate_rad = numbers[5] / r->rate_hz;
-    model->acceleration = numbers[6] / r->rate_hz;
-    if (fabs(model->delay_samples) > MAX_DELAY_SAMPLES)
-        return table_refuse(row, "the delay must be at most 2^53 samples", row->fields[2]);
-    if (!(fabs(model->rate) < 1.0))
-        return table_refuse(row, "the rate must be between -1 and 1", row->fields[3]);
-    return 0;
+        if (!table_number(row->fields[i], &numbers[i - 2]))
+            return table_refuse(row, "delay, rate, phase, phase rate and accelerations must be numbers",
+                                row->fields[i]);
+    const char *wrong = delay_from_seconds(numbers, r->rate_hz, model);
+    return wrong ? table_refuse(row, wrong, NULL) : 0;
 }
 
 static int read_row(const struct table_row *row, void *context)
@@ -68,13 +60,11 @@ static int read_row(const struct table_row *row, void *context)
     if (strcmp(row->fields[1], "0") != 0 && strcmp(row->fields[1], "1") != 0)
         return table_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
     queue = &r->pols[row->fields[1][0] - '0'];
-    /* One is kept for what holds until the first begins. */
-    if (queue->n == DELAY_MAX_MODELS - 1)
+    if (queue->n == DELAY_MAX_MODELS)
         return table_refuse(row, "a polarisation can have 255 models, not more", NULL);
-    if (queue->n && queue->models[queue->n - 1].start_samples >= model.start_samples)
+    if (queue->models[queue->n - 1].start_samples >= model.start_samples)
         return table_refuse(row, "models of a polarisation must be in order of start", NULL);
-    queue->models[queue->n++] = model;
-    return 0;
+    return delay_queue_add(queue, &model);
 }
 
 int delay_file_read(const char *path, const struct timebase *timebase, struct delay_queue pols[N_POLS], char *why,
@@ -82,8 +72,32 @@ int delay_file_read(const char *path, const struct timebase *timebase, struct de
 {
     struct reader r = {timebase, decimal_to_double(timebase->adc_sample_rate_hz), pols};
 
-    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() says 255");
+    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() says 255, and one is what holds until the first begins");
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        pols[pol].n = 0;
+        delay_queue_init(&pols[pol]);
     return table_file_read(path, read_row, &r, why, why_bytes);
+}
+
+static void write_model(FILE *out, const struct timebase *timebase, unsigned pol, const struct delay_model *model)
+{
+    int64_t unix_ns = timebase_unix_ns(timebase, model->start_samples);
+    double numbers[DELAY_N_NUMBERS];
+
+    delay_to_seconds(model, decimal_to_double(timebase->adc_sample_rate_hz), numbers);
+    fprintf(out, "%lld.%09lld %u", (long long)(unix_ns / NS_PER_S), (long long)(unix_ns % NS_PER_S), pol);
+    for (int i = 0; i < DELAY_N_NUMBERS; i++)
+        fprintf(out, " %.17g", numbers[i]);
+    fputc('\n', out);
+}
+
+void delay_file_write(FILE *out, const struct timebase *timebase, const struct delay_queue pols[N_POLS])
+{
+    fputs(
+        "# start (UNIX s), polarisation, delay (s), rate (s/s), phase (rad), phase rate (rad/s), acceleration (s/s^2), "
+        "phase acceleration (rad/s^2)\n",
+        out);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        for (size_t i = 0; i < pols[pol].n; i++)
+            if (pols[pol].models[i].start_samples >= 0) /* the first is none that was set */
+                write_model(out, timebase, pol, &pols[pol].models[i]);
 }

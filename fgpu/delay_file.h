@@ -1,7 +1,8 @@
-/* delay_file.h - delay models of an antenna from a text file, for what is known before the start.
+/* delay_file.h - delay models of an antenna in a text file: what is known before the start, and what is kept across
+ * restarts.
  *
- *     # start      pol  delay     rate     phase  phase rate  [acceleration]
- *     # UNIX s          s         s/s      rad    rad/s       s/s^2
+ *     # start      pol  delay     rate     phase  phase rate  [acceleration [phase acceleration]]
+ *     # UNIX s          s         s/s      rad    rad/s        s/s^2         rad/s^2
  *     1760000000   0    1.25e-6   2.1e-9   0      0
  *     1760000060.5 1    1.37e-6   2.1e-9   0.1    -3e-4       4e-14
  *
@@ -15,9 +16,14 @@
 #include "fgpu/delay.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
-/* Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+/* Gives both polarisations' queues, of which the first model is zero, as in a new queue.  Returns 0, or negative errno
+ * with one sentence in 'why' that begins with "PATH:line: ". */
 int delay_file_read(const char *path, const struct timebase *timebase, struct delay_queue pols[N_POLS], char *why,
                     size_t why_bytes);
+
+/* Writes what delay_file_read() would read as the same, but for the start, which has whole nanoseconds. */
+void delay_file_write(FILE *out, const struct timebase *timebase, const struct delay_queue pols[N_POLS]);
 
 #endif

@@ -102,6 +102,9 @@ static const struct config_key antenna_keys[] = {
 
 #define AT(member) offsetof(struct dsim_config_send, member)
 static const struct config_key send_keys[] = {
+    {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
+     "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
+     "to."},
     {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
      "Interface, by name or address, for multicast; empty is the kernel's choice."},
     {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
@@ -156,6 +159,7 @@ static const struct config_section sections[] = {
      .example = antenna_example},
     {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
     CONFIG_HTTP_SECTION(struct dsim_config),
+    CONFIG_KATCP_SECTION(struct dsim_config),
 };
 
 const struct config_table dsim_config_table = {
@@ -264,16 +268,28 @@ static void check_antennas(const struct dsim_config *values, struct config *conf
     }
 }
 
+static void check_send(const struct dsim_config *values, struct config *config)
+{
+    config_check_transport(&values->send.transport, values->send.interface, values->send.pcap_file, config);
+    if (values->send.transport != TRANSPORT_IBVERBS || values->send.pcap_file)
+        return;
+    for (size_t i = 0; i < dsim_config_n_inputs(values); i++)
+        config_check_multicast(dsim_config_input_endpoints(values, i), config);
+}
+
 void dsim_config_check(void *values, struct config *config)
 {
     const struct dsim_config *dsim = values;
 
+    config_check_http(&dsim->http, config);
     check_digitiser(dsim, config);
     check_signals(dsim, config);
     check_contents(dsim, config);
     check_antennas(dsim, config);
+    check_send(dsim, config);
     if (dsim->http.listen.n > 1)
         config_error(config, &dsim->http.listen, "listen must be one address.");
+    config_check_katcp(&dsim->katcp, config);
 }
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)

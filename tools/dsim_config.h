@@ -52,6 +52,7 @@ struct dsim_config_antenna {
 };
 
 struct dsim_config_send {
+    int transport; /* enum transport */
     char *interface;
     int64_t ttl;
     int64_t buffer_bytes;
@@ -68,6 +69,7 @@ struct dsim_config {
     struct config_array antennas;   /* struct dsim_config_antenna */
     struct dsim_config_send send;
     struct config_http http;
+    struct config_katcp katcp;
 };
 
 extern const struct config_table dsim_config_table;

@@ -301,7 +301,8 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
     for (size_t i = 0; i < play->n_blocks; i++) {
         struct dsim_block *block = &play->blocks[i];
         const struct inbox_item item = {.object = block};
-        block->heaps = (struct dsim_heaps){.n_inputs = play->n_inputs, .heap_bytes = play->heap_bytes};
+        block->heaps = (struct dsim_heaps){
+            .n_inputs = play->n_inputs, .n_heaps = play->block_heaps, .heap_bytes = play->heap_bytes};
         block->heaps.payloads = malloc(n_all * play->heap_bytes);
         block->heaps.n_saturated = malloc(n_all * sizeof(*block->heaps.n_saturated));
         if (!block->heaps.payloads || !block->heaps.n_saturated)
@@ -365,6 +366,17 @@ int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int
     register_metrics(made);
     *play = made;
     return 0;
+}
+
+size_t dsim_play_n_blocks(const struct dsim_play *play)
+{
+    return play->n_blocks;
+}
+
+const struct dsim_block *dsim_play_block(const struct dsim_play *play, size_t i)
+{
+    assert(i < play->n_blocks);
+    return &play->blocks[i];
 }
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */

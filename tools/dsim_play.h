@@ -36,6 +36,10 @@ struct dsim_block {
 int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int64_t n_heaps_wanted,
                    struct dsim_play **play, char *why, size_t why_bytes);
 
+/* The blocks, for who wants to know where heaps will lie: all are whole until the reader starts. */
+size_t dsim_play_n_blocks(const struct dsim_play *play);
+const struct dsim_block *dsim_play_block(const struct dsim_play *play, size_t i);
+
 /* Starts the reader; of signals, with the heap of this timestamp.  Returns 0 or negative errno. */
 int dsim_play_start(struct dsim_play *play, int64_t first_timestamp);
 

@@ -304,16 +304,21 @@ static struct workspace *workspace_create(size_t packet_samples, size_t n_scratc
     return NULL;
 }
 
+/* A period may end within a heap. */
 static void compute_heap(const struct dsim_output *output, const struct dsim_format *format, size_t input, size_t heap,
                          struct workspace *space, struct dsim_heaps *heaps)
 {
-    size_t n_samples = format->packet_samples;
-    int64_t first = (int64_t)(heap * n_samples);
+    size_t n_samples = format->packet_samples, n;
+    int64_t period = format->axis.period_samples, start = (int64_t)(heap * n_samples);
     size_t place = input * heaps->n_heaps + heap;
 
-    dsim_signal_evaluate(output->signal, &format->axis, first, n_samples, space->values, space->scratch);
-    if (output->dither)
-        dsim_dither(format->dither_seed, (uint32_t)input, first, n_samples, space->dither);
+    for (size_t done = 0; done < n_samples; done += n) {
+        int64_t first = (start + (int64_t)done) % period;
+        n = n_samples - done < (size_t)(period - first) ? n_samples - done : (size_t)(period - first);
+        dsim_signal_evaluate(output->signal, &format->axis, first, n, space->values + done, space->scratch);
+        if (output->dither)
+            dsim_dither(format->dither_seed, (uint32_t)input, first, n, space->dither + done);
+    }
     dsim_quantise(space->values, output->dither ? space->dither : NULL, n_samples, format->sample_bits,
                   space->quantised);
     heaps->n_saturated[place] = (uint32_t)dsim_count_saturated(space->quantised, n_samples, format->sample_bits);
@@ -349,17 +354,27 @@ static int compute_heaps(const struct dsim_program *program, const struct dsim_f
     return err;
 }
 
+static size_t greatest_common_divisor(size_t a, size_t b)
+{
+    while (b) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes)
 {
     struct dsim_heaps *made = calloc(1, sizeof(*made));
 
     assert(program->n_outputs == 1 || program->n_outputs == format->n_inputs);
-    assert(format->axis.period_samples % (int64_t)format->packet_samples == 0);
     if (!made)
         return -ENOMEM;
     made->n_inputs = format->n_inputs;
-    made->n_heaps = (size_t)format->axis.period_samples / format->packet_samples;
+    made->n_heaps = (size_t)format->axis.period_samples /
+                    greatest_common_divisor((size_t)format->axis.period_samples, format->packet_samples);
     made->heap_bytes = format->packet_samples * (size_t)format->sample_bits / 8;
     size_t n_all = made->n_inputs * made->n_heaps;
     size_t bytes = n_all * (made->heap_bytes + sizeof(*made->n_saturated));

@@ -59,7 +59,7 @@ void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint
 struct dsim_format {
     struct dsim_axis axis;
     size_t n_inputs;
-    size_t packet_samples; /* divides the period */
+    size_t packet_samples;
     int sample_bits;
     uint64_t dither_seed;
 };
@@ -67,18 +67,23 @@ struct dsim_format {
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    size_t n_heaps; /* of an input in a period */
+    size_t n_heaps; /* of an input, until they repeat: in a period, or in as many as are whole heaps */
     size_t heap_bytes;
     uint8_t *payloads;     /* [input][heap][heap_bytes] */
     uint32_t *n_saturated; /* [input][heap] */
 };
 
-/* Computes the heaps; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with one sentence in
+/* Computes the heaps of whole periods; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with one sentence in
  * 'why' when they do not fit in the memory that is available. */
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes);
 
 void dsim_heaps_destroy(struct dsim_heaps *heaps);
+
+static inline size_t dsim_heaps_bytes(const struct dsim_heaps *heaps)
+{
+    return heaps->n_inputs * heaps->n_heaps * heaps->heap_bytes;
+}
 
 static inline const uint8_t *dsim_heaps_payload(const struct dsim_heaps *heaps, size_t input, size_t heap)
 {

@@ -190,6 +190,27 @@ void gate_fini(struct gate *gate)
     gate->delays_samples = NULL;
 }
 
+int gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct gate **gate)
+{
+    struct gate *g = malloc(sizeof(*g));
+    int err = g ? gate_init(g, config, all) : -ENOMEM;
+
+    if (err) {
+        free(g);
+        return err;
+    }
+    *gate = g;
+    return 0;
+}
+
+void gate_destroy(struct gate *gate)
+{
+    if (!gate)
+        return;
+    gate_fini(gate);
+    free(gate);
+}
+
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
 
 static turns phase_at(const struct gate *gate, int64_t dt)
@@ -257,9 +278,9 @@ size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, 
     return n < n_max ? (size_t)n : n_max;
 }
 
-/* Writes the spectra of one batch that are taken, counted from 'first'.  Returns how many. */
-static size_t list_batch(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
-                         size_t first, size_t n_spectra, uint32_t *spectra)
+/* Writes the spectra of a batch, or of a part of it, that are taken, counted from 'first'.  Returns how many. */
+static size_t list_spectra(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
+                           size_t first, size_t n_spectra, uint32_t *spectra)
 {
     size_t n = 0;
 
@@ -274,12 +295,37 @@ static size_t list_batch(const struct gate *gate, size_t row, int64_t timestamp_
     return n;
 }
 
-size_t gate_list(const struct gate *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
+/* How many spectra of a batch that begins at this timestamp are before the change. */
+static size_t n_before(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples,
+                       size_t n_spectra)
+{
+    if (!gate->next)
+        return n_spectra;
+    if (gate->from_samples <= timestamp_samples)
+        return 0;
+    uint64_t n = ((uint64_t)gate->from_samples - (uint64_t)timestamp_samples - 1) / (uint64_t)step_samples + 1;
+    return n < n_spectra ? (size_t)n : n_spectra;
+}
+
+/* As list_spectra() of a whole batch, by one gate and the other. */
+static size_t list_batch(const struct gate_change *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
+                         size_t first, size_t n_spectra, uint32_t *spectra)
+{
+    size_t n_now = n_before(gate, timestamp_samples, step_samples, n_spectra);
+    size_t n = list_spectra(gate->now, row, timestamp_samples, step_samples, first, n_now, spectra);
+
+    if (n_now < n_spectra)
+        n += list_spectra(gate->next, row, timestamp_samples + (int64_t)n_now * step_samples, step_samples,
+                          first + n_now, n_spectra - n_now, spectra + n);
+    return n;
+}
+
+size_t gate_list(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
                  size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends)
 {
     size_t most = 0;
 
-    for (size_t row = 0; row < gate->n_rows; row++, spectra += row_pitch, ends += n_batches + 1) {
+    for (size_t row = 0; row < gate->now->n_rows; row++, spectra += row_pitch, ends += n_batches + 1) {
         size_t n = 0;
         for (size_t b = 0; b < n_batches; b++) {
             ends[b] = (uint32_t)n;

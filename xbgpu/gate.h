@@ -13,7 +13,8 @@
  * Delays:  a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in pc/cm^3
  *          (Manchester and Taylor, Pulsars, 1977; pulsar software has kept the rounded constant, and DMs go with it), rounded
  *          to the nearest sample.
- * Threads: any; nothing changes after gate_init(). */
+ * Changes: at a timestamp another gate takes the place of one (struct gate_change), to the spectrum.
+ * Threads: any; nothing of a gate changes after gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
 
@@ -38,9 +39,19 @@ struct gate {
     int64_t *delays_samples;             /* [n_rows] */
 };
 
+/* One gate, and what it becomes; both have the same number of rows. */
+struct gate_change {
+    const struct gate *now, *next; /* NULL: it stays as it is */
+    int64_t from_samples;          /* of spectra with this timestamp or a later one 'next' decides */
+};
+
 /* Returns 0 or -ENOMEM. */
 int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 void gate_fini(struct gate *gate);
+
+/* The same on the heap; destroy accepts NULL. */
+int gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct gate **gate);
+void gate_destroy(struct gate *gate);
 
 /* Whether what it takes differs from channel to channel. */
 bool gate_is_dispersed(const struct xbgpu_config_gate *config);
@@ -61,7 +72,7 @@ size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, 
 /* The spectra that the gate takes of 'n_batches' batches of 'n_spectra', the first of which has this timestamp.  Writes
  * spectra[row][row_pitch], counted from the first, and ends[row][n_batches + 1], how many of them are in batches before
  * each.  Returns the number of the row that has most. */
-size_t gate_list(const struct gate *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
+size_t gate_list(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
                  size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends);
 
 #endif

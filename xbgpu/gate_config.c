@@ -4,8 +4,11 @@
 #include "common/units.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate.h"
+#include "xbgpu/labels.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
@@ -128,26 +131,119 @@ static bool is_used(const struct xbgpu_config *config, const char *name)
     return false;
 }
 
+/* What a gate says by itself. */
+static void check_gate(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
+{
+    if (gate->kind == XBGPU_GATE_PHASE)
+        check_phase(config, gate, errors);
+    else
+        check_switch(gate, errors);
+    if (gate->epoch_samples != 0 && gate->epoch_time_s.mantissa != 0)
+        config_error(errors, &gate->epoch_samples, "gate %s needs one of epoch and epoch_time, not both", gate->name);
+}
+
 void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 {
     for (size_t g = 0; g < config->gates.n; g++) {
         const struct xbgpu_config_gate *gate = xbgpu_config_gate(&config->gates, g);
         if (xbgpu_find_gate(&config->gates, gate->name) != (int)g)
             config_error(errors, &gate->name, "two gates are called %s", gate->name);
+        if (!xlabel_is_name(gate->name))
+            config_error(errors, &gate->name, "a gate's name has letters, digits, '.', '-' and '_', but '%s' is given",
+                         gate->name);
         if (!is_used(config, gate->name))
             config_error(errors, &gate->name, "gate %s is the gate of no output", gate->name);
-        if (gate->kind == XBGPU_GATE_PHASE)
-            check_phase(config, gate, errors);
-        else
-            check_switch(gate, errors);
-        if (gate->epoch_samples != 0 && gate->epoch_time_s.mantissa != 0)
-            config_error(errors, &gate->epoch_samples, "gate %s needs one of epoch and epoch_time, not both",
-                         gate->name);
+        check_gate(config, gate, errors);
     }
     for (size_t o = 0; o < config->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
         if (output->gate && xbgpu_find_gate(&config->gates, output->gate) < 0)
             config_error(errors, &output->gate, "output %s has gate %s, but gates has none of that name", output->name,
                          output->gate);
+    }
+}
+
+/* ---- While running ----------------------------------------------------------------------------------------------- */
+
+#define FIRST_LIVE_KEY 2 /* behind kind and name */
+
+static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
+{
+    return (char *)gate + key->offset;
+}
+
+int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy)
+{
+    struct xbgpu_config_gate out = *gate;
+    size_t bins_bytes = gate->bins.n * sizeof(*gate->bins.items);
+
+    out.name = strdup(gate->name);
+    out.bins.items = malloc(bins_bytes + 1);
+    if (!out.name || !out.bins.items) {
+        xbgpu_gate_free(&out);
+        return -ENOMEM;
+    }
+    if (bins_bytes)
+        memcpy(out.bins.items, gate->bins.items, bins_bytes);
+    *copy = out;
+    return 0;
+}
+
+void xbgpu_gate_free(struct xbgpu_config_gate *gate)
+{
+    for (size_t k = 0; k < XBGPU_N_GATE_KEYS; k++)
+        config_value_free(&xbgpu_gate_keys[k], field_of(gate, &xbgpu_gate_keys[k]));
+}
+
+int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes)
+{
+    char predicate[CONFIG_SENTENCE_BYTES];
+
+    for (size_t k = FIRST_LIVE_KEY; k < XBGPU_N_GATE_KEYS; k++) {
+        const struct config_key *row = &xbgpu_gate_keys[k];
+        if (strcmp(row->name, key) != 0 || !config_key_applies(row, gate->kind))
+            continue;
+        int err = config_value_set(row, value, field_of(gate, row), predicate, sizeof(predicate));
+        if (err == -EINVAL)
+            snprintf(why, why_bytes, "%s %s", key, predicate);
+        return err;
+    }
+    snprintf(why, why_bytes, "a gate of kind %s has no key %s that can be set while running", kind_choices[gate->kind],
+             key);
+    return -EINVAL;
+}
+
+int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_config_gate *before,
+                     const struct xbgpu_config_gate *gate, char *why, size_t why_bytes)
+{
+    struct config *book = config_create_book();
+    int err = 0;
+
+    if (!book)
+        return -ENOMEM;
+    check_gate(config, gate, book);
+    if (gate_is_dispersed(before) != gate_is_dispersed(gate))
+        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as it began", gate->name,
+                     gate_is_dispersed(before) ? "above" : "of");
+    if (config_first_error(book)) {
+        snprintf(why, why_bytes, "%s", config_first_error(book));
+        err = -EINVAL;
+    }
+    config_free(NULL, NULL, book);
+    return err;
+}
+
+void xbgpu_gate_write(const struct xbgpu_config_gate *gate, const char *before, const char *between, const char *after,
+                      FILE *out)
+{
+    for (size_t k = FIRST_LIVE_KEY; k < XBGPU_N_GATE_KEYS; k++) {
+        const struct config_key *key = &xbgpu_gate_keys[k];
+        if (!config_key_applies(key, gate->kind) ||
+            (key->offset == offsetof(struct xbgpu_config_gate, epoch_time_s) && gate->epoch_time_s.mantissa == 0) ||
+            (key->offset == offsetof(struct xbgpu_config_gate, epoch_samples) && gate->epoch_time_s.mantissa != 0))
+            continue;
+        fprintf(out, "%s%s%s", before, key->name, between);
+        config_value_write(key, field_of(gate, key), out);
+        fputs(after, out);
     }
 }

@@ -6,6 +6,7 @@
 #include "common/timebase.h"
 
 #include <stdint.h>
+#include <stdio.h>
 
 #define XBGPU_GATES_MAX 16
 
@@ -47,5 +48,23 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name);
 
 /* Checks across keys; for xbgpu_config_check(). */
 void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors);
+
+/* ---- While running: what a gate becomes -------------------------------------------------------------------------- */
+
+/* A copy, with everything that it points to.  Returns 0 or -ENOMEM. */
+int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
+void xbgpu_gate_free(struct xbgpu_config_gate *gate);
+
+/* Sets one key of a gate.  Its kind and name stay as they are, and so does whether channels differ, for which there is
+ * room or there is not.  Returns 0, -ENOMEM or -EINVAL with one sentence in 'why'. */
+int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
+
+/* Whether a gate can take the place of 'before'.  Returns 0, -ENOMEM or -EINVAL with one sentence in 'why'. */
+int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_config_gate *before,
+                     const struct xbgpu_config_gate *gate, char *why, size_t why_bytes);
+
+/* Writes each key that may be set and says something, with its value: before KEY between VALUE after. */
+void xbgpu_gate_write(const struct xbgpu_config_gate *gate, const char *before, const char *between, const char *after,
+                      FILE *out);
 
 #endif

@@ -4,8 +4,10 @@
 #include "common/chunk.h"
 #include "common/device.h"
 #include "common/matcher.h"
+#include "common/timebase.h"
+#include "common/units.h"
 #include "kernels/select_spectra.h"
-#include "xbgpu/gate.h"
+#include "xbgpu/gating.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -17,6 +19,8 @@ struct device_input {
     uint8_t *voltages;       /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
     uint8_t *present;        /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present; /* [const] the same on the device */
+    uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
+    uint32_t *device_delays; /* [const] the same on the device */
     struct correlation_gate *gates; /* [const] [n_gates] what they take of it */
     struct device_event *uploaded;  /* [const] */
 };
@@ -29,11 +33,15 @@ struct xinputs {
     struct device_input *free[XBGPU_N_DEVICE_INPUTS];
     size_t n_free;
     struct device_input *current;
+    struct device_kernel *gather; /* with gpudirect; else NULL */
     struct device_kernel *select; /* where inputs are shifted, with what follows */
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
-    uint32_t *delays;             /* pinned: [ant][pol] spectra */
-    uint32_t *device_delays;
-    struct gate *gates; /* [n_gates] */
+    uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
+    struct gating gating;
+    int64_t next_samples; /* what is earlier has been walked, or is being walked */
+    struct timebase timebase;
+    bool readable; /* [const] by the host: chunks */
+    bool began;    /* there was a set */
     /* Of the last input, for the next one's history. */
     bool have_last;
     struct device_input *last; /* not home yet; NULL without history */
@@ -99,7 +107,7 @@ static void hold_set(struct xinputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
 
-    if (n_history == 0) {
+    if (n_history == 0 || !x->readable) {
         put_set(x, x->set);
         return;
     }
@@ -107,6 +115,22 @@ static void hold_set(struct xinputs *x)
     memmove(x->held + n_members, x->held, (n_history - 1) * n_members * sizeof(*x->held));
     memcpy(x->held, x->set, n_members * sizeof(*x->held));
     memset(x->set, 0, n_members * sizeof(*x->set));
+}
+
+int64_t xinputs_next_samples(const struct xinputs *inputs)
+{
+    return inputs->next_samples;
+}
+
+void xinputs_set_delays(struct xinputs *inputs, const uint32_t *delays)
+{
+    if (inputs->layout->shifted)
+        memcpy(inputs->delays, delays, inputs->layout->n_ants * N_POLS * sizeof(*delays));
+}
+
+void xinputs_set_gate(struct xinputs *inputs, size_t gate, struct gate **definition, int64_t from_samples)
+{
+    gating_set(&inputs->gating, gate, definition, from_samples, inputs->next_samples);
 }
 
 void xinputs_release(struct xinputs *inputs)
@@ -158,13 +182,15 @@ static void upload_member(struct xinputs *x, size_t m, const struct chunk *chunk
     uint8_t *voltages = x->current->voltages + l->n_history * x->row_bytes;
 
     if (chunk)
-        device_copy_2d(x->c.upload, voltages + first * l->heap_bytes, x->row_bytes, chunk->payload,
+        chunk_gather(chunk, x->c.upload, x->gather);
+    if (chunk)
+        device_copy_2d(x->c.upload, voltages + first * l->heap_bytes, x->row_bytes, chunk->source,
                        n_sources * l->heap_bytes, n_sources * l->heap_bytes, l->n_batches);
     for (size_t b = 0; b < l->n_batches; b++)
         for (size_t s = 0; s < n_sources; s++) {
             size_t ant = b * l->n_ants + first + s, to = l->n_history * l->n_ants + ant;
             x->came[to] = chunk && chunk->present[b * n_sources + s];
-            x->heaps[to] = x->came[to] ? chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
+            x->heaps[to] = x->came[to] && x->readable ? chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
             if (!x->came[to])
                 device_fill(x->c.upload, voltages + ant * l->heap_bytes, voltage_zero(l->format), l->heap_bytes);
         }
@@ -178,7 +204,7 @@ static void upload_member(struct xinputs *x, size_t m, const struct chunk *chunk
 static bool reads_present(const struct xinputs *x, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
-    size_t first = (l->n_history + b) * l->n_spectra - x->delays[ant * N_POLS + pol];
+    size_t first = (l->n_history + b) * l->n_spectra - x->current->delays[ant * N_POLS + pol];
 
     return x->came[first / l->n_spectra * l->n_ants + ant] &&
            x->came[(first + l->n_spectra - 1) / l->n_spectra * l->n_ants + ant];
@@ -192,7 +218,7 @@ static void shift(struct xinputs *x)
     struct select_spectra_args args = {
         .in = in->voltages,
         .out = x->shifted,
-        .delays = x->device_delays,
+        .delays = in->device_delays,
         .present = in->device_present,
         .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
@@ -209,23 +235,6 @@ static void shift(struct xinputs *x)
     device_launch(x->c.compute, x->select, &grid, &args);
 }
 
-/* Decides what each gate takes of the current input, whose batch 0 has this timestamp, and queues its upload. */
-static void apply_gates(struct xinputs *x, int64_t timestamp_samples)
-{
-    const struct xbgpu_layout *l = x->layout;
-
-    for (size_t g = 0; g < l->n_gates; g++) {
-        struct correlation_gate *gate = &x->current->gates[g];
-        size_t most = gate_list(&x->gates[g], timestamp_samples, x->c.config->recv.samples_between_spectra,
-                                l->n_spectra, x->n_batches, gate->row_pitch, gate->spectra, gate->ends);
-        gate->ends_pitch = x->n_batches + 1;
-        device_copy(x->c.upload, gate->device_ends, gate->ends, gate->n_rows * gate->ends_pitch * sizeof(*gate->ends));
-        if (most > 0)
-            device_copy_2d(x->c.upload, gate->device_spectra, gate->row_pitch * sizeof(uint32_t), gate->spectra,
-                           gate->row_pitch * sizeof(uint32_t), most * sizeof(uint32_t), gate->n_rows);
-    }
-}
-
 /* What the current input reads is queued: makes it ready to be walked. */
 static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, struct correlation_input *walk)
 {
@@ -233,12 +242,15 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
     struct device_input *in = x->current;
 
     if (l->shifted) {
+        size_t delay_bytes = l->n_ants * N_POLS * sizeof(*x->delays);
+        memcpy(in->delays, x->delays, delay_bytes);
+        device_copy(x->c.upload, in->device_delays, in->delays, delay_bytes);
         for (size_t b = 0; b < x->n_batches; b++)
             for (size_t ant = 0; ant < l->n_ants; ant++)
                 in->present[b * l->n_ants + ant] = reads_present(x, b, ant, 0) && reads_present(x, b, ant, 1);
         device_copy(x->c.upload, in->device_present, in->present, x->n_batches * l->n_ants);
     }
-    apply_gates(x, (first_batch - (int64_t)l->n_lag) * l->batch_samples);
+    gating_list(&x->gating, (first_batch - (int64_t)l->n_lag) * l->batch_samples, x->n_batches, x->c.upload, in->gates);
     device_event_record(in->uploaded, x->c.upload);
     device_stream_wait_event(x->c.compute, in->uploaded);
     if (l->shifted)
@@ -251,13 +263,41 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
         .present = l->shifted ? in->present : x->came,
         .heaps = x->heaps,
         .n_history = l->n_history,
-        .delays = l->shifted ? x->delays : NULL,
+        .delays = l->shifted ? in->delays : NULL,
         .gates = in->gates,
         .last_arrival_ns = x->last_arrival_ns,
     };
+    int64_t end_samples = (walk->first_batch + (int64_t)walk->n_batches) * l->batch_samples;
+    x->next_samples = end_samples > x->next_samples ? end_samples : x->next_samples;
     x->have_last = true;
     x->next_batch = first_batch + (int64_t)x->n_batches;
     x->n_last_batches = x->n_batches;
+}
+
+/* Whether any heap of the current input lacks; of the first one there ever was, behind its first batch. */
+static bool misses_heaps(const struct xinputs *x)
+{
+    const struct xbgpu_layout *l = x->layout;
+    const uint8_t *came = x->came + l->n_history * l->n_ants, *end = came + x->n_batches * l->n_ants;
+    const uint8_t *first = x->began ? came : memchr(came, 1, (size_t)(end - came));
+
+    if (!first)
+        return true;
+    first = came + (size_t)(first - came) / l->n_ants * l->n_ants;
+    return memchr(first, 0, (size_t)(end - first)) != NULL;
+}
+
+/* A set has been taken; 'follows_gap': sets before it never came. */
+static void set_sensors(struct xinputs *x, bool follows_gap)
+{
+    struct xinput_sensors *sensors = x->c.sensors;
+    int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
+
+    if (misses_heaps(x) || (x->began && follows_gap)) /* before the others, so that who sees them sees it, too */
+        sensor_set_real(&sensors->missing_unixtime, unix_ns, SENSOR_ERROR, (double)unix_ns / NS_PER_S);
+    sensor_set_integer(&sensors->timestamp, unix_ns, SENSOR_NOMINAL, x->set_samples);
+    sensor_set_real(&sensors->unixtime, unix_ns, SENSOR_NOMINAL, (double)unix_ns / NS_PER_S);
+    x->began = true;
 }
 
 /* The batches that wait for what is behind the last chunk: nothing is. */
@@ -302,70 +342,82 @@ bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *
     x->last_arrival_ns = 0;
     for (size_t m = 0; m < l->n_members; m++)
         upload_member(x, m, x->set[m]);
+    set_sensors(x, first_batch > x->next_batch);
     finish_input(x, first_batch, follows, walk);
     return true;
 }
 
-/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
-
-static int create_gate_lists(struct xinputs *x, struct correlation_gate *gate, size_t n_rows)
+static bool is_rx(const char *name)
 {
-    const struct xbgpu_layout *l = x->layout;
-    size_t row_pitch = l->n_batches * l->n_spectra;
-    size_t list_bytes = n_rows * row_pitch * sizeof(uint32_t),
-           end_bytes = n_rows * (l->n_batches + 1) * sizeof(uint32_t);
+    return strncmp(name, "rx.", 3) == 0;
+}
 
-    *gate = (struct correlation_gate){
-        .n_rows = n_rows,
-        .row_pitch = row_pitch,
-        .spectra = device_alloc_pinned(x->c.device, list_bytes),
-        .ends = device_alloc_pinned(x->c.device, end_bytes),
-        .device_spectra = device_alloc(x->c.device, list_bytes),
-        .device_ends = device_alloc(x->c.device, end_bytes),
+int xinput_sensors_add(struct xinput_sensors *s, struct sensors *sensors, int64_t timeout_ns)
+{
+    const struct {
+        struct sensor_about about;
+        struct sensor *sensor;
+        struct sensor_reading first;
+    } rows[] = {
+        {{.name = "rx.timestamp",
+          .description = "ADC timestamp (in samples) of the start of the last chunk received; error after a silence.",
+          .type = SENSOR_INTEGER,
+          .auto_shortest_s = 1,
+          .timeout_ns = timeout_ns},
+         &s->timestamp,
+         {0, SENSOR_ERROR, {.integer = -1}}},
+        {{.name = "rx.unixtime",
+          .description = "UNIX time of the start of the last chunk received; error after a silence.",
+          .units = "s",
+          .type = SENSOR_TIMESTAMP,
+          .auto_shortest_s = 1,
+          .timeout_ns = timeout_ns},
+         &s->unixtime,
+         {0, SENSOR_ERROR, {.real = -1}}},
+        {{.name = "rx.missing-unixtime",
+          .description = "UNIX time of the last chunk of which heaps were lost: error, nominal some time later.",
+          .units = "s",
+          .type = SENSOR_TIMESTAMP,
+          .auto_shortest_s = 1,
+          .timeout_ns = timeout_ns,
+          .recovers = true},
+         &s->missing_unixtime,
+         {0, SENSOR_NOMINAL, {.real = -1}}},
+        {{.name = "rx.device-status",
+          .description = "Degraded while any sensor of what is received (rx) is worse than nominal.",
+          .type = SENSOR_DISCRETE,
+          .words = sensor_aggregate_words,
+          .includes = is_rx},
+         &s->device_status,
+         {0, SENSOR_NOMINAL, {0}}},
     };
-    return gate->spectra && gate->ends && gate->device_spectra && gate->device_ends ? 0 : -ENOMEM;
-}
+    int err = 0;
 
-static void free_gate_lists(struct device *device, struct correlation_gate *gate)
-{
-    device_free_pinned(device, gate->spectra);
-    device_free_pinned(device, gate->ends);
-    device_free(device, gate->device_spectra);
-    device_free(device, gate->device_ends);
-}
-
-static int create_gates(struct xinputs *x)
-{
-    const struct xbgpu_config *config = x->c.config;
-
-    x->gates = calloc(x->layout->n_gates + 1, sizeof(*x->gates));
-    if (!x->gates)
-        return -ENOMEM;
-    for (size_t g = 0; g < x->layout->n_gates; g++) {
-        int err = gate_init(&x->gates[g], xbgpu_config_gate(&config->gates, g), config);
-        if (err)
-            return err;
+    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
+        struct sensor_about about = rows[i].about;
+        about.units = about.units ? about.units : "";
+        err = sensors_add(sensors, rows[i].sensor, &about, rows[i].first);
     }
-    return 0;
+    return err;
 }
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 static int create_input(struct xinputs *x, struct device_input *in)
 {
     const struct xbgpu_layout *l = x->layout;
-    size_t n_present = l->n_batches * l->n_ants;
+    size_t n_present = l->n_batches * l->n_ants, delay_bytes = l->n_ants * N_POLS * sizeof(*in->delays);
 
     loan_init(&in->loan, x->c.worker, (struct inbox_item){x->c.free_kind, 0, in});
     in->voltages = device_alloc(x->c.device, (l->n_history + l->n_batches) * x->row_bytes);
-    in->gates = calloc(l->n_gates + 1, sizeof(*in->gates));
-    if (!in->voltages || !in->gates)
+    if (!in->voltages || gating_create_lists(&x->gating, &in->gates))
         return -ENOMEM;
-    for (size_t g = 0; g < l->n_gates; g++)
-        if (create_gate_lists(x, &in->gates[g], x->gates[g].n_rows))
-            return -ENOMEM;
     if (l->shifted) {
         in->present = device_alloc_pinned(x->c.device, n_present);
         in->device_present = device_alloc(x->c.device, n_present);
-        if (!in->present || !in->device_present)
+        in->delays = device_alloc_pinned(x->c.device, delay_bytes);
+        in->device_delays = device_alloc(x->c.device, delay_bytes);
+        if (!in->present || !in->device_present || !in->delays || !in->device_delays)
             return -ENOMEM;
     }
     return device_event_create(x->c.device, &in->uploaded);
@@ -378,16 +430,13 @@ static int create_shift(struct xinputs *x)
     const struct select_spectra_args sizes = {
         .format = l->format, .n_spectra = (uint32_t)l->n_spectra, .n_out_spectra = (uint32_t)l->n_spectra};
     struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
-    size_t delay_bytes = l->n_ants * N_POLS * sizeof(*x->delays);
 
     x->shifted = device_alloc(x->c.device, l->n_batches * x->row_bytes);
-    x->delays = device_alloc_pinned(x->c.device, delay_bytes);
-    x->device_delays = device_alloc(x->c.device, delay_bytes);
-    if (!x->shifted || !x->delays || !x->device_delays)
+    x->delays = calloc(l->n_ants * N_POLS, sizeof(*x->delays));
+    if (!x->shifted || !x->delays)
         return -ENOMEM;
     for (size_t i = 0; i < l->n_ants * N_POLS; i++)
-        x->delays[i] = xbgpu_delay(l, x->c.config, i);
-    device_copy(x->c.upload, x->device_delays, x->delays, delay_bytes);
+        x->delays[i] = xbgpu_delay(l, xbgpu_config_shift(x->c.config, i));
     select_spectra_constants(&sizes, constants);
     return device_kernel_create(x->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &x->select);
 }
@@ -402,20 +451,24 @@ int xinputs_create(const struct xinput_config *config, struct xinputs **inputs)
         return -ENOMEM;
     x->c = *config;
     x->layout = l;
+    x->readable = !config->config->recv.direct && !config->config->recv.gpudirect;
     x->row_bytes = l->n_ants * l->heap_bytes;
+    x->timebase = (struct timebase){config->config->time.sync_time_s, config->config->time.adc_sample_rate_hz, false};
     x->set = calloc(l->n_members, sizeof(*x->set));
     x->held = calloc(l->n_history * l->n_members + 1, sizeof(*x->held));
     x->came = calloc(n_rows * l->n_ants, 1);
     x->heaps = calloc(n_rows * l->n_ants, sizeof(*x->heaps));
     int err = x->set && x->held && x->came && x->heaps ? 0 : -ENOMEM;
     if (!err)
-        err = create_gates(x);
+        err = gating_init(&x->gating, config->config, l, config->device);
     for (size_t i = 0; !err && i < XBGPU_N_DEVICE_INPUTS; i++) {
         err = create_input(x, &x->inputs[i]);
         xinputs_give(x, &x->inputs[i]);
     }
     if (!err && l->shifted)
         err = create_shift(x);
+    if (!err && config->config->recv.gpudirect)
+        err = chunk_create_gather(config->device, &x->gather);
     if (err) {
         xinputs_destroy(x);
         return err;
@@ -431,21 +484,19 @@ void xinputs_destroy(struct xinputs *inputs)
     struct device *device = inputs->c.device;
     for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
         struct device_input *in = &inputs->inputs[i];
-        for (size_t g = 0; in->gates && g < inputs->layout->n_gates; g++)
-            free_gate_lists(device, &in->gates[g]);
-        free(in->gates);
-        device_event_destroy(inputs->inputs[i].uploaded);
-        device_free(device, inputs->inputs[i].voltages);
-        device_free(device, inputs->inputs[i].device_present);
-        device_free_pinned(device, inputs->inputs[i].present);
+        gating_free_lists(&inputs->gating, in->gates);
+        device_event_destroy(in->uploaded);
+        device_free(device, in->voltages);
+        device_free(device, in->device_present);
+        device_free_pinned(device, in->present);
+        device_free(device, in->device_delays);
+        device_free_pinned(device, in->delays);
     }
-    for (size_t g = 0; inputs->gates && g < inputs->layout->n_gates; g++)
-        gate_fini(&inputs->gates[g]);
-    free(inputs->gates);
+    gating_fini(&inputs->gating);
+    device_kernel_destroy(inputs->gather);
     device_kernel_destroy(inputs->select);
     device_free(device, inputs->shifted);
-    device_free(device, inputs->device_delays);
-    device_free_pinned(device, inputs->delays);
+    free(inputs->delays);
     free(inputs->set);
     free(inputs->held);
     free(inputs->came);

@@ -14,18 +14,32 @@
  * Missing:   absent heaps are zero in what is walked, so they add nothing.
  * Ownership: a chunk goes back to its receiver when its upload is done and neither outputs nor the audit will look at it
  *            again, which with history is n_history sets later; a device input when its last reader is done.
+ *            A chunk that the host cannot read is never looked at again.
  * Threads:   the worker only.   Blocking: never. */
 #ifndef XBGPU_XINPUT_H
 #define XBGPU_XINPUT_H
 
 #include "common/inbox.h"
+#include "common/sensor.h"
 #include "xbgpu/correlation.h"
 #include "xbgpu/layout.h"
 
 #include <stdbool.h>
 
+struct gate;
 struct matcher;
 struct xinputs;
+
+/* What of it is there, as sensors; set for each set of chunks that was taken. */
+struct xinput_sensors {
+    struct sensor timestamp, unixtime; /* of the set's first sample */
+    struct sensor missing_unixtime;    /* the same, of the last set of which something was lost, or before which */
+    struct sensor device_status;       /* of those above */
+};
+
+/* Adds them under their names.  Silence of so long is an error, and forgives what was lost before.  Returns 0 or
+ * -ENOMEM. */
+int xinput_sensors_add(struct xinput_sensors *xinput_sensors, struct sensors *sensors, int64_t timeout_ns);
 
 struct xinput_config {
     const struct xbgpu_config *config;
@@ -35,6 +49,7 @@ struct xinput_config {
     struct matcher *matcher;
     struct inbox *worker;
     int free_kind; /* a device input has no readers left: {free_kind, 0, input} */
+    struct xinput_sensors *sensors;
 };
 
 /* Returns 0 or negative errno. */
@@ -43,6 +58,16 @@ int xinputs_create(const struct xinput_config *config, struct xinputs **inputs);
 /* Makes the next batches the current input and says what there is to walk.  'ended': no more chunks will come.  Returns
  * false if there are none, or nowhere to put them. */
 bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *walk);
+
+/* The first timestamp of which no walk has been made: what is set now holds from there on.  It never decreases; 0 before
+ * there was an input. */
+int64_t xinputs_next_samples(const struct xinputs *inputs);
+
+/* Sets delays[ant][pol] (xbgpu_delay()) of all walks that are made from now on; a copy is made. */
+void xinputs_set_delays(struct xinputs *inputs, const uint32_t *delays);
+
+/* Sets what a gate takes from a timestamp on, but not of walks that have been made; as gating_set(). */
+void xinputs_set_gate(struct xinputs *inputs, size_t gate, struct gate **definition, int64_t from_samples);
 
 /* The outputs have taken all they need of the current input. */
 void xinputs_release(struct xinputs *inputs);

@@ -197,41 +197,60 @@ static void random_gate(struct xbgpu_config_gate *c, int64_t *bins, double rate_
     c->bins = (struct config_int_list){n, bins};
 }
 
-/* A list has what one decision after the other takes, however many it jumped over. */
+/* A timestamp before, in, behind or far from batches that begin at 'start'; now and then that of a spectrum. */
+static int64_t random_change(int64_t start, size_t n_batches)
+{
+    static const int64_t far[] = {INT64_MIN / 2, INT64_MAX};
+
+    if (random_below(10) == 0)
+        return far[random_below(2)];
+    int64_t change = start + (int64_t)random_below((n_batches + 2) * 48 * 128) - 48 * 128;
+    return random_below(2) ? change : start + (change - start) / 128 * 128;
+}
+
+/* A list has what one decision after the other takes, however many it jumped over; and where the gate changes, of each
+ * spectrum what the one takes whose time it is. */
 START_TEST(lists)
 {
     struct xbgpu_config config = make_config("1e4");
-    int64_t bins[1024];
+    int64_t bins[1024], other_bins[1024];
     static uint32_t spectra[4 * 48 * 5 + 7], ends[4 * 6];
     uint64_t n_jumped = 0;
 
     for (int trial = 0; trial < 3000; trial++) {
-        struct xbgpu_config_gate c;
-        struct gate gate;
+        struct xbgpu_config_gate c, d;
+        struct gate gate, next;
         size_t n_batches = 1 + random_below(5), pitch = 48 * 5 + random_below(2), most = 0;
         int64_t start = (int64_t)random_below(1u << 20) - (1 << 19);
         random_gate(&c, bins, 1e4);
+        random_gate(&d, other_bins, 1e4);
         if (random_below(2)) {
-            c.dispersion_measure = 0.001;
-            c.centre_frequency_hz = 10e6;
+            c.dispersion_measure = d.dispersion_measure = 0.001;
+            c.centre_frequency_hz = d.centre_frequency_hz = 10e6;
         }
         ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+        ck_assert_int_eq(gate_init(&next, &d, &config), 0);
+        bool changes = gate.n_rows == next.n_rows && random_below(4) > 0;
+        struct gate_change change = {&gate, changes ? &next : NULL, random_change(start, n_batches)};
         memset(spectra, 0xa5, sizeof(spectra));
-        size_t said = gate_list(&gate, start, 128, 48, n_batches, pitch, spectra, ends);
+        size_t said = gate_list(&change, start, 128, 48, n_batches, pitch, spectra, ends);
         for (size_t row = 0; row < gate.n_rows; row++) {
             size_t n = 0;
             for (size_t t = 0; t < n_batches * 48; t++) {
+                int64_t timestamp = start + (int64_t)t * 128;
+                bool changed = changes && timestamp >= change.from_samples;
                 if (t % 48 == 0)
                     ck_assert_uint_eq(ends[row * (n_batches + 1) + t / 48], n);
-                if (gate_takes(&gate, row, start + (int64_t)t * 128))
+                if (gate_takes(changed ? &next : &gate, row, timestamp))
                     ck_assert_uint_eq(spectra[row * pitch + n++], t);
-                n_jumped += gate_run(&gate, row, start + (int64_t)t * 128, 128, 48) - 1;
+                n_jumped += gate_run(&gate, row, timestamp, 128, 48) - 1;
             }
             ck_assert_uint_eq(ends[row * (n_batches + 1) + n_batches], n);
             most = n > most ? n : most;
         }
         ck_assert_uint_eq(said, most);
         gate_fini(&gate);
+        gate_fini(&next);
     }
     ck_assert_uint_gt(n_jumped, 1000000); /* else this has not tried jumping */
 }

@@ -1,5 +1,6 @@
 /* check_service.c - the loop's ends, and what systemd is told. */
 #include "common/service.h"
+#include "common/thread.h"
 
 #include <check.h>
 #include <errno.h>
@@ -110,11 +111,11 @@ static void check_notified(int fd, const char *expected)
     ck_assert_str_eq(text, expected);
 }
 
-START_TEST(notifications)
+static int open_notify_socket(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    char text[512];
+    char text[120];
 
     /* An abstract address: nothing to clean up. */
     snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "check_service.%ld", (long)getpid());
@@ -123,6 +124,13 @@ START_TEST(notifications)
                      0);
     snprintf(text, sizeof(text), "@%s", address.sun_path + 1);
     setenv("NOTIFY_SOCKET", text, 1);
+    return fd;
+}
+
+START_TEST(notifications)
+{
+    int fd = open_notify_socket();
+    char text[512];
 
     ck_assert_int_eq(service_open(&service), 0);
     ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
@@ -134,6 +142,85 @@ START_TEST(notifications)
     service_stopping(service);
     check_notified(fd, "STOPPING=1\nSTATUS=draining");
     ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
+    service_close(service);
+    close(fd);
+}
+END_TEST
+
+/* The next notification, waited for. */
+static void wait_notified(int fd, const char *expected)
+{
+    char text[512];
+    ssize_t n = recv(fd, text, sizeof(text) - 1, 0);
+
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    ck_assert_str_eq(text, expected);
+}
+
+static void *run_service(void *arg)
+{
+    service_run(service);
+    return NULL;
+}
+
+/* Beats until it is told to stand still, and afterwards. */
+static _Atomic int stands_still, has_ended;
+
+static void *beat(void *arg)
+{
+    while (!atomic_load(&has_ended)) {
+        if (!atomic_load(&stands_still))
+            thread_beat();
+        usleep(1000);
+    }
+    return NULL;
+}
+
+START_TEST(watchdog)
+{
+    int fd = open_notify_socket();
+    char text[100] = "", expected[100];
+    struct thread thread;
+    pthread_t runner;
+
+    setenv("WATCHDOG_USEC", "400000", 1);
+    snprintf(text, sizeof(text), "%ld", (long)getpid());
+    setenv("WATCHDOG_PID", text, 1);
+    ck_assert_int_eq(service_open(&service), 0);
+    ck_assert_int_eq(thread_start(&thread, "culprit", -1, beat, NULL), 0);
+    pthread_create(&runner, NULL, run_service, NULL);
+    wait_notified(fd, "READY=1\nSTATUS=running");
+    for (int i = 0; i < 10; i++)
+        wait_notified(fd, "WATCHDOG=1");
+    for (int round = 0; round < 2; round++) {
+        service_status(service, "round %d", round);
+        snprintf(expected, sizeof(expected), "STATUS=round %d", round);
+        do {
+            ck_assert_int_gt(recv(fd, text, sizeof(text), 0), 0);
+        } while (!strncmp(text, "WATCHDOG=1", 10));
+        ck_assert(!strncmp(text, expected, strlen(expected)));
+        atomic_store(&stands_still, 1);
+        int n_fed = -1;
+        memset(text, 0, sizeof(text));
+        do {
+            n_fed++;
+            ck_assert_int_gt(recv(fd, text, sizeof(text) - 1, 0), 0);
+        } while (!strncmp(text, "WATCHDOG=1", 10));
+        ck_assert_int_ge(n_fed, 3);
+        ck_assert_int_le(n_fed, 5);
+        ck_assert_msg(!strncmp(text, "STATUS=FAILED: thread culprit (", 31), "%s", text);
+        /* From now on there is nothing to be heard. */
+        usleep(300000);
+        ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
+        atomic_store(&stands_still, 0);
+        wait_notified(fd, expected);
+        wait_notified(fd, "WATCHDOG=1");
+    }
+    service_stop(service, 0);
+    pthread_join(runner, NULL);
+    atomic_store(&has_ended, 1);
+    thread_join(&thread);
     service_close(service);
     close(fd);
 }
@@ -162,6 +249,7 @@ int main(void)
     tcase_add_exit_test(tcase, two_signals, 1);
     tcase_add_test(tcase, broken_pipe);
     tcase_add_test(tcase, notifications);
+    tcase_add_test(tcase, watchdog);
     tcase_add_test(tcase, exit_codes);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,5 +1,5 @@
-/* table_file.c - what the files of delays and of gains have in common. */
-#include "fgpu/table_file.h"
+/* table_file.c - what all files that are tables have in common. */
+#include "common/table_file.h"
 
 #include <errno.h>
 #include <math.h>

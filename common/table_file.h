@@ -1,13 +1,13 @@
 /* table_file.h - small tables in text files: a row a line, fields between blanks; what follows a '#' is a comment.
  *
  * Read before the start, by main. */
-#ifndef FGPU_TABLE_FILE_H
-#define FGPU_TABLE_FILE_H
+#ifndef COMMON_TABLE_FILE_H
+#define COMMON_TABLE_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#define TABLE_MAX_FIELDS 8
+#define TABLE_MAX_FIELDS 16
 
 struct table_row {
     const char *path;

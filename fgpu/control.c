@@ -1,0 +1,511 @@
+/* control.c - between the KATCP server and the settings. */
+#include "fgpu/control.h"
+
+#include "common/clock.h"
+#include "common/katcp_sensors.h"
+#include "common/katcp_server.h"
+#include "common/python_number.h"
+#include "common/service.h"
+#include "common/units.h"
+#include "fgpu/delay_text.h"
+#include "fgpu/facts.h"
+#include "fgpu/layout.h"
+#include "fgpu/pipeline.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POLL_S 0.001 /* while a reply waits for the worker */
+
+#define TIMEOUT_S 10.0 /* for ?request-timeout-hint: the worker takes milliseconds */
+
+/* A request whose reply waits for the worker. */
+struct waiting {
+    struct waiting *next;
+    struct katcp_call *call;
+    size_t output;
+    size_t first, end; /* inputs of which gains are set */
+    bool is_posted;    /* all that it has set is with the worker */
+    uint64_t ticket;   /* then: how many commands must have been carried out */
+};
+
+struct fgpu_control {
+    const struct fgpu_config *config;
+    struct timebase timebase;
+    double rate_hz;
+    size_t n_inputs;
+    void *pipeline;
+    struct fgpu_settings *settings;
+    struct sensors *sensors;
+    struct katcp_sensors *katcp_sensors;
+    struct sensor *eq; /* [output][input] */
+    struct sensor rx_status;
+    struct fgpu_facts *facts;
+    struct ev_loop *loop;
+    ev_timer poll;
+    struct waiting *first, **end;
+};
+
+/* ---- The eq sensors ---------------------------------------------------------------------------------------------- */
+
+/* How many gains of an input tell all: 1 where they are the same. */
+static size_t n_distinct(const struct fgpu_control *c, size_t output, size_t input)
+{
+    const float *gains = fgpu_settings_gains(c->settings, input / N_POLS, output) + input % N_POLS * 2;
+    size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
+
+    for (size_t chan = 1; chan < n_chan; chan++)
+        if (gains[0] != gains[chan * N_POLS * 2] || gains[1] != gains[chan * N_POLS * 2 + 1])
+            return n_chan;
+    return 1;
+}
+
+static const char *gain_text(const struct fgpu_control *c, size_t output, size_t input, size_t chan,
+                             char text[PYTHON_COMPLEX_BYTES])
+{
+    const float *gain = fgpu_settings_gains(c->settings, input / N_POLS, output) + (chan * N_POLS + input % N_POLS) * 2;
+
+    return python_complex_text((double)gain[0], (double)gain[1], text);
+}
+
+static void set_eq(struct fgpu_control *c, size_t output, size_t input, int64_t unix_ns)
+{
+    size_t n = n_distinct(c, output, input), at = 0;
+    char *text = malloc(n * (PYTHON_COMPLEX_BYTES + 2) + 3), number[PYTHON_COMPLEX_BYTES];
+
+    if (!text)
+        return;
+    text[at++] = '[';
+    for (size_t chan = 0; chan < n; chan++)
+        at += (size_t)sprintf(text + at, "%s%s", chan ? ", " : "", gain_text(c, output, input, chan, number));
+    strcpy(text + at, "]");
+    sensors_set_text(c->sensors, &c->eq[output * c->n_inputs + input], unix_ns, SENSOR_NOMINAL, text);
+    free(text);
+}
+
+/* ---- Replies that wait ------------------------------------------------------------------------------------------- */
+
+/* The time of data that are made from 'steady_samples' on; now where there are none yet. */
+static int64_t time_of(const struct fgpu_control *c, int64_t steady_samples)
+{
+    return steady_samples > 0 ? timebase_unix_ns(&c->timebase, steady_samples) : clock_unix_ns();
+}
+
+/* Posts what can be, and answers those whose turn it is. */
+static void advance(struct fgpu_control *c)
+{
+    bool all_posted = fgpu_settings_post(c->settings);
+    int64_t steady_samples;
+    uint64_t n_obeyed = fgpu_pipeline_n_obeyed(c->pipeline, &steady_samples);
+
+    for (struct waiting *w = c->first; w && all_posted; w = w->next) {
+        if (!w->is_posted)
+            w->ticket = fgpu_pipeline_n_posted(c->pipeline);
+        w->is_posted = true;
+    }
+    while (c->first && c->first->is_posted && c->first->ticket <= n_obeyed) {
+        struct waiting *done = c->first;
+        c->first = done->next;
+        katcp_sensors_steady_state(c->katcp_sensors, steady_samples);
+        for (size_t i = done->first; i < done->end; i++)
+            set_eq(c, done->output, i, time_of(c, steady_samples));
+        katcp_ok(done->call, 0, NULL);
+        free(done);
+    }
+    if (!c->first) {
+        c->end = &c->first;
+        ev_timer_stop(c->loop, &c->poll);
+    }
+}
+
+static void on_poll(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    advance(timer->data);
+}
+
+/* The call is answered once what has been set shows. */
+static void reply_when_obeyed(struct fgpu_control *c, struct waiting *w)
+{
+    *c->end = w;
+    c->end = &w->next;
+    ev_timer_start(c->loop, &c->poll);
+    advance(c);
+}
+
+/* A reply that is to wait, made before anything is set; or NULL with the call failed.  The gains of inputs [first, end)
+ * will be set. */
+static struct waiting *prepare(struct katcp_call *call, size_t output, size_t first, size_t end)
+{
+    struct waiting *w = malloc(sizeof(*w));
+
+    if (w)
+        *w = (struct waiting){.call = call, .output = output, .first = first, .end = end};
+    else
+        katcp_fail(call, "out of memory");
+    return w;
+}
+
+/* ---- Streams and inputs ------------------------------------------------------------------------------------------ */
+
+static bool find_output(struct fgpu_control *c, struct katcp_call *call, size_t *output)
+{
+    const char *name = katcp_arg(call, 0);
+
+    for (size_t o = 0; o < c->config->outputs.n; o++)
+        if (strcmp(fgpu_config_output(c->config, o)->name, name) == 0) {
+            *output = o;
+            return true;
+        }
+    katcp_fail(call, "there is no stream '%.64s'", name);
+    return false;
+}
+
+/* Whether the 'n' characters at 'text' name an input. */
+static bool parse_input(const struct fgpu_control *c, const char *text, size_t n, size_t *input)
+{
+    static const char pols[N_POLS] = {'v', 'h'};
+    size_t index = 0;
+
+    if (n > 0 && n <= 6 && strspn(text, "0123456789") >= n) {
+        for (size_t i = 0; i < n; i++)
+            index = index * 10 + (size_t)(text[i] - '0');
+        *input = index;
+        return index < c->n_inputs;
+    }
+    for (size_t i = 0; i < c->n_inputs; i++) {
+        const char *name = fgpu_config_antenna(c->config, i / N_POLS)->name;
+        size_t length = strlen(name);
+        if (n == length + 1 && memcmp(text, name, length) == 0 && text[length] == pols[i % N_POLS]) {
+            *input = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool find_input(struct fgpu_control *c, struct katcp_call *call, const char *text, size_t n, size_t *input)
+{
+    bool found = parse_input(c, text, n, input);
+
+    if (!found)
+        katcp_fail(call, "there is no input '%.*s': they are 0 to %zu, or an antenna's name with v or h",
+                   (int)(n < 64 ? n : 64), text, c->n_inputs - 1);
+    return found;
+}
+
+/* ---- Gains ------------------------------------------------------------------------------------------------------- */
+
+/* Reads complex numbers from argument 'first' on, single precision as they will be used.  Returns NULL with the call
+ * failed. */
+static float *parse_gains(struct katcp_call *call, int first, size_t n)
+{
+    float *gains = malloc(n * 2 * sizeof(*gains));
+
+    if (!gains)
+        katcp_fail(call, "out of memory");
+    for (size_t i = 0; i < n && gains; i++) {
+        const char *text = katcp_arg(call, first + (int)i), *wrong = NULL;
+        double real, imaginary;
+        if (!python_complex(text, &real, &imaginary))
+            wrong = "a gain must be a complex number like 1-0.5j";
+        else if (!isfinite((float)real) || !isfinite((float)imaginary))
+            wrong = "a gain must be finite, in single precision";
+        if (wrong) {
+            katcp_fail(call, "%s: '%.64s'", wrong, text);
+            free(gains);
+            return NULL;
+        }
+        gains[2 * i] = (float)real;
+        gains[2 * i + 1] = (float)imaginary;
+    }
+    return gains;
+}
+
+static void answer_gains(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t input)
+{
+    size_t n = n_distinct(c, output, input);
+    char(*texts)[PYTHON_COMPLEX_BYTES] = malloc(n * sizeof(*texts));
+    const char **args = malloc(n * sizeof(*args));
+
+    if (texts && args) {
+        for (size_t chan = 0; chan < n; chan++)
+            args[chan] = gain_text(c, output, input, chan, texts[chan]);
+        katcp_ok(call, (int)n, args);
+    } else {
+        katcp_fail(call, "out of memory");
+    }
+    free(args);
+    free(texts);
+}
+
+static void request_gain(struct katcp_call *call, void *arg)
+{
+    struct fgpu_control *c = arg;
+    size_t output, input, n = (size_t)katcp_n_args(call) - 2;
+
+    if (!find_output(c, call, &output) || !find_input(c, call, katcp_arg(call, 1), strlen(katcp_arg(call, 1)), &input))
+        return;
+    size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
+    if (n > 1 && n != n_chan) {
+        katcp_fail(call, "there must be one gain, or %zu, or none to ask", n_chan);
+        return;
+    }
+    if (n == 0) {
+        answer_gains(c, call, output, input);
+        return;
+    }
+    float *gains = parse_gains(call, 2, n);
+    struct waiting *waiting = gains ? prepare(call, output, input, input + 1) : NULL;
+    if (waiting) {
+        fgpu_settings_set_gains(c->settings, input / N_POLS, output, input % N_POLS, gains, n);
+        reply_when_obeyed(c, waiting);
+    }
+    free(gains);
+}
+
+static void request_gain_all(struct katcp_call *call, void *arg)
+{
+    struct fgpu_control *c = arg;
+    size_t output, n = (size_t)katcp_n_args(call) - 1;
+    float *gains = NULL;
+
+    if (!find_output(c, call, &output))
+        return;
+    size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
+    if (n > 1 && n != n_chan) {
+        katcp_fail(call, "there must be one gain, or %zu", n_chan);
+        return;
+    }
+    bool is_default = n == 1 && strcmp(katcp_arg(call, 1), "default") == 0;
+    if (!is_default && !(gains = parse_gains(call, 1, n)))
+        return;
+    struct waiting *waiting = prepare(call, output, 0, c->n_inputs);
+    for (size_t i = 0; waiting && i < c->n_inputs; i++) {
+        if (gains)
+            fgpu_settings_set_gains(c->settings, i / N_POLS, output, i % N_POLS, gains, n);
+        else if (i % N_POLS == 0)
+            fgpu_settings_reset_gains(c->settings, i / N_POLS, output);
+    }
+    if (waiting)
+        reply_when_obeyed(c, waiting);
+    free(gains);
+}
+
+/* ---- Delays ------------------------------------------------------------------------------------------------------ */
+
+/* UNIX seconds to the nearest sample: exactly where there are no more decimals than nanoseconds have. */
+static bool parse_start(struct fgpu_control *c, struct katcp_call *call, int64_t *start_samples)
+{
+    const char *text = katcp_arg(call, 1);
+    double seconds;
+    int64_t unix_ns;
+
+    if (timebase_parse_unix_ns(text, &unix_ns)) {
+        if (!python_float(text, &seconds) || !(fabs(seconds) < 9e9)) {
+            katcp_fail(call, "the start time must be a UNIX time in seconds, not '%.64s'", text);
+            return false;
+        }
+        unix_ns = llrint(seconds * 1e9);
+    }
+    *start_samples = timebase_samples_nearest(&c->timebase, unix_ns);
+    if (*start_samples < 0)
+        katcp_fail(call, "the start time is before the sync time");
+    return *start_samples >= 0;
+}
+
+/* The models of a request, by input; those that it does not name start at -1. */
+static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
+                         struct delay_model *models)
+{
+    size_t n = (size_t)katcp_n_args(call) - 2;
+    bool addressed = n > 0 && strchr(katcp_arg(call, 2), '=');
+
+    if (!addressed && n != c->n_inputs) {
+        katcp_fail(call, "there must be %zu models, one for each input", c->n_inputs);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const char *text = katcp_arg(call, 2 + (int)i), *equals = strchr(text, '=');
+        size_t input = i;
+        if (addressed != (equals != NULL)) {
+            katcp_fail(call, "either all models must say INPUT=, or none: '%.64s'", text);
+            return false;
+        }
+        if (addressed && !find_input(c, call, text, (size_t)(equals - text), &input))
+            return false;
+        if (models[input].start_samples >= 0) {
+            katcp_fail(call, "there are two models for input %zu", input);
+            return false;
+        }
+        models[input].start_samples = start_samples;
+        const char *wrong = delay_text_parse(addressed ? equals + 1 : text, c->rate_hz, &models[input]);
+        if (wrong) {
+            katcp_fail(call, "%s: '%.200s'", wrong, text);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t output, const struct delay_model *models)
+{
+    for (size_t i = 0; i < c->n_inputs; i++)
+        if (models[i].start_samples >= 0 &&
+            !fgpu_settings_has_room(c->settings, i / N_POLS, output, i % N_POLS, models[i].start_samples)) {
+            katcp_fail(call, "input %zu has %d delay models that wait for their time, and room for no more", i,
+                       DELAY_MAX_MODELS - 1);
+            return false;
+        }
+    return true;
+}
+
+static void request_delays(struct katcp_call *call, void *arg)
+{
+    struct fgpu_control *c = arg;
+    struct waiting *waiting;
+    int64_t start_samples;
+    size_t output;
+
+    if (!find_output(c, call, &output) || !parse_start(c, call, &start_samples))
+        return;
+    struct delay_model *models = calloc(c->n_inputs, sizeof(*models));
+    if (!models) {
+        katcp_fail(call, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < c->n_inputs; i++)
+        models[i].start_samples = -1;
+    if (parse_models(c, call, start_samples, models) && have_room(c, call, output, models) &&
+        (waiting = prepare(call, output, 0, 0))) {
+        for (size_t i = 0; i < c->n_inputs; i++)
+            if (models[i].start_samples >= 0)
+                fgpu_settings_add_delay(c->settings, i / N_POLS, output, i % N_POLS, &models[i]);
+        reply_when_obeyed(c, waiting);
+    }
+    free(models);
+}
+
+static const struct katcp_request requests[] = {
+    {"gain",
+     "Sets the gains of an input, or says them.\n"
+     "?gain STREAM INPUT [VALUE...]\n"
+     "STREAM is an output's name, INPUT a number or a label (m000v), a VALUE a complex number without unit: one for "
+     "all channels, or one for each. Without any, the gains are answered.",
+     2, INT_MAX, request_gain, 3, TIMEOUT_S},
+    {"gain-all",
+     "Sets the gains of all inputs.\n"
+     "?gain-all STREAM VALUE...|default\n"
+     "As for ?gain; 'default' brings back what the configuration says.",
+     2, INT_MAX, request_gain_all, 0, TIMEOUT_S},
+    {"delays",
+     "Adds delay models, from a time on.\n"
+     "?delays STREAM START [INPUT=]MODEL...\n"
+     "STREAM is an output's name, START UNIX seconds. A MODEL for each input, or INPUT=MODEL for some, is "
+     "delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in s, s/s, s/s^2, "
+     "rad, rad/s and rad/s^2; the phase is that at the centre of the output's band.",
+     3, INT_MAX, request_delays, 0, TIMEOUT_S},
+};
+
+void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device)
+{
+    device->requests = requests;
+    device->n_requests = ARRAY_LEN(requests);
+    device->arg = control;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+static int add_eq(struct fgpu_control *c, size_t output, size_t input)
+{
+    char name[128];
+    const struct sensor_about about = {
+        .name = name,
+        .description = "Gains of this input: complex, without unit, of all channels together if they are the same, "
+                       "else of each, in order",
+        .units = "",
+        .type = SENSOR_STRING,
+    };
+
+    snprintf(name, sizeof(name), "%s.input%zu.eq", fgpu_config_output(c->config, output)->name, input);
+    int err = sensors_add(c->sensors, &c->eq[output * c->n_inputs + input], &about, (struct sensor_reading){0});
+    if (!err)
+        set_eq(c, output, input, clock_unix_ns());
+    return err;
+}
+
+static bool is_rx(const char *name)
+{
+    return strstr(name, ".rx.") || strncmp(name, "rx.", 3) == 0;
+}
+
+static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config *config)
+{
+    const struct sensor_about rx = {.name = "rx.device-status",
+                                    .description =
+                                        "Degraded while any sensor of what is received (rx) is worse than nominal",
+                                    .units = "",
+                                    .type = SENSOR_DISCRETE,
+                                    .words = sensor_aggregate_words,
+                                    .includes = is_rx};
+    size_t n = c->config->outputs.n * c->n_inputs;
+
+    c->eq = calloc(n, sizeof(*c->eq));
+    int err = c->eq ? 0 : -ENOMEM;
+    for (size_t i = 0; i < n && !err; i++)
+        err = add_eq(c, i / c->n_inputs, i % c->n_inputs);
+    if (!err)
+        err = sensors_add(c->sensors, &c->rx_status, &rx, (struct sensor_reading){0});
+    return err ? err : fgpu_facts_create(c->config, config->dither_seeds, c->sensors, &c->facts);
+}
+
+int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control)
+{
+    struct fgpu_control *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return -ENOMEM;
+    c->config = config->config;
+    c->timebase = fgpu_timebase(config->config);
+    c->rate_hz = decimal_to_double(config->config->time.adc_sample_rate_hz);
+    c->n_inputs = config->config->antennas.n * N_POLS;
+    c->pipeline = config->pipeline;
+    c->settings = config->settings;
+    c->sensors = config->context->sensors;
+    c->katcp_sensors = config->context->katcp_sensors;
+    c->loop = service_loop(config->context->service);
+    c->end = &c->first;
+    ev_timer_init(&c->poll, on_poll, POLL_S, POLL_S);
+    c->poll.data = c;
+    int err = add_sensors(c, config);
+    if (err) {
+        fgpu_control_destroy(c);
+        return err;
+    }
+    *control = c;
+    return 0;
+}
+
+void fgpu_control_stop(struct fgpu_control *c)
+{
+    ev_timer_stop(c->loop, &c->poll);
+    while (c->first) {
+        struct waiting *next = c->first->next;
+        free(c->first);
+        c->first = next;
+    }
+    c->end = &c->first;
+}
+
+void fgpu_control_destroy(struct fgpu_control *c)
+{
+    if (!c)
+        return;
+    fgpu_control_stop(c);
+    fgpu_facts_destroy(c->facts);
+    free(c->eq);
+    free(c);
+}

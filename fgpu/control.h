@@ -1,0 +1,45 @@
+/* control.h - fgpu's requests, and the sensors of what they set.
+ *
+ *     ?gain STREAM INPUT [VALUE...]            VALUE: Python's complex numbers; none: answers what is set
+ *     ?gain-all STREAM VALUE...|default
+ *     ?delays STREAM START MODEL...            MODEL: delay_text.h; START in UNIX seconds
+ *
+ * Inputs:    0 to 2n - 1 of n antennas: twice the antenna's place in the configuration, plus the polarisation; or its
+ *            label, the antenna's name with v for polarisation 0 and h for 1.  ?delays takes a model for each input, or
+ *            INPUT=MODEL for those that are to change.
+ * Flow:      request --checked whole--> settings --snapshots--> worker; once that has carried them out, steady-state-
+ *            timestamp and eq are set, and the reply leaves.  Replies leave in the order of their requests.
+ * Threads:   main.   Blocking: none. */
+#ifndef FGPU_CONTROL_H
+#define FGPU_CONTROL_H
+
+#include "common/daemon.h"
+#include "fgpu/config.h"
+#include "fgpu/settings.h"
+
+#include <stdint.h>
+
+struct fgpu_control;
+struct katcp_device;
+
+struct fgpu_control_config {
+    const struct fgpu_config *config;
+    void *pipeline;
+    struct fgpu_settings *settings;
+    const uint64_t *dither_seeds; /* [output] */
+    const struct daemon_context *context;
+};
+
+/* Adds its sensors.  Returns 0 or -ENOMEM. */
+int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control);
+
+/* Sets the requests of 'device', and their argument. */
+void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
+
+/* The server has closed: nobody waits for an answer any more.  Idempotent. */
+void fgpu_control_stop(struct fgpu_control *control);
+
+/* NULL is accepted. */
+void fgpu_control_destroy(struct fgpu_control *control);
+
+#endif

@@ -1,0 +1,148 @@
+/* delay_text.c - between requests and files, which have seconds, and walk.c, which has samples; and back to sensors. */
+#include "fgpu/delay_text.h"
+
+#include "common/python_number.h"
+#include "common/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_DELAY_SAMPLES 0x1p53
+#define MAX_PART_BYTES    400
+
+/* ---- Seconds and samples ----------------------------------------------------------------------------------------- */
+
+const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double rate_hz, struct delay_model *model)
+{
+    for (int i = 0; i < DELAY_N_NUMBERS; i++)
+        if (!isfinite(numbers[i]))
+            return "delays, phases and their rates must be finite";
+    if (fabs(numbers[DELAY_S] * rate_hz) > MAX_DELAY_SAMPLES)
+        return "the delay must be at most 2^53 samples";
+    if (!(fabs(numbers[DELAY_RATE]) < 1.0))
+        return "the rate must be between -1 and 1";
+    *model = (struct delay_model){
+        .start_samples = model->start_samples,
+        .delay_samples = numbers[DELAY_S] * rate_hz,
+        .rate = numbers[DELAY_RATE],
+        .acceleration = numbers[DELAY_ACCELERATION] / rate_hz,
+        .phase_rad = delay_wrap(numbers[DELAY_PHASE]),
+        .phase_rate_rad = numbers[DELAY_PHASE_RATE] / rate_hz,
+        .phase_acceleration_rad = numbers[DELAY_PHASE_ACCELERATION] / rate_hz / rate_hz,
+    };
+    return NULL;
+}
+
+static double times(double x, double rate_hz)
+{
+    return x * rate_hz;
+}
+
+static double over(double x, double rate_hz)
+{
+    return x / rate_hz;
+}
+
+static double over_twice(double x, double rate_hz)
+{
+    return x / rate_hz / rate_hz;
+}
+
+/* The number near 'guess' of which 'to' makes 'value'; rounding may have put the guess beside it. */
+static double invert(double (*to)(double x, double rate_hz), double rate_hz, double value, double guess)
+{
+    double below = guess, above = guess;
+
+    for (int i = 0; i < 8; i++) {
+        if (to(below, rate_hz) == value)
+            return below;
+        if (to(above, rate_hz) == value)
+            return above;
+        below = nextafter(below, -INFINITY);
+        above = nextafter(above, INFINITY);
+    }
+    return guess;
+}
+
+void delay_to_seconds(const struct delay_model *m, double rate_hz, double numbers[DELAY_N_NUMBERS])
+{
+    numbers[DELAY_S] = invert(times, rate_hz, m->delay_samples, m->delay_samples / rate_hz);
+    numbers[DELAY_RATE] = m->rate;
+    numbers[DELAY_PHASE] = m->phase_rad;
+    numbers[DELAY_PHASE_RATE] = invert(over, rate_hz, m->phase_rate_rad, m->phase_rate_rad * rate_hz);
+    numbers[DELAY_ACCELERATION] = invert(over, rate_hz, m->acceleration, m->acceleration * rate_hz);
+    numbers[DELAY_PHASE_ACCELERATION] =
+        invert(over_twice, rate_hz, m->phase_acceleration_rad, m->phase_acceleration_rad * rate_hz * rate_hz);
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------------------------- */
+
+/* "a,b" or "a,b,c", where the third is 0 unless there is one. */
+static bool parse_part(const char *text, size_t n_bytes, double *numbers[3])
+{
+    char part[MAX_PART_BYTES], *rest = part, *field;
+    size_t n = 0;
+
+    if (n_bytes >= sizeof(part))
+        return false;
+    memcpy(part, text, n_bytes);
+    part[n_bytes] = '\0';
+    while ((field = strsep(&rest, ","))) {
+        if (n == 3 || !python_float(field, numbers[n]))
+            return false;
+        n++;
+    }
+    return n >= 2;
+}
+
+const char *delay_text_parse(const char *text, double adc_sample_rate_hz, struct delay_model *model)
+{
+    const char *colon = strchr(text, ':');
+    double numbers[DELAY_N_NUMBERS] = {0};
+    double *delay[] = {&numbers[DELAY_S], &numbers[DELAY_RATE], &numbers[DELAY_ACCELERATION]};
+    double *phase[] = {&numbers[DELAY_PHASE], &numbers[DELAY_PHASE_RATE], &numbers[DELAY_PHASE_ACCELERATION]};
+
+    if (!colon || !parse_part(text, (size_t)(colon - text), delay) || !parse_part(colon + 1, strlen(colon + 1), phase))
+        return "a model must be delay,rate:phase,phase_rate or "
+               "delay,rate,acceleration:phase,phase_rate,phase_acceleration";
+    return delay_from_seconds(numbers, adc_sample_rate_hz, model);
+}
+
+/* ---- Sensors ----------------------------------------------------------------------------------------------------- */
+
+/* The start is an integer, in the bits of the first number; what follows is in the order of enum delay_number, and as
+ * the reference computes it. */
+_Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a model must fit a reading");
+
+struct sensor_reading delay_text_reading(const struct delay_model *model, const struct timebase *timebase,
+                                         int64_t since_samples)
+{
+    const double rate_hz = decimal_to_double(timebase->adc_sample_rate_hz);
+    struct sensor_reading reading = {timebase_unix_ns(timebase, since_samples), SENSOR_NOMINAL, {0}};
+    double *numbers = reading.value.numbers + 1;
+
+    memcpy(reading.value.numbers, &model->start_samples, sizeof(int64_t));
+    numbers[DELAY_S] = model->delay_samples / rate_hz;
+    numbers[DELAY_RATE] = model->rate;
+    numbers[DELAY_PHASE] = model->phase_rad;
+    numbers[DELAY_PHASE_RATE] = model->phase_rate_rad * rate_hz;
+    numbers[DELAY_ACCELERATION] = model->acceleration * rate_hz;
+    numbers[DELAY_PHASE_ACCELERATION] = model->phase_acceleration_rad * rate_hz * rate_hz;
+    return reading;
+}
+
+void delay_text_format(const union sensor_value *value, char *text, size_t text_bytes)
+{
+    const double *numbers = value->numbers + 1;
+    bool linear = numbers[DELAY_ACCELERATION] == 0 && numbers[DELAY_PHASE_ACCELERATION] == 0;
+    char number[PYTHON_FLOAT_BYTES];
+    int64_t start;
+
+    memcpy(&start, value->numbers, sizeof(start));
+    size_t end = (size_t)snprintf(text, text_bytes, "(%lld", (long long)start);
+    for (int i = 0; i < (linear ? DELAY_ACCELERATION : DELAY_N_NUMBERS) && end < text_bytes; i++)
+        end += (size_t)snprintf(text + end, text_bytes - end, ", %s", python_float_text(numbers[i], number));
+    if (end < text_bytes)
+        snprintf(text + end, text_bytes - end, ")");
+}

@@ -1,0 +1,36 @@
+/* delay_text.h - delay models as people write them: in seconds, where delay.h has samples.
+ *
+ *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
+ *         of a request; s, s/s, s/s^2; rad, rad/s, rad/s^2
+ *     (start, delay, rate, phase, phase rate[, acceleration, phase acceleration])
+ *         of a sensor; the start in ADC samples, -1 where none has been set
+ *
+ * Threads: pure functions. */
+#ifndef FGPU_DELAY_TEXT_H
+#define FGPU_DELAY_TEXT_H
+
+#include "common/sensor.h"
+#include "common/timebase.h"
+#include "fgpu/delay.h"
+
+/* A model's numbers in seconds and radians, in this order. */
+enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
+#define DELAY_N_NUMBERS 6
+
+/* Sets all of the model but its start; the phase is wrapped.  Returns NULL or, with the model as it was, what is wrong:
+ * a limit of delay.h, or a number that is not finite. */
+const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
+                               struct delay_model *model);
+
+/* Numbers of which delay_from_seconds() makes the same model, to the last bit where there are such. */
+void delay_to_seconds(const struct delay_model *model, double adc_sample_rate_hz, double numbers[DELAY_N_NUMBERS]);
+
+/* Reads a request's text; returns as delay_from_seconds() does. */
+const char *delay_text_parse(const char *text, double adc_sample_rate_hz, struct delay_model *model);
+
+/* A sensor's reading of 'model', which is in effect since 'since_samples'; and what makes text of it. */
+struct sensor_reading delay_text_reading(const struct delay_model *model, const struct timebase *timebase,
+                                         int64_t since_samples);
+void delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
+
+#endif

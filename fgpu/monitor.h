@@ -1,0 +1,33 @@
+/* monitor.h - what an input (one polarisation of one antenna) tells of its digitiser and of the way from it: counters
+ * and sensors.
+ *
+ * Flow:      chunks, as they come; windows of power (level.h) --> counters, sensors
+ * Times:     of the data: rx.* of a chunk's start, clip counts of its end, power of its window's end.
+ * Threads:   the worker's, but create and destroy (main). */
+#ifndef FGPU_MONITOR_H
+#define FGPU_MONITOR_H
+
+#include "common/chunk.h"
+#include "common/sensor.h"
+#include "common/stats.h"
+#include "fgpu/layout.h"
+
+struct fgpu_monitor {
+    struct timebase timebase;
+    int64_t chunk_samples, packet_samples;
+    struct counter n_samples, n_clipped;
+    struct sensor clip_cnt, rms_dbfs, timestamp, unixtime, missing_unixtime;
+};
+
+/* 'labels' are the input's, for /metrics. */
+void fgpu_monitor_init(struct fgpu_monitor *monitor, const struct fgpu_config *config, const char *labels);
+
+/* Adds the sensors of input 'i'.  Returns 0 or -ENOMEM. */
+int fgpu_monitor_add_sensors(struct fgpu_monitor *monitor, struct sensors *sensors, size_t i);
+
+void fgpu_monitor_chunk(struct fgpu_monitor *monitor, const struct chunk *chunk);
+
+/* The power of a window that ends at 'end_samples'; not 'valid' where samples of it are missing. */
+void fgpu_monitor_power(struct fgpu_monitor *monitor, double dbfs, bool valid, int64_t end_samples);
+
+#endif

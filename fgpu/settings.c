@@ -1,0 +1,392 @@
+/* settings.c - between requests and files, which come one by one, and the worker, which takes snapshots. */
+#include "fgpu/settings.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/units.h"
+#include "fgpu/delay_file.h"
+#include "fgpu/gain_file.h"
+#include "fgpu/layout.h"
+#include "fgpu/pipeline.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A sentence of a file's reader. */
+#define SENTENCE_BYTES 512
+
+/* Data older than this are not waited for where models run out of room. */
+#define MAX_AGE_NS (10 * NS_PER_S)
+
+/* Of one antenna's one output. */
+struct setting {
+    const struct fgpu_settings *settings;
+    size_t ant, output;
+    struct fgpu_delays delays;
+    float *gains;        /* complex [chan][pol] */
+    float *config_gains; /* what the configuration says */
+    bool post_delays, post_gains;
+    bool keep_delays, keep_gains[N_POLS]; /* they were set while it ran, not by the configuration */
+    struct state_file *delays_file, *gains_file;
+};
+
+struct fgpu_settings {
+    const struct fgpu_config *config;
+    struct timebase timebase;
+    void *pipeline;
+    struct state_files *files;
+    size_t n; /* antennas x outputs */
+    struct setting items[];
+};
+
+static struct setting *setting_of(const struct fgpu_settings *s, size_t ant, size_t output)
+{
+    return (struct setting *)&s->items[ant * s->config->outputs.n + output];
+}
+
+static const struct fgpu_config_output *output_of(const struct setting *item)
+{
+    return fgpu_config_output(item->settings->config, item->output);
+}
+
+/* ---- Posting ----------------------------------------------------------------------------------------------------- */
+
+bool fgpu_settings_post(struct fgpu_settings *s)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < s->n; i++) {
+        struct setting *item = &s->items[i];
+        if (item->post_delays && fgpu_pipeline_set_delays(s->pipeline, item->ant, item->output, &item->delays) == 0)
+            item->post_delays = false;
+        if (item->post_gains && fgpu_pipeline_set_gains(s->pipeline, item->ant, item->output, item->gains) == 0)
+            item->post_gains = false;
+        all = all && !item->post_delays && !item->post_gains;
+    }
+    return all;
+}
+
+/* ---- Gains ------------------------------------------------------------------------------------------------------- */
+
+const float *fgpu_settings_gains(const struct fgpu_settings *s, size_t ant, size_t output)
+{
+    return setting_of(s, ant, output)->gains;
+}
+
+void fgpu_settings_set_gains(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol, const float *values,
+                             size_t n)
+{
+    struct setting *item = setting_of(s, ant, output);
+    size_t n_chan = (size_t)output_of(item)->n_chan;
+
+    assert(n == 1 || n == n_chan);
+    for (size_t chan = 0; chan < n_chan; chan++)
+        memcpy(item->gains + (chan * N_POLS + pol) * 2, values + (n == 1 ? 0 : chan * 2), 2 * sizeof(float));
+    item->post_gains = true;
+    item->keep_gains[pol] = true;
+    state_file_changed(item->gains_file);
+}
+
+void fgpu_settings_reset_gains(struct fgpu_settings *s, size_t ant, size_t output)
+{
+    struct setting *item = setting_of(s, ant, output);
+
+    memcpy(item->gains, item->config_gains, fgpu_gain_bytes(output_of(item)));
+    item->post_gains = true;
+    memset(item->keep_gains, 0, sizeof(item->keep_gains));
+    state_file_changed(item->gains_file);
+}
+
+/* A row for each run of channels with the same gain. */
+static void write_gains_of_pol(FILE *text, const struct setting *item, unsigned pol)
+{
+    const struct fgpu_config_output *output = output_of(item);
+    const float *gains = item->gains + (size_t)pol * 2;
+    const size_t step = (size_t)N_POLS * 2;
+    int64_t first = 0;
+
+    for (int64_t end = 1; end <= output->n_chan; end++) {
+        const float *gain = gains + (size_t)first * step;
+        if (end < output->n_chan && memcmp(gain, gains + (size_t)end * step, 2 * sizeof(float)) == 0)
+            continue;
+        fprintf(text, "%s %u %lld-%lld %.9g %.9g\n", output->name, pol, (long long)first, (long long)end - 1,
+                (double)gain[0], (double)gain[1]);
+        first = end;
+    }
+}
+
+static bool write_gains(FILE *text, void *arg)
+{
+    const struct setting *item = arg;
+
+    fputs("# output, polarisation, channels, real and imaginary part of the gain\n", text);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        if (item->keep_gains[pol])
+            write_gains_of_pol(text, item, pol);
+    return item->keep_gains[0] || item->keep_gains[1];
+}
+
+/* ---- Delays ------------------------------------------------------------------------------------------------------ */
+
+/* Forgets what the worker needs no more. */
+static void forget_delays(struct setting *item)
+{
+    int64_t done_samples = fgpu_pipeline_done_samples(item->settings->pipeline, item->ant, item->output);
+
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        delay_queue_forget(&item->delays.pols[pol], done_samples);
+}
+
+static bool has_room(const struct setting *item, unsigned pol, const struct delay_model *model)
+{
+    struct delay_queue queue = item->delays.pols[pol];
+
+    return delay_queue_add(&queue, model) == 0;
+}
+
+bool fgpu_settings_has_room(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol, int64_t start_samples)
+{
+    const struct delay_model model = {.start_samples = start_samples};
+    struct setting *item = setting_of(s, ant, output);
+
+    forget_delays(item);
+    if (has_room(item, pol, &model))
+        return true;
+    if (s->timebase.from_packets)
+        return false;
+    /* Where no data have come for so long, the worker forgets nothing. */
+    delay_queue_forget(&item->delays.pols[pol], timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS));
+    return has_room(item, pol, &model);
+}
+
+void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol,
+                             const struct delay_model *model)
+{
+    struct setting *item = setting_of(s, ant, output);
+    int err = delay_queue_add(&item->delays.pols[pol], model);
+
+    assert(!err);
+    item->post_delays = true;
+    item->keep_delays = true;
+    state_file_changed(item->delays_file);
+}
+
+static bool write_delays(FILE *text, void *arg)
+{
+    struct setting *item = arg;
+
+    forget_delays(item);
+    delay_file_write(text, &item->settings->timebase, item->delays.pols);
+    return item->keep_delays;
+}
+
+/* ---- What the configuration says --------------------------------------------------------------------------------- */
+
+/* Gives each output of an antenna the models of its file. */
+static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, size_t why_bytes)
+{
+    const char *path = fgpu_config_antenna(s->config, ant)->delays;
+    struct setting *items = setting_of(s, ant, 0);
+    char sentence[SENTENCE_BYTES];
+
+    if (!path)
+        return 0;
+    int err = delay_file_read(path, &s->timebase, items[0].delays.pols, sentence, sizeof(sentence));
+    if (err)
+        snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
+    for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
+        items[o].delays = items[0].delays;
+        items[o].post_delays = true;
+    }
+    return err;
+}
+
+static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, size_t why_bytes)
+{
+    const char *path = fgpu_config_antenna(s->config, ant)->gains;
+    struct setting *items = setting_of(s, ant, 0);
+    size_t n = s->config->outputs.n;
+    float **gains = calloc(n, sizeof(*gains));
+    char sentence[SENTENCE_BYTES];
+    int err = gains ? 0 : -ENOMEM;
+
+    for (size_t o = 0; !err && o < n; o++) {
+        gains[o] = items[o].config_gains;
+        fgpu_default_gains(output_of(&items[o]), gains[o]);
+    }
+    if (!err && path) {
+        err = gain_file_read(path, s->config, gains, sentence, sizeof(sentence));
+        if (err)
+            snprintf(why, why_bytes, "antennas[%zu].gains: %s", ant, sentence);
+    }
+    for (size_t o = 0; !err && o < n; o++) {
+        memcpy(items[o].gains, gains[o], fgpu_gain_bytes(output_of(&items[o])));
+        items[o].post_gains = path;
+    }
+    free(gains);
+    return err;
+}
+
+/* ---- What was kept ----------------------------------------------------------------------------------------------- */
+
+static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
+{
+    const char *path = state_file_path(item->delays_file);
+    char sentence[SENTENCE_BYTES];
+
+    if (!path)
+        return;
+    if (delay_file_read(path, &item->settings->timebase, scratch->pols, sentence, sizeof(sentence))) {
+        log_warning("%s; the file is ignored", sentence);
+        return;
+    }
+    log_info("%s, %s: delays are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
+             output_of(item)->name, path);
+    item->delays = *scratch;
+    item->post_delays = true;
+    item->keep_delays = true;
+}
+
+/* How many channels of a polarisation have a gain. */
+static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
+{
+    int64_t n = 0;
+
+    for (int64_t chan = 0; chan < n_chan; chan++)
+        n += !isnan(gains[(chan * N_POLS + pol) * 2]);
+    return n;
+}
+
+/* 'gains' is scratch for all outputs; NULL but for the one that the file may name. */
+static void restore_gains(struct setting *item, float **gains)
+{
+    const char *path = state_file_path(item->gains_file);
+    int64_t n_chan = output_of(item)->n_chan;
+    char sentence[SENTENCE_BYTES];
+    float *read = gains[item->output];
+
+    if (!path)
+        return;
+    for (int64_t i = 0; i < n_chan * N_POLS * 2; i++)
+        read[i] = NAN;
+    int err = gain_file_read(path, item->settings->config, gains, sentence, sizeof(sentence));
+    for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
+        int64_t n = count_gains(read, n_chan, pol);
+        if (n == 0 || n == n_chan)
+            continue;
+        snprintf(sentence, sizeof(sentence), "%s: %lld of %lld channels have a gain", path, (long long)n,
+                 (long long)n_chan);
+        err = -EINVAL;
+    }
+    if (!err && count_gains(read, n_chan, 0) + count_gains(read, n_chan, 1) == 0) {
+        snprintf(sentence, sizeof(sentence), "%s: no channel has a gain", path);
+        err = -EINVAL;
+    }
+    if (err) {
+        log_warning("%s; the file is ignored", sentence);
+        return;
+    }
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        item->keep_gains[pol] = count_gains(read, n_chan, pol) > 0;
+        for (int64_t chan = 0; chan < n_chan && item->keep_gains[pol]; chan++)
+            memcpy(item->gains + (chan * N_POLS + pol) * 2, read + (chan * N_POLS + pol) * 2, 2 * sizeof(float));
+    }
+    item->post_gains = true;
+    log_info("%s, %s: gains are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
+             output_of(item)->name, path);
+}
+
+static int restore(struct fgpu_settings *s)
+{
+    struct fgpu_delays *delays = malloc(sizeof(*delays));
+    float **gains = calloc(s->config->outputs.n, sizeof(*gains));
+    int err = delays && gains ? 0 : -ENOMEM;
+
+    for (size_t i = 0; i < s->n && !err; i++) {
+        struct setting *item = &s->items[i];
+        restore_delays(item, delays);
+        gains[item->output] = malloc(fgpu_gain_bytes(output_of(item)));
+        if (gains[item->output])
+            restore_gains(item, gains);
+        else
+            err = -ENOMEM;
+        free(gains[item->output]);
+        gains[item->output] = NULL;
+    }
+    free(gains);
+    free(delays);
+    return err;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+static int init_setting(struct fgpu_settings *s, size_t i)
+{
+    struct setting *item = &s->items[i];
+    char name[160];
+
+    item->settings = s;
+    item->ant = i / s->config->outputs.n;
+    item->output = i % s->config->outputs.n;
+    const char *antenna = fgpu_config_antenna(s->config, item->ant)->name, *output = output_of(item)->name;
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        delay_queue_init(&item->delays.pols[pol]);
+    item->gains = malloc(fgpu_gain_bytes(output_of(item)));
+    item->config_gains = malloc(fgpu_gain_bytes(output_of(item)));
+    if (!item->gains || !item->config_gains)
+        return -ENOMEM;
+    snprintf(name, sizeof(name), "delays.%s@%s", output, antenna);
+    int err = state_files_add(s->files, name, write_delays, item, &item->delays_file);
+    snprintf(name, sizeof(name), "gains.%s@%s", output, antenna);
+    return err ? err : state_files_add(s->files, name, write_gains, item, &item->gains_file);
+}
+
+int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, void *pipeline,
+                         struct fgpu_settings **settings, char *why, size_t why_bytes)
+{
+    size_t n = config->antennas.n * config->outputs.n;
+    struct fgpu_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->items[0]));
+
+    if (!s)
+        return -ENOMEM;
+    s->config = config;
+    s->timebase = fgpu_timebase(config);
+    s->pipeline = pipeline;
+    int err = state_files_open(&config->state, loop, &s->files, why, why_bytes);
+    for (; s->n < n && !err; s->n++)
+        err = init_setting(s, s->n);
+    for (size_t a = 0; a < config->antennas.n && !err; a++) {
+        err = read_config_delays(s, a, why, why_bytes);
+        if (!err)
+            err = read_config_gains(s, a, why, why_bytes);
+    }
+    if (!err)
+        err = restore(s);
+    if (err) {
+        fgpu_settings_destroy(s);
+        return err;
+    }
+    *settings = s;
+    return 0;
+}
+
+void fgpu_settings_stop(struct fgpu_settings *s)
+{
+    state_files_close(s->files);
+    s->files = NULL;
+}
+
+void fgpu_settings_destroy(struct fgpu_settings *s)
+{
+    if (!s)
+        return;
+    fgpu_settings_stop(s);
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->items[i].gains);
+        free(s->items[i].config_gains);
+    }
+    free(s);
+}

@@ -1,0 +1,56 @@
+/* settings.h - what can be set while fgpu runs: the gains and the delay models of every antenna and output.
+ *
+ * Flow:      configuration, its files, and what was kept of the last run --> settings --snapshots--> pipeline
+ *            requests (control.c) --> settings --> files that are kept (state_file.h)
+ * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  One that finds no slot free waits
+ *            here, and what is set meanwhile goes with it.
+ * Kept:      in a file for each antenna and output, gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, as gain_file.h and
+ *            delay_file.h have it; of gains those polarisations that were set.  What is kept goes before what the
+ *            configuration says; a file that does not fit the configuration is ignored with one sentence.
+ * Threads:   main.   Blocking: none, but while files are read, before the start. */
+#ifndef FGPU_SETTINGS_H
+#define FGPU_SETTINGS_H
+
+#include "common/state_file.h"
+#include "fgpu/config.h"
+#include "fgpu/delay.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fgpu_settings;
+
+/* Reads what there is, for 'pipeline', to which it is posted.  Returns 0 or negative errno with one sentence in 'why'.
+ */
+int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, void *pipeline,
+                         struct fgpu_settings **settings, char *why, size_t why_bytes);
+
+/* Posts what has been set and not been posted.  Returns true if nothing is left, false if the worker must first take in
+ * what it has. */
+bool fgpu_settings_post(struct fgpu_settings *settings);
+
+/* Complex [chan][pol]. */
+const float *fgpu_settings_gains(const struct fgpu_settings *settings, size_t ant, size_t output);
+
+/* Sets the gains of an input: complex [n], n 1 or the number of channels. */
+void fgpu_settings_set_gains(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
+                             const float *values, size_t n);
+
+/* Back to what the configuration says. */
+void fgpu_settings_reset_gains(struct fgpu_settings *settings, size_t ant, size_t output);
+
+/* Whether there is room for a model that starts then, beside those that wait for their time. */
+bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
+                            int64_t start_samples);
+
+/* Adds a model, for which there is room. */
+void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
+                             const struct delay_model *model);
+
+/* Writes what is to be kept and has not been written.  Nothing is set afterwards.  Idempotent. */
+void fgpu_settings_stop(struct fgpu_settings *settings);
+
+/* Stops first.  NULL is accepted. */
+void fgpu_settings_destroy(struct fgpu_settings *settings);
+
+#endif

@@ -1,0 +1,336 @@
+/* status.c - beside the output: what people want to see of it. */
+#include "fgpu/status.h"
+
+#include "common/clock.h"
+#include "common/snapshot.h"
+#include "common/spectrum.h"
+#include "common/timebase.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_INTERVAL_NS (900 * NS_PER_MS)
+
+/* What a look finds beside powers. */
+struct facts {
+    int64_t timestamp_samples; /* of the first spectrum; -1: nothing yet */
+    size_t n_spectra;
+    int64_t next_samples; /* behind the buffer */
+    struct delay_model delays[N_POLS];
+    size_t n_later[N_POLS]; /* models that wait for their time */
+};
+
+/* One antenna's one output. */
+struct look {
+    struct snapshot turn;
+    struct facts facts;         /* of whose turn it is, as the powers */
+    float *power[N_POLS];       /* [n_chan] */
+    int64_t wanted_ns;          /* [HTTP] as all that follows */
+    struct facts found;         /* of the last look */
+    float *found_power[N_POLS]; /* [n_chan] */
+};
+
+struct fgpu_status {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct timebase timebase;
+    struct look *looks; /* [ant][output] */
+    struct gauge look_ns;
+};
+
+static size_t n_looks(const struct fgpu_status *status)
+{
+    return status->layout->n_ants * status->layout->n_outputs;
+}
+
+static const struct fgpu_config_output *output_of(const struct fgpu_status *status, size_t look)
+{
+    return fgpu_config_output(status->config, look % status->layout->n_outputs);
+}
+
+/* ---- The worker's side ---------------------------------------------------------------------------------------------
+ * */
+
+static void add_powers_8(const uint8_t *voltages, size_t n_spectra, uint32_t sums[N_POLS])
+{
+    const int8_t(*v)[N_POLS][2] = (const int8_t(*)[N_POLS][2])voltages;
+
+    for (size_t s = 0; s < n_spectra; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            sums[pol] += (uint32_t)(v[s][pol][0] * v[s][pol][0] + v[s][pol][1] * v[s][pol][1]);
+}
+
+static void add_powers_4(const uint8_t *voltages, size_t n_spectra, uint32_t sums[N_POLS])
+{
+    for (size_t s = 0; s < n_spectra; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            uint8_t byte = voltages[s * N_POLS + pol];
+            int re = (int8_t)byte >> 4, im = (int8_t)(byte << 4) >> 4;
+            sums[pol] += (uint32_t)(re * re + im * im);
+        }
+}
+
+void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, size_t n_heap_spectra, size_t n_spectra,
+                       float *const power[N_POLS])
+{
+    size_t chan_bytes = n_heap_spectra * N_POLS * 2 * (size_t)sample_bits / 8;
+
+    for (size_t c = 0; c < n_chan; c++, voltages += chan_bytes) {
+        uint32_t sums[N_POLS] = {0};
+        if (sample_bits == 8)
+            add_powers_8(voltages, n_spectra, sums);
+        else
+            add_powers_4(voltages, n_spectra, sums);
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            power[pol][c] = (float)sums[pol] / (float)n_spectra;
+    }
+}
+
+/* The first batch of a buffer that will be sent; n_groups where there is none. */
+static size_t first_sent(const struct fgpu_buffer *buffer)
+{
+    size_t b = 0;
+
+    while (b < buffer->job.n_groups && !buffer->job.groups[b].send)
+        b++;
+    return b;
+}
+
+void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer)
+{
+    const struct fgpu_config_output *output = buffer->stream->output;
+    size_t o = (size_t)(output - fgpu_config_output(status->config, 0));
+    struct look *look = &status->looks[buffer->stream->ant * status->layout->n_outputs + o];
+    size_t batch = first_sent(buffer), n_heap_spectra = (size_t)output->spectra_per_heap;
+    size_t n_spectra = FGPU_LOOK_SAMPLES / N_POLS / (size_t)output->n_chan;
+
+    if (batch == buffer->job.n_groups || !snapshot_begin(&look->turn))
+        return;
+    int64_t start_ns = clock_monotonic_ns();
+    n_spectra = n_spectra < 1 ? 1 : n_spectra < n_heap_spectra ? n_spectra : n_heap_spectra;
+    fgpu_status_power(buffer->voltages + batch * fgpu_batch_bytes(output), (int)output->sample_bits,
+                      (size_t)output->n_chan, n_heap_spectra, n_spectra, look->power);
+    look->facts = (struct facts){
+        .timestamp_samples = buffer->timestamp_samples + (int64_t)batch * fgpu_batch_samples(output),
+        .n_spectra = n_spectra,
+        .next_samples = buffer->timestamp_samples +
+                        (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap,
+    };
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        const struct delay_queue *queue = fgpu_antenna_delays(antenna, o, pol);
+        look->facts.delays[pol] = queue->models[0];
+        look->facts.n_later[pol] = queue->n - 1;
+    }
+    gauge_set(&status->look_ns, clock_monotonic_ns() - start_ns);
+    snapshot_end(&look->turn);
+}
+
+/* ---- HTTP's side ---------------------------------------------------------------------------------------------------
+ * */
+
+/* Takes what was found, and asks for more where that is due. */
+static void refresh(struct fgpu_status *status, size_t l, int64_t now_ns)
+{
+    struct look *look = &status->looks[l];
+
+    if (snapshot_take(&look->turn)) {
+        look->found = look->facts;
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            memcpy(look->found_power[pol], look->power[pol], (size_t)output_of(status, l)->n_chan * sizeof(float));
+    }
+    if (now_ns - look->wanted_ns >= LOOK_INTERVAL_NS && snapshot_retract(&look->turn)) {
+        look->wanted_ns = now_ns;
+        snapshot_want(&look->turn);
+    }
+}
+
+static double unix_s(const struct fgpu_status *status, int64_t timestamp_samples)
+{
+    return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
+}
+
+/* 0 dB: a tone of full amplitude. */
+static double full_scale(const struct fgpu_config_output *output)
+{
+    double most = (double)((1 << (output->sample_bits - 1)) - 1);
+
+    return most * most;
+}
+
+static double band_hz(const struct fgpu_status *status, const struct fgpu_config_output *output)
+{
+    return decimal_to_double(status->config->time.adc_sample_rate_hz) / 2 / (double)fgpu_decimation(output);
+}
+
+/* Of channel 0, in the digitiser's band. */
+static double first_hz(const struct fgpu_status *status, const struct fgpu_config_output *output)
+{
+    if (output->kind != FGPU_NARROWBAND)
+        return 0;
+    return decimal_to_double(output->centre_hz) - band_hz(status, output) / 2;
+}
+
+/* Mean power over all channels. */
+static double level_of(const struct fgpu_status *status, size_t l, size_t pol)
+{
+    size_t n_chan = (size_t)output_of(status, l)->n_chan;
+    double sum = 0;
+
+    for (size_t c = 0; c < n_chan; c++)
+        sum += (double)status->looks[l].found_power[pol][c];
+    return 10 * log10(sum / (double)n_chan / full_scale(output_of(status, l)));
+}
+
+static json_t *describe_delay(const struct fgpu_status *status, size_t l, unsigned pol)
+{
+    const struct facts *found = &status->looks[l].found;
+    const struct delay_model *model = &found->delays[pol];
+    double rate_hz = decimal_to_double(status->config->time.adc_sample_rate_hz);
+    struct delay_values now = delay_evaluate(model, found->next_samples);
+
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "antenna",
+        fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name, "stream", output_of(status, l)->name,
+        "pol", (json_int_t)pol, "start_timestamp", (json_int_t)model->start_samples, "start_time",
+        status_number(model->start_samples < 0 ? NAN : unix_s(status, model->start_samples)), "delay_s",
+        status_number(model->delay_samples / rate_hz), "rate", status_number(model->rate), "acceleration_per_s",
+        status_number(model->acceleration * rate_hz), "phase_rad", status_number(model->phase_rad), "now_delay_s",
+        status_number(((double)now.coarse_samples + now.fine_samples) / rate_hz), "now_phase_rad",
+        status_number(now.phase_rad), "later_models", (json_int_t)found->n_later[pol]);
+}
+
+static json_t *describe_look(const struct fgpu_status *status, size_t l, const char *channels)
+{
+    const struct look *look = &status->looks[l];
+    const struct fgpu_config_output *output = output_of(status, l);
+    struct spectrum_points points = spectrum_points_of(0, (size_t)output->n_chan, channels);
+    json_t *curves = json_array();
+
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];
+        spectrum_reduce(&points, look->found_power[pol] + points.first_chan, 1, mean, most);
+        json_array_append_new(curves, json_pack("{s:s, s:I, s:o, s:o}", "kind", "power", "pol", (json_int_t)pol, "mean",
+                                                spectrum_decibels(mean, points.n, full_scale(output)), "most",
+                                                spectrum_decibels(most, points.n, full_scale(output))));
+    }
+    return json_pack("{s:s, s:s, s:I, s:o, s:I, s:s, s:o, s:o}", "stream", output->name, "antenna",
+                     fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name, "timestamp",
+                     (json_int_t)look->found.timestamp_samples, "time",
+                     status_number(unix_s(status, look->found.timestamp_samples)), "n_spectra",
+                     (json_int_t)look->found.n_spectra, "unit", "dBFS", "axis",
+                     spectrum_axis(&points, first_hz(status, output), band_hz(status, output) / (double)output->n_chan),
+                     "curves", curves);
+}
+
+/* The look that is asked for; where nothing is said, the first. */
+static bool is_asked(const struct fgpu_status *status, const struct status_query *query, size_t l)
+{
+    const char *antenna = fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name;
+
+    return (!query->antenna || !strcmp(query->antenna, antenna)) &&
+           (!query->stream || !strcmp(query->stream, output_of(status, l)->name));
+}
+
+static void describe_config(const struct fgpu_status *status, json_t *into)
+{
+    json_t *antennas = json_array(), *outputs = json_array();
+
+    for (size_t a = 0; a < status->layout->n_ants; a++)
+        json_array_append_new(antennas, json_string(fgpu_config_antenna(status->config, a)->name));
+    for (size_t o = 0; o < status->layout->n_outputs; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(status->config, o);
+        json_array_append_new(outputs, json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", output->name, "kind",
+                                                 output->kind == FGPU_NARROWBAND ? "narrowband" : "wideband",
+                                                 "channels", (json_int_t)output->n_chan, "first_hz",
+                                                 first_hz(status, output), "bandwidth_hz", band_hz(status, output),
+                                                 "sample_bits", (json_int_t)output->sample_bits));
+    }
+    json_object_set_new(into, "antenna_names", antennas);
+    json_object_set_new(into, "outputs", outputs);
+}
+
+void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into)
+{
+    struct fgpu_status *status = arg;
+    const struct config_time *time = &status->config->time;
+    json_t *levels = json_array(), *delays = json_array(), *spectrum = NULL;
+    int64_t now_ns = clock_monotonic_ns();
+
+    for (size_t l = 0; l < n_looks(status); l++) {
+        refresh(status, l, now_ns);
+        if (status->looks[l].found.timestamp_samples < 0)
+            continue;
+        for (unsigned pol = 0; pol < N_POLS; pol++) {
+            json_array_append_new(levels,
+                                  json_pack("{s:s, s:s, s:I, s:o}", "antenna",
+                                            fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name,
+                                            "stream", output_of(status, l)->name, "pol", (json_int_t)pol, "dbfs",
+                                            status_number(level_of(status, l, pol))));
+            json_array_append_new(delays, describe_delay(status, l, pol));
+        }
+        if (!spectrum && is_asked(status, query, l))
+            spectrum = describe_look(status, l, query->channels);
+    }
+    json_object_set_new(into, "sync_time", status_number(decimal_to_double(time->sync_time_s)));
+    json_object_set_new(into, "adc_sample_rate", status_number(decimal_to_double(time->adc_sample_rate_hz)));
+    describe_config(status, into);
+    json_object_set_new(into, "levels", levels);
+    json_object_set_new(into, "delays", delays);
+    json_object_set_new(into, "spectrum", spectrum ? spectrum : json_null());
+}
+
+/* ---- Making and unmaking -------------------------------------------------------------------------------------------
+ * */
+
+static int create_look(struct fgpu_status *status, size_t l)
+{
+    struct look *look = &status->looks[l];
+    size_t n_chan = (size_t)output_of(status, l)->n_chan;
+
+    look->found.timestamp_samples = -1;
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        look->power[pol] = calloc(n_chan, sizeof(float));
+        look->found_power[pol] = calloc(n_chan, sizeof(float));
+        if (!look->power[pol] || !look->found_power[pol])
+            return -ENOMEM;
+    }
+    return 0;
+}
+
+int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_status **status)
+{
+    struct fgpu_status *s = calloc(1, sizeof(*s));
+
+    if (!s)
+        return -ENOMEM;
+    s->config = config;
+    s->layout = layout;
+    s->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
+    s->looks = calloc(n_looks(s), sizeof(*s->looks));
+    int err = s->looks ? 0 : -ENOMEM;
+    for (size_t l = 0; !err && l < n_looks(s); l++)
+        err = create_look(s, l);
+    if (err) {
+        fgpu_status_destroy(s);
+        return err;
+    }
+    stats_gauge_scaled("fgpu_look_seconds", "Seconds that the last look for the status page took of the worker.", NULL,
+                       &s->look_ns, 1e-9);
+    *status = s;
+    return 0;
+}
+
+void fgpu_status_destroy(struct fgpu_status *status)
+{
+    if (!status)
+        return;
+    for (size_t l = 0; status->looks && l < n_looks(status); l++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            free(status->looks[l].power[pol]);
+            free(status->looks[l].found_power[pol]);
+        }
+    free(status->looks);
+    free(status);
+}

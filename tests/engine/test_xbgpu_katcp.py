@@ -1,0 +1,743 @@
+"""xbgpu under control of KATCP: what is asked for while data flow, by aiokatcp and by hand; every bit against numpy.
+
+Packets come through a FIFO, so that a test decides how far the stream is when it asks; nothing is ever lost.
+"""
+import ast
+import asyncio
+import contextlib
+import os
+import socket
+
+import aiokatcp
+import numpy as np
+import pytest
+
+import harness
+import scenario
+import test_gates
+import xmodel
+from harness import endpoints, merge
+
+RATE = 4_000_000  # so that KATCP's microseconds tell samples of batches apart
+SYNC = harness.XBGPU["time"]["sync_time"]
+
+
+class Fed:
+    """An xbgpu that reads a FIFO and writes a capture."""
+
+    def __init__(self, daemon, config, work, name="run"):
+        self.sink = work / f"{name}.out.pcap"
+        self.fifo = work / f"{name}.fifo"
+        self.empty = work / f"{name}.empty.pcap"
+        self.port = harness.free_tcp_port()
+        self.config = merge(config, {"recv": {"pcap_file": str(self.fifo)}, "send": {"pcap_file": str(self.sink)},
+                                     "http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"},
+                                     "katcp": {"listen": f"127.0.0.1:{self.port}"}})
+        os.mkfifo(self.fifo)
+        both_ends = os.open(self.fifo, os.O_RDWR)  # so that neither side waits for the other to open it
+        self.feed = open(self.fifo, "wb")
+        harness.write_pcap(self.empty, [])
+        self.feed.write(self.empty.read_bytes())
+        self.feed.flush()
+        self.process = daemon("xbgpu", self.config, name).wait_ready()
+        os.close(both_ends)
+
+    def write(self, sent):
+        """Feeds heaps, one packet each."""
+        harness.write_heaps(self.empty, sent)
+        self.feed.write(self.empty.read_bytes()[24:])
+        self.feed.flush()
+
+    def end(self, code=0):
+        """Ends the stream.  Returns the heaps that left, by destination."""
+        self.feed.close()
+        self.process.wait_end(code)
+        scenario.check_audits(self.process.log.read_text())
+        return harness.decode_pcap(self.sink)
+
+    @contextlib.asynccontextmanager
+    async def client(self):
+        client = await asyncio.wait_for(aiokatcp.Client.connect("127.0.0.1", self.port), harness.TIMEOUT_S)
+        try:
+            yield client
+        finally:
+            client.close()
+            await client.wait_closed()
+
+
+async def reading(client, name):
+    """(UNIX time, status, value) of a sensor, as text."""
+    _, informs = await client.request("sensor-value", name)
+    (inform,) = informs
+    time_s, one, found, status, value = (a.decode() for a in inform.arguments)
+    assert one == "1" and found == name
+    return float(time_s), status, value
+
+
+async def value(client, name, kind=int):
+    return kind((await reading(client, name))[2])
+
+
+async def wait_for(client, name, condition, what):
+    """Asks until condition(text of the value)."""
+    async def ask():
+        while not condition((await reading(client, name))[2]):
+            await asyncio.sleep(0.01)
+    try:
+        await asyncio.wait_for(ask(), harness.TIMEOUT_S)
+    except TimeoutError:
+        raise AssertionError(f"{what}: not within {harness.TIMEOUT_S:g} s") from None
+
+
+def unix(samples):
+    return samples / RATE + SYNC
+
+
+class Run:
+    """A stream in parts: what has been fed, and how far the engine is known to be."""
+
+    def __init__(self, fed, rng, n_batches, first_batch=0, loss=0.03):
+        self.fed, self.config, self.first_batch = fed, fed.config, first_batch
+        self.voltages = scenario.random_voltages(rng, self.config, n_batches)
+        self.present = rng.random(self.voltages.shape[:2]) >= loss
+        test_gates.bridge(self.present, self.config)
+        self.sent = scenario.feng_heaps(self.config, first_batch, self.voltages, self.present, rng)
+        self.n_fed = 0
+        self.step = scenario.batch_samples(self.config)
+
+    def write(self, end_batch):
+        """Feeds what there is before a batch (counted from the first)."""
+        n_ants = self.config["recv"]["antennas"]
+        heaps = [s for s in self.sent[self.n_fed:] if (s.cnt // n_ants - 1) < end_batch]
+        self.n_fed += len(heaps)
+        self.fed.write(heaps)
+
+    async def go(self, client, end_batch, seen_batch):
+        """Feeds, and waits until the engine has taken in the chunk that 'seen_batch' is in."""
+        self.write(end_batch)
+        chunk = (self.first_batch + seen_batch) // self.config["recv"]["batches_per_chunk"]
+        samples = chunk * self.config["recv"]["batches_per_chunk"] * self.step
+        await wait_for(client, "rx.timestamp", lambda text: int(text) >= samples, f"chunk {chunk}")
+
+    def end(self):
+        self.write(len(self.voltages))
+        return self.fed.end()
+
+    def padded(self):
+        return test_gates.pad(self.config, self.first_batch, self.voltages, self.present)
+
+    def shifted(self, pieces):
+        """Voltages and presence under [(timestamp, shifts)], each from its time on."""
+        first, voltages, came = self.padded()
+        out = out_present = None
+        for timestamp, shifts in pieces:
+            config = merge(self.config, {"recv": {"shifts": [int(s) for s in shifts]}})
+            v, p = test_gates.shifted(config, first, voltages, came)
+            if out is None:
+                out, out_present = v.copy(), p.copy()
+            else:
+                assert timestamp % self.step == 0
+                at = max(timestamp // self.step - first, 0)
+                out[at:], out_present[at:] = v[at:], p[at:]
+        return first, out, out_present, came
+
+
+def check(run, found, expected, what):
+    """Compares what left for each output with {window: dump}."""
+    for o, output in enumerate(run.config["outputs"]):
+        (endpoint,) = endpoints(output["destination"])
+        scenario.check_dumps(run.config, o, found[endpoint], {w: d[:3] for w, d in expected[o].items()}, what)
+
+
+def dumps_of(run, output, first, voltages, present, came):
+    how = {"missing": output.get("missing", "flag"), "missing_dump": output.get("missing_dump", "send"), "came": came}
+    return xmodel.dumps(first, voltages, present, output["integration_batches"], **how)
+
+
+CHANNELS = {"antennas": 3, "batches_per_chunk": 4, "chunks": 10}
+
+
+# ---- Capture ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["on a dump", "a sample later", "now"])
+def test_capture_start(where, daemon, work, rng):
+    """Dumps that begin before the timestamp are withheld, and no others; what one output does the others do not."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 3, "send_enabled": False}, {"integration_batches": 2},
+                 {"integration_batches": 5, "send_enabled": False}], recv=CHANNELS)
+
+    async def drive(run):
+        async with run.fed.client() as client:
+            await run.go(client, 50, 16)
+            before = await value(client, "bcp0.tx.next-timestamp")
+            samples = {"on a dump": [60 * run.step], "a sample later": [60 * run.step + 1], "now": []}[where]
+            reply, informs = await client.request("capture-start", "bcp0", *samples)
+            assert reply == [] and informs == []
+            return samples[0] if samples else before, await value(client, "steady-state-timestamp")
+
+    run = Run(Fed(daemon, config, work), rng, 200)
+    from_samples, steady = asyncio.run(drive(run))
+    found = run.end()
+    expected = [dumps_of(run, o, *run.shifted([(0, [0] * 6)])) for o in config["outputs"]]
+    length = 3 * run.step
+    if where == "now":  # those that had not been pushed when it was asked for, which was a moment later
+        heaps = [h for h in found[endpoints(config["outputs"][0]["destination"])[0]] if h.kind == "data"]
+        assert from_samples <= heaps[0].items["timestamp"] <= steady
+        from_samples = heaps[0].items["timestamp"]
+    expected[0] = {w: d for w, d in expected[0].items() if w * length >= from_samples}
+    expected[2] = {}
+    assert len(expected[0]) > 20
+    check(run, found, expected, where)
+
+
+def test_capture_stop(daemon, work, rng):
+    """Nothing leaves that was not pushed yet; then a second capture begins at its own time."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 2}, {"integration_batches": 3}], recv=CHANNELS)
+
+    async def drive(run):
+        async with run.fed.client() as client:
+            await run.go(client, 80, 20)
+            await client.request("capture-stop", "bcp0")
+            stopped = await value(client, "bcp0.tx.next-timestamp")
+            clipped = await value(client, "bcp0.xeng-clip-cnt")
+            await run.go(client, 170, 130)
+            assert await value(client, "bcp0.xeng-clip-cnt") == clipped
+            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) > 120 * run.step, "dumps go on")
+            await client.request("capture-start", "bcp0", 180 * run.step)
+            return stopped
+
+    run = Run(Fed(daemon, config, work), rng, 260)
+    stopped = asyncio.run(drive(run))
+    found = run.end()
+    expected = [dumps_of(run, o, *run.shifted([(0, [0] * 6)])) for o in config["outputs"]]
+    length = 2 * run.step
+    sent = [h.items["timestamp"] for h in found[endpoints(config["outputs"][0]["destination"])[0]] if h.kind == "data"]
+    assert max(t for t in sent if t < 180 * run.step) < stopped <= 80 * run.step
+    expected[0] = {w: d for w, d in expected[0].items() if w * length in sent}
+    assert set(w * length for w in expected[0]) == set(sent)
+    first = [w * length for w in expected[0] if w * length < 180 * run.step]
+    assert first == list(range(0, max(first) + 1, length))
+    assert [t for t in sent if t >= 180 * run.step] == list(range(180 * run.step, 260 * run.step, length))
+    check(run, found, expected, "stop")
+
+
+# ---- Shifts ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_batches", [1, 4])
+@pytest.mark.parametrize("case", range(3))
+def test_shifts(case, n_batches, daemon, work, rng):
+    """Shifts set while running hold from a batch on, which the reply tells; inputs that are not named keep theirs."""
+    shifts = rng.integers(-16, 17, 6) if case else np.zeros(6, int)
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 1, "missing": "weights", "audit_samples": 16},
+                 {"integration_batches": 3, "audit_samples": 16}, {"integration_batches": 8, "missing": "weights"}],
+        recv={"antennas": 3, "batches_per_chunk": n_batches, "chunks": 24, "window": 2 if n_batches == 4 else 6,
+              "shifts": [int(s) for s in shifts], "max_shift": 16, "threads": int(rng.integers(1, 4)),
+              "input_labels": "m000h, m000v, m001h, m001v, m002h, m002v"})
+    labels = config["recv"]["input_labels"].split(", ")
+
+    async def drive(run):
+        pieces = [(0, shifts)]
+        async with run.fed.client() as client:
+            async def set_shifts(pairs):
+                args = [x for i, s in pairs for x in (labels[i] if rng.random() < 0.5 else i, int(s))]
+                reply, _ = await client.request("input-shift", *args)
+                holds, new = int(reply[0]), pieces[-1][1].copy()
+                for i, s in pairs:
+                    new[i] = s
+                assert await value(client, "steady-state-timestamp") == holds
+                pieces.append((holds, new))
+                assert [int(x) for x in (await client.request("input-shift"))[0]] == new.tolist()
+                assert [int(x) for x in (await client.request("input-shift", labels[2]))[0]] == [new[2]]
+
+            if case == 2:  # before there are data
+                await set_shifts([(0, 5), (3, -16)])
+                assert pieces[-1][0] == 0
+            for part in range(1, 5):
+                await run.go(client, 80 * part, 80 * part - 60)
+                await set_shifts([(int(i), rng.integers(-16, 17)) for i in rng.permutation(6)[:rng.integers(1, 7)]])
+        return pieces
+
+    run = Run(Fed(daemon, config, work), rng, 360, first_batch=int(rng.integers(0, 9)))
+    pieces = asyncio.run(drive(run))
+    assert [p[0] for p in pieces] == sorted(p[0] for p in pieces) and 0 < pieces[-1][0] < 330 * run.step
+    batches = run.shifted(pieces)
+    check(run, run.end(), [dumps_of(run, o, *batches) for o in config["outputs"]], str(pieces))
+
+
+# ---- Gates -----------------------------------------------------------------------------------------------------------
+
+
+def masks(run, pieces):
+    """bool [batch][channel][spectrum] of [(timestamp, gate)], each from its spectrum on."""
+    first, _, came = run.padded()
+    n_spectra, step = run.config["recv"]["spectra_per_heap"], run.config["recv"]["samples_between_spectra"]
+    at = (first * n_spectra + np.arange(len(came) * n_spectra)) * step
+    out = None
+    for timestamp, gate in pieces:
+        mask = xmodel.taken(run.config, gate, first, len(came))
+        later = (at >= timestamp).reshape(len(came), 1, n_spectra)
+        out = mask if out is None else np.where(later, mask, out)
+    return out
+
+
+def check_gates(run, found, pieces):
+    """Compares what left for each output; pieces[gate name]: [(timestamp, gate)]."""
+    first, voltages, present, came = run.shifted([(0, [0] * (2 * run.config["recv"]["antennas"]))])
+    n_batches = run.config["recv"]["batches_per_chunk"]
+    walked = np.array([came[b - b % n_batches:b - b % n_batches + n_batches].any() for b in range(len(came))])
+    walked[np.flatnonzero(came.any(axis=1))[-1] + 1:] = False
+    for o, output in enumerate(run.config["outputs"]):
+        mask = masks(run, pieces[output["gate"]])
+        expected = xmodel.gated_dumps(first, voltages, present, output["integration_batches"], mask, walked,
+                                      bool(pieces[output["gate"]][0][1].get("dispersion_measure")), came=came,
+                                      missing=output.get("missing", "flag"))
+        (endpoint,) = endpoints(output["destination"])
+        scenario.check_dumps(run.config, o, found[endpoint], {w: d[:3] for w, d in expected.items()}, str(pieces))
+        test_gates.check_gate(run.config, output, found[endpoint], expected)
+
+
+@pytest.mark.parametrize("dispersed", [False, True])
+def test_gates_change(dispersed, daemon, work, rng):
+    """Bins, polynomial and switched states change at a spectrum, at once or at a time to come."""
+    pulse = {"kind": "phase", "name": "pulse", "frequency": "99321.7", "phase": "0.1234", "bins": 9, "take": [1, 2, 5]}
+    if dispersed:
+        pulse |= {"dispersion_measure": 478.8, "centre_frequency": 856e6}
+    cal = {"kind": "switch", "name": "cal", "period": 5001, "on_until": 2300}
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 3, "missing": "weights", "gate": "pulse", "audit_samples": 8},
+                 {"integration_batches": 4, "gate": "cal"}], recv=CHANNELS, gates=[pulse, cal])
+    pieces = {"pulse": [(0, pulse)], "cal": [(0, cal)]}
+
+    async def change(client, name, from_samples, **keys):
+        args = [f"{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in keys.items()]
+        reply, _ = await client.request("gate", name, from_samples, *args)
+        steady = await value(client, "steady-state-timestamp")
+        holds = int(reply[0])
+        assert holds == max(from_samples, steady)
+        pieces[name].append((holds, pieces[name][-1][1] | keys))
+        reply, _ = await client.request("gate", name)
+        said = dict(a.decode().split("=") for a in reply[1:])
+        assert int(reply[0]) == from_samples
+        for key, what in keys.items():
+            found = ast.literal_eval("[" + said[key] + "]")
+            assert found == (what if isinstance(what, list) else [ast.literal_eval(str(what))]), (key, said)
+
+    async def drive(run):
+        async with run.fed.client() as client:
+            assert (await client.request("gate"))[0] == [b"pulse", b"cal"]
+            await run.go(client, 80, 20)
+            await change(client, "pulse", 0, take=[0, 3, 8])
+            await change(client, "cal", 130 * run.step + 7 * 128 + 5, period=7777, on_from=100, on_until=4000)
+            await run.go(client, 200, 160)
+            await change(client, "cal", 0, on_until=300)
+            # A change that waits for its time gives way to the next one.
+            await client.request("gate", "pulse", 400 * run.step, "frequency=1", "take=0")
+            await change(client, "pulse", 260 * run.step + 3 * 128, frequency="54321.9876543", phase="-0.75", bins=12,
+                         take=[2, 11, 4], frequency_derivative="-123.25", epoch=123456)
+            await run.go(client, 350, 300)
+            assert await value(client, "steady-state-timestamp") <= 200 * run.step
+
+    run = Run(Fed(daemon, config, work), rng, 420)
+    asyncio.run(drive(run))
+    check_gates(run, run.end(), pieces)
+
+
+def test_emulated(daemon, work, rng, monkeypatch):
+    """Shifts and gates that change, on the CUDA device without a GPU."""
+    test_gates.emulate(monkeypatch)
+    cal = {"kind": "switch", "name": "cal", "period": 5001, "on_until": 2300}
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 3, "missing": "weights", "gate": "cal", "audit_samples": 8},
+                 {"integration_batches": 2, "audit_samples": 8}],
+        recv=CHANNELS | {"channels_per_substream": 2, "max_shift": 16}, gates=[cal])
+    config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+
+    async def drive(run):
+        async with run.fed.client() as client:
+            await run.go(client, 60, 16)
+            first = int((await client.request("input-shift", 0, 5, 3, -16))[0][0])
+            changed = int((await client.request("gate", "cal", 90 * run.step + 1000, "on_from=700"))[0][0])
+            await run.go(client, 150, 100)
+            second = int((await client.request("input-shift", 0, 0, 2, 16, 5, -1))[0][0])
+        return [(0, [0] * 6), (first, [5, 0, 0, -16, 0, 0]), (second, [0, 0, 16, -16, 0, -1])], changed
+
+    run = Run(Fed(daemon, config, work), rng, 200)
+    shifts, changed = asyncio.run(drive(run))
+    found = run.end()
+    first, voltages, present, came = run.shifted(shifts)
+    mask = masks(run, [(0, cal), (changed, cal | {"on_from": 700})])
+    walked = np.ones(len(came), bool)
+    walked[np.flatnonzero(came.any(axis=1))[-1] + 1:] = False
+    gated = xmodel.gated_dumps(first, voltages, present, 3, mask, walked, False, came=came, missing="weights")
+    check(run, found, [gated, dumps_of(run, config["outputs"][1], first, voltages, present, came)], "emulated")
+
+
+# ---- Sensors ---------------------------------------------------------------------------------------------------------
+
+
+def test_facts(daemon, work, rng):
+    """What the configuration says, under the names of the array's controller."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 3}, {"integration_batches": 700}], time={"adc_sample_rate": RATE},
+        recv=CHANNELS | {"input_labels": "m0h,m0v,m1h,m1v,m2h,m2v", "centre_frequency": 1284e6})
+    labels = config["recv"]["input_labels"].split(",")
+    ordering = [None] * 24
+    for a2 in range(3):
+        for a1 in range(a2 + 1):
+            for p1 in range(2):
+                for p2 in range(2):
+                    ordering[4 * xmodel.baseline(a1, a2) + p1 + 2 * p2] = (labels[2 * a1 + p1], labels[2 * a2 + p2])
+    step = 16 * 128
+
+    async def drive(fed):
+        async with fed.client() as client:
+            for stream, length in [("bcp0", 3), ("bcp1", 700)]:
+                for name, kind, expected in [
+                        ("chan-range", str, "(8,11)"), ("n-chans", int, 64), ("n-chans-per-substream", int, 4),
+                        ("n-xengs", int, 16), ("n-ants", int, 3), ("n-bls", int, 24), ("n-accs", int, 16 * length),
+                        ("int-time", float, length * step / RATE), ("bandwidth", float, RATE / 128 * 64),
+                        ("center-freq", float, 1284e6), ("sync-time", float, SYNC),
+                        ("scale-factor-timestamp", float, RATE), ("adc-sample-rate", float, RATE),
+                        ("bls-ordering", str, str(ordering)), ("input-labels", str, str(labels)), ("xeng-out-bits-per-sample", int, 32)]:
+                    _, status, text = await reading(client, f"{stream}.{name}")
+                    assert (status, kind(text)) == ("nominal", expected), name
+            _, informs = await client.request("sensor-list")
+            names = {i.arguments[0].decode(): i.arguments[3].decode() for i in informs}
+            assert {"rx.timestamp": "integer", "rx.unixtime": "timestamp", "rx.missing-unixtime": "timestamp",
+                    "rx.device-status": "discrete", "bcp0.rx.synchronised": "boolean", "bcp1.xeng-clip-cnt": "integer",
+                    "bcp0.tx.next-timestamp": "integer", "bcp0.audit-failure-cnt": "integer",
+                    "device-status": "discrete", "steady-state-timestamp": "integer"}.items() <= names.items()
+
+    fed = Fed(daemon, config, work)
+    asyncio.run(drive(fed))
+    fed.end()
+
+
+def test_sensors(daemon, work, rng):
+    """Readings against input of which all is known: values, status, and the time of the data."""
+    config = scenario.xbgpu_config(
+        outputs=[{"integration_batches": 8}, {"integration_batches": 4, "send_enabled": False}],
+        time={"adc_sample_rate": RATE}, recv={"antennas": 3, "channels_per_substream": 1, "channel_offset": 9, "spectra_per_heap": 32768})
+    fed = Fed(daemon, config, work)
+    run = Run(fed, rng, 48, loss=0)
+    run.voltages[:, :, :, 100:] = 0
+    run.voltages[8:16, 1] = -128  # what saturates
+    run.present[25, 2] = False
+    run.sent = scenario.feng_heaps(run.config, 0, run.voltages, run.present)
+    n_clipped = xmodel.dumps(0, run.voltages, run.present, 8)[1][2]
+    assert n_clipped == 4
+    step = run.step
+
+    async def drive():
+        async with fed.client() as client:
+            for name, expected in [("rx.timestamp", ("error", "-1")), ("rx.unixtime", ("error", "-1")),
+                                   ("rx.missing-unixtime", ("nominal", "-1")), ("bcp0.rx.synchronised", ("error", "0")),
+                                   ("bcp0.xeng-clip-cnt", ("nominal", "0")), ("bcp0.tx.next-timestamp", ("nominal", "0")),
+                                   ("rx.device-status", ("warn", "degraded"))]:
+                _, status, text = await reading(client, name)
+                assert (status, text.removesuffix(".000000")) == expected, name
+
+            run.write(21)  # closes chunks up to 12
+            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 8 * step, "a dump")
+            time_s, status, text = await reading(client, "bcp0.rx.synchronised")
+            assert (status, text) == ("nominal", "1") and time_s == pytest.approx(unix(8 * step), abs=1e-6)
+            time_s, status, text = await reading(client, "rx.timestamp")
+            assert status in ("nominal", "error") and int(text) % (4 * step) == 0
+            assert time_s == pytest.approx(unix(int(text)), abs=1e-6)
+
+            run.write(48)
+            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 32 * step, "the dump with a loss")
+            await wait_for(client, "rx.timestamp", lambda t: int(t) >= 36 * step, "chunks behind it")
+            time_s, status, text = await reading(client, "bcp0.xeng-clip-cnt")
+            assert (status, int(text)) == ("nominal", n_clipped) and time_s >= unix(32 * step) - 1e-6
+            assert (await reading(client, "bcp1.xeng-clip-cnt"))[1:] == ("nominal", "0")
+            time_s, _, text = await reading(client, "rx.missing-unixtime")
+            assert float(text) == pytest.approx(unix(24 * step), abs=1e-6) and time_s == pytest.approx(float(text), abs=1e-6)
+            assert (await reading(client, "bcp0.audit-failure-cnt"))[1:] == ("nominal", "0")
+
+    asyncio.run(drive())
+    run.end()
+
+
+def test_silence(daemon, work, rng):
+    """After a second of silence what is received is in error, and what was lost before is forgiven."""
+    config = scenario.xbgpu_config(recv=CHANNELS, time={"adc_sample_rate": RATE})
+    fed = Fed(daemon, config, work)
+    run = Run(fed, rng, 400, loss=0)
+    run.present[100, 1] = False
+    run.sent = scenario.feng_heaps(run.config, 0, run.voltages, run.present)
+    seen = {name: [] for name in ("rx.timestamp", "rx.missing-unixtime", "rx.device-status")}
+
+    def note(time_s, one, name, status, text):
+        entry = (status.decode(), text.decode())
+        if not seen[name.decode()] or seen[name.decode()][-1] != entry:
+            seen[name.decode()].append(entry)
+
+    async def until(name, condition, what):
+        async with asyncio.timeout(harness.TIMEOUT_S):
+            while not condition(seen[name]):
+                await asyncio.sleep(0.01)
+
+    async def drive():
+        async with fed.client() as client:
+            client.add_inform_callback("sensor-status", note)
+            await client.request("sensor-sampling", ",".join(seen), "event")
+            run.write(400)
+            await until("rx.timestamp", lambda s: s[-1][0] == "error" and len(s) > 1, "silence")
+            await until("rx.missing-unixtime", lambda s: len(s) == 3, "forgiven")
+            # What was lost is forgiven as the silence begins, so in between all may be well for too short to be told.
+            await until("rx.device-status", lambda s: s[-1] == ("warn", "degraded"), "the aggregate")
+    asyncio.run(drive())
+    run.end()
+    assert seen["rx.timestamp"][0] == ("error", "-1") and seen["rx.timestamp"][-2] == ("nominal", seen["rx.timestamp"][-1][1])
+    assert int(seen["rx.timestamp"][-1][1]) >= 350 * run.step
+    first, lost, forgiven = seen["rx.missing-unixtime"]
+    assert first[0] == "nominal" and lost[0] == "error" and forgiven == ("nominal", lost[1])
+    assert float(lost[1]) == pytest.approx(unix(100 * run.step), abs=1e-6)
+    assert seen["rx.device-status"][0] == ("warn", "degraded")
+
+
+def test_synchronised(daemon, work, rng):
+    """False is an error, of the accumulation whose end is the reading's time."""
+    config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}], recv=CHANNELS, time={"adc_sample_rate": RATE})
+    fed = Fed(daemon, config, work)
+    run = Run(fed, rng, 400, loss=0)
+    run.present[300:, 1] = False
+    run.sent = scenario.feng_heaps(run.config, 0, run.voltages, run.present)
+
+    async def drive():
+        async with fed.client() as client:
+            run.write(200)
+            await wait_for(client, "bcp0.rx.synchronised", lambda t: t == "1", "dumps with all data")
+            run.write(400)
+            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 320 * run.step, "dumps without")
+            time_s, status, text = await reading(client, "bcp0.rx.synchronised")
+            assert (status, text) == ("error", "0")
+            ends = (time_s - SYNC) * RATE / run.step
+            assert ends == pytest.approx(round(ends), abs=0.01) and round(ends) % 4 == 0 and ends > 300
+            assert (await reading(client, "device-status"))[1:] == ("warn", "degraded")
+
+    asyncio.run(drive())
+    run.end()
+
+
+# ---- By hand: every form of every error ------------------------------------------------------------------------------
+
+
+class Raw:
+    """A client without a library."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), harness.TIMEOUT_S)
+        self.lines = self.socket.makefile("rb")
+
+    def ask(self, text):
+        """Sends a request with an id.  Returns the reply without it."""
+        name, _, args = text.partition(" ")
+        self.socket.sendall(f"?{name}[77] {args}".rstrip().encode() + b"\n")
+        while True:
+            line = self.lines.readline()
+            assert line, f"closed at: {text}"
+            if line.startswith(b"!"):
+                assert line.startswith(f"!{name}[77] ".encode()), (text, line)
+                return line.decode().rstrip("\n").replace(f"{name}[77]", name)
+
+    def close(self):
+        self.lines.close()
+        self.socket.close()
+
+
+TRANSCRIPT = [
+    ("capture-start", "!capture-start fail "),
+    ("capture-start nothing", "!capture-start fail there\\_is\\_no\\_stream\\_'nothing'"),
+    ("capture-start bcp0 soon", "!capture-start fail "),
+    ("capture-start bcp0 1.5", "!capture-start fail "),
+    ("capture-start bcp0 -1", "!capture-start fail the\\_timestamp\\_must\\_not\\_be\\_negative,\\_but\\_is\\_-1"),
+    ("capture-start bcp0 99999999999999999999", "!capture-start fail "),
+    ("capture-start bcp0 1 2", "!capture-start fail "),
+    ("capture-start bcp0 9223372036854775807", "!capture-start ok"),
+    ("capture-stop", "!capture-stop fail "),
+    ("capture-stop bcp9", "!capture-stop fail there\\_is\\_no\\_stream\\_'bcp9'"),
+    ("capture-stop bcp0 5", "!capture-stop fail "),
+    ("capture-stop bcp0", "!capture-stop ok"),
+    ("capture-stop bcp0", "!capture-stop ok"),
+    ("input-shift", "!input-shift ok 0 0 3 0 0 0"),
+    ("input-shift a1v", "!input-shift ok 3"),
+    ("input-shift 2", "!input-shift ok 3"),
+    ("input-shift 6", "!input-shift fail there\\_is\\_no\\_input\\_'6':\\_they\\_are\\_0\\_to\\_5,\\_or\\_have\\_labels\\_like\\_a0v"),
+    ("input-shift m000h", "!input-shift fail there\\_is\\_no\\_input\\_'m000h'"),
+    ("input-shift -1 1", "!input-shift fail there\\_is\\_no\\_input\\_'-1'"),
+    ("input-shift 0 many", "!input-shift fail "),
+    ("input-shift 0 1.0", "!input-shift fail "),
+    ("input-shift 0 9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8\\_spectra,\\_for\\_which\\_there\\_is"
+     "\\_room\\_(recv.max_shift),\\_but\\_is\\_9"),
+    ("input-shift 0 -9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8"),
+    ("input-shift 0 1 1", "!input-shift fail input\\_1\\_has\\_no\\_shift\\_behind\\_it"),
+    ("input-shift 0 1 a0v 2", "!input-shift fail input\\_a0v\\_is\\_there\\_twice"),
+    ("input-shift 0 1 1 1 2 1 3 1 4 1 5 100", "!input-shift fail the\\_shift\\_of\\_input\\_5"),
+    ("input-shift", "!input-shift ok 0 0 3 0 0 0"),
+    ("input-shift a0h -8 5 8", "!input-shift ok 0"),
+    ("input-shift", "!input-shift ok 0 -8 3 0 0 8"),
+    ("gate", "!gate ok pulse cal"),
+    ("gate nothing", "!gate fail there\\_is\\_no\\_gate\\_'nothing'"),
+    ("gate cal", "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"),
+    ("gate pulse", "!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0 dispersion_measure=0"
+     " reference_frequency=0 centre_frequency=0"),
+    ("gate pulse 0", "!gate fail what\\_of\\_gate\\_pulse\\_is\\_to\\_change,\\_as\\_KEY=VALUE?"),
+    ("gate pulse now bins=3", "!gate fail "),
+    ("gate pulse -3 bins=3", "!gate fail the\\_timestamp\\_must\\_not\\_be\\_negative"),
+    ("gate pulse 0 bins", "!gate fail 'bins'\\_is\\_not\\_KEY=VALUE"),
+    ("gate pulse 0 =3", "!gate fail '=3'\\_is\\_not\\_KEY=VALUE"),
+    ("gate pulse 0 bin=3", "!gate fail a\\_gate\\_of\\_kind\\_phase\\_has\\_no\\_key\\_bin\\_that\\_can\\_be\\_set\\_while\\_running"),
+    ("gate pulse 0 kind=switch", "!gate fail a\\_gate\\_of\\_kind\\_phase\\_has\\_no\\_key\\_kind\\_that"),
+    ("gate pulse 0 name=x", "!gate fail a\\_gate\\_of\\_kind\\_phase\\_has\\_no\\_key\\_name\\_that"),
+    ("gate pulse 0 period=3", "!gate fail a\\_gate\\_of\\_kind\\_phase\\_has\\_no\\_key\\_period\\_that"),
+    ("gate cal 0 bins=3", "!gate fail a\\_gate\\_of\\_kind\\_switch\\_has\\_no\\_key\\_bins\\_that"),
+    ("gate pulse 0 bins=0", "!gate fail bins\\_must\\_be\\_an\\_integer\\_from\\_1\\_to\\_1024,\\_but\\_'0'\\_is\\_given"),
+    ("gate pulse 0 take=0,x", "!gate fail take\\_must\\_be\\_"),
+    ("gate pulse 0 take=", "!gate fail gate\\_pulse\\_takes\\_no\\_bins"),
+    ("gate pulse 0 take=4", "!gate fail gate\\_pulse\\_takes\\_bin\\_4,\\_but\\_of\\_4\\_bins\\_the\\_last\\_is\\_3"),
+    ("gate pulse 0 frequency=nan", "!gate fail frequency\\_must\\_be"),
+    ("gate pulse 0 frequency=2e9", "!gate fail gate\\_pulse\\_has\\_a\\_frequency\\_of\\_2e+09\\_Hz,\\_not\\_below\\_adc_sample_rate"),
+    ("gate pulse 0 dispersion_measure=3 centre_frequency=1e9",
+     "!gate fail gate\\_pulse\\_must\\_keep\\_a\\_dispersion_measure\\_of\\_0,\\_as\\_it\\_began"),
+    ("gate pulse 0 epoch=1 epoch_time=1700000001", "!gate ok 0"),
+    ("gate pulse", "!gate ok 0 epoch_time=1700000001 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0"
+     " dispersion_measure=0 reference_frequency=0 centre_frequency=0"),
+    ("gate cal 0 on_until=101", "!gate fail gate\\_cal\\_is\\_on\\_from\\_sample\\_0\\_until\\_101,\\_beyond\\_its\\_period\\_of\\_100"),
+    ("gate cal 0 on_until=0", "!gate fail gate\\_cal\\_is\\_on\\_from\\_sample\\_0\\_until\\_the\\_same"),
+    ("gate cal 12345 on_until=99 period=101", "!gate ok 12345"),
+    ("gate cal", "!gate ok 12345 epoch=0 period=101 on_from=0 on_until=99"),
+    ("gate pulse 0 bins=8 take=7,6,5 phase=-0.25 frequency=0.125", "!gate ok 0"),
+    ("beam-weights bcp0 1 1 1", "!beam-weights invalid "),
+]
+
+
+def transcript_config():
+    return scenario.xbgpu_config(
+        outputs=[{"gate": "pulse"}, {"gate": "cal"}],
+        gates=[{"kind": "phase", "name": "pulse", "frequency": 30, "bins": 4, "take": [0]},
+               {"kind": "switch", "name": "cal", "period": 100, "on_until": 50}],
+        recv=CHANNELS | {"shifts": [0, 0, 3, 0, 0, 0], "max_shift": 8})
+
+
+def test_transcript(daemon, work):
+    """What is asked and what is answered, byte for byte as far as it is said here; nothing refused changes anything."""
+    fed = Fed(daemon, transcript_config(), work)
+    client = Raw(fed.port)
+    for request, expected in TRANSCRIPT:
+        reply = client.ask(request)
+        whole = " ok" in expected and expected.startswith("!")
+        assert reply == expected if whole else reply.startswith(expected), (request, reply)
+    client.close()
+    fed.end()
+
+
+def test_no_room(daemon, work):
+    """Without shifts in the configuration there is room for none."""
+    fed = Fed(daemon, scenario.xbgpu_config(), work)
+    client = Raw(fed.port)
+    assert client.ask("input-shift") == "!input-shift ok 0 0 0 0"
+    assert client.ask("input-shift 0 1").startswith(
+        "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_0\\_to\\_0\\_spectra")
+    assert client.ask("input-shift 0 0") == "!input-shift ok 0"
+    assert client.ask("gate") == "!gate ok"
+    assert client.ask("gate cal") == "!gate fail there\\_is\\_no\\_gate\\_'cal'"
+    client.close()
+    fed.end()
+
+
+def test_read_only(daemon, work):
+    """Whoever may only look is told everything and changes nothing."""
+    config, port = transcript_config(), harness.free_tcp_port()
+    config["katcp"] = {"read_only_listen": f"127.0.0.1:{port}"}
+    fed = Fed(daemon, config, work)
+    client = Raw(port)
+    for request in ("capture-start bcp0", "capture-start bcp0 5", "capture-stop bcp0", "input-shift 0 1",
+                    "gate cal 0 on_until=3", "gate cal 0"):
+        assert client.ask(request).startswith(f"!{request.split()[0]} fail "), request
+    assert client.ask("input-shift") == "!input-shift ok 0 0 3 0 0 0"
+    assert client.ask("input-shift a1v") == "!input-shift ok 3"
+    assert client.ask("gate") == "!gate ok pulse cal"
+    assert client.ask("gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
+    client.close()
+    fed.end()
+
+
+# ---- Restarts --------------------------------------------------------------------------------------------------------
+
+
+def test_state_survives(daemon, work, rng):
+    """What was set holds from the first batch after a restart, and the YAML where nothing was set."""
+    config = transcript_config()
+    config["state"] = {"directory": str(work / "state")}
+    config["outputs"].append(merge(harness.XBGPU_OUTPUT, {"name": "plain", "destination": harness.groups()}))
+    config["outputs"][0]["missing"] = "weights"
+    (work / "state").mkdir()
+    fed = Fed(daemon, config, work, "before")
+    client = Raw(fed.port)
+    for request in ["input-shift a0h -8 5 8", "gate cal 0 on_until=99 period=1001 epoch=-7", "capture-stop bcp1",
+                    "gate pulse 0 frequency=99321.7 phase=0.1234 bins=9 take=1,2,5 epoch_time=1700000000.5",
+                    "capture-stop plain", f"capture-start plain {40 * 2048}", "capture-start bcp1"]:
+        assert " ok" in client.ask(request), request
+    client.close()
+    fed.end()
+
+    fed = Fed(daemon, config, work, "after")
+    run = Run(fed, rng, 120)
+    client = Raw(fed.port)
+    assert client.ask("input-shift") == "!input-shift ok 0 -8 3 0 0 8"
+    assert client.ask("gate cal") == "!gate ok 0 epoch=-7 period=1001 on_from=0 on_until=99"
+    client.close()
+    found = run.end()
+    gates = {
+        "cal": {"kind": "switch", "name": "cal", "period": 1001, "on_until": 99, "epoch": -7},
+        "pulse": {"kind": "phase", "name": "pulse", "frequency": "99321.7", "phase": "0.1234", "bins": 9,
+                  "take": [1, 2, 5], "epoch_time": "1700000000.5"},
+    }
+    first, voltages, present, came = run.shifted([(0, [0, -8, 3, 0, 0, 8])])
+    for o, output in enumerate(config["outputs"]):
+        if output.get("gate"):
+            expected = test_gates.expect(run.config | {"gates": list(gates.values())}, output, first, voltages, present,
+                                         came)
+        else:
+            expected = dumps_of(run, output, first, voltages, present, came)
+            expected = {w: d for w, d in expected.items() if w * 4 >= 40}
+            assert len(expected) > 10
+        (endpoint,) = endpoints(output["destination"])
+        scenario.check_dumps(run.config, o, found[endpoint], {w: d[:3] for w, d in expected.items()}, "after")
+
+
+def test_state_that_does_not_fit(daemon, work, rng):
+    """What the configuration has no place for any more is left out, with a line each; the rest holds."""
+    config = transcript_config()
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    (work / "state" / "control").write_text(
+        "# by hand\ncapture gone on 0\ncapture bcp0 maybe 0\ncapture bcp1 off 0\nshift 9 1\nshift 0 9\nshift 1 -2\n"
+        "gate gone 0 bins 3\ngate pulse 0 bins 2\ngate pulse 0 take 3\ngate cal 0 bins 3\ncolour red\n")
+    fed = Fed(daemon, config, work)
+    client = Raw(fed.port)
+    assert client.ask("input-shift") == "!input-shift ok 0 -2 3 0 0 0"
+    assert client.ask("gate pulse").startswith("!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0")
+    assert client.ask("gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
+    client.close()
+    fed.end()
+    log = fed.process.log.read_text()
+    for line in (2, 3, 5, 6, 8, 11, 12):
+        assert f"control:{line}: what was kept is left out" in log, line
+    assert "what was kept of a gate is left out: gate pulse takes bin 3, but of 2 bins the last is 1" in log
+
+
+def test_state_that_cannot_be_read(daemon, work):
+    """Ignored with one sentence: an array that does not start is worse than one without its settings."""
+    config = transcript_config()
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state" / "control").mkdir(parents=True)
+    process = daemon("xbgpu", config).wait_ready()
+    process.terminate().wait_end()
+    log = process.log.read_text()
+    assert log.count("control: Input/output error; the file is ignored") == 1, log

@@ -1,0 +1,141 @@
+/* fuzz_katcp_client.c - what a client may send, to a real server over loopback: it must neither fall over nor stop
+ * answering, and all that it says is KATCP.
+ *
+ * Input: pieces of what the client sends, each after a byte that says how long it is. */
+#include "common/katcp_message.h"
+#include "common/katcp_server.h"
+#include "common/sections.h"
+#include "common/units.h"
+#include "tests/fuzz/fuzz_input.h"
+
+#include <arpa/inet.h>
+#include <ev.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct ev_loop *loop;
+static struct katcp_server *server;
+static struct sensor sensors_of_all[5];
+
+static void handle(struct katcp_call *call, void *arg)
+{
+    double real;
+    int64_t integer;
+
+    if (katcp_n_args(call) > 0 && !katcp_arg_integer(call, 0, "the first", &integer))
+        return;
+    for (int i = 1; i < katcp_n_args(call); i++)
+        if (!katcp_arg_real(call, i, "another", &real))
+            return;
+    sensor_set_integer(&sensors_of_all[0], 1, SENSOR_WARN, katcp_n_args(call));
+    katcp_ok(call, 0, NULL);
+}
+
+static void do_nothing(void *arg)
+{
+}
+
+static void open_server(void)
+{
+    static const struct katcp_request requests[] = {{"set", "Sets.", 0, 4, handle, 0, 1}};
+    static const char *const words[] = {"one", "two", NULL};
+    static const char *const names[] = {"a", "b.c", "d-e", "f_g", "h"};
+    static struct katcp_device device = {"fuzzed",   "0",        requests, ARRAY_LEN(requests), NULL, NULL,
+                                         do_nothing, do_nothing, NULL};
+    static struct endpoint endpoint;
+    static struct config_katcp config = {.listen = {1, &endpoint}, .max_clients = 10};
+    char why[200];
+
+    endpoint.address.s_addr = htonl(INADDR_LOOPBACK);
+    loop = ev_loop_new(EVFLAG_AUTO);
+    int err = sensors_create(&device.sensors);
+    for (size_t i = 0; !err && i < ARRAY_LEN(names); i++) {
+        struct sensor_about about = {names[i], "One.", "", (enum sensor_type)i, .words = words};
+        err = sensors_add(device.sensors, &sensors_of_all[i], &about, (struct sensor_reading){0});
+    }
+    if (!err)
+        err = katcp_server_open(&config, loop, &device, &server, why, sizeof(why));
+    assert(!err);
+}
+
+static int connect_client(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                  .sin_port = htons((uint16_t)katcp_server_port(server, false))};
+    struct linger reset = {1, 0}; /* or the ports of so many connections would linger */
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    int err = connect(fd, (struct sockaddr *)&address, sizeof(address));
+    assert(!err);
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    return fd;
+}
+
+static void read_all(int fd, struct katcp_text *got)
+{
+    char buffer[4096];
+    ssize_t n;
+
+    while ((n = recv(fd, buffer, sizeof(buffer), MSG_DONTWAIT)) > 0)
+        katcp_text_add(got, buffer, (size_t)n);
+}
+
+static const char last_answer[] = "\n!watchdog[2147483647] ok\n";
+
+static bool is_answered(const struct katcp_text *got)
+{
+    return got->n > 0 && memmem(got->bytes, got->n, last_answer, sizeof(last_answer) - 1);
+}
+
+/* All lines that have come are messages. */
+static void check_lines(struct katcp_text *got)
+{
+    struct katcp_message message = {0};
+    char *end;
+
+    for (char *at = got->bytes; (end = memchr(at, '\n', (size_t)(got->bytes + got->n - at))); at = end + 1) {
+        const char *why = katcp_message_parse(at, (size_t)(end - at), &message);
+        assert(!why && (message.type == '!' || message.type == '#'));
+    }
+    katcp_message_fini(&message);
+}
+
+static void serve(const uint8_t *data, size_t n_bytes)
+{
+    static const char last[] = "\n?watchdog[2147483647]\n";
+    struct fuzz_input input = {data, n_bytes};
+    struct katcp_text got = {0};
+    int fd = connect_client();
+
+    while (!fuzz_ended(&input)) {
+        uint8_t piece[255];
+        size_t n = fuzz_bytes(&input, fuzz_u8(&input), piece);
+        ssize_t sent = send(fd, piece, n, MSG_NOSIGNAL);
+        assert(sent == (ssize_t)n);
+        ev_run(loop, EVRUN_NOWAIT);
+        read_all(fd, &got);
+    }
+    ssize_t sent = send(fd, last, sizeof(last) - 1, MSG_NOSIGNAL);
+    assert(sent == sizeof(last) - 1);
+    for (int i = 0; !is_answered(&got) && i < 1000000; i++) {
+        ev_run(loop, EVRUN_NOWAIT);
+        read_all(fd, &got);
+    }
+    assert(is_answered(&got));
+    check_lines(&got);
+    katcp_text_fini(&got);
+    close(fd);
+    ev_run(loop, EVRUN_NOWAIT);
+    ev_run(loop, EVRUN_NOWAIT);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    if (!server)
+        open_server();
+    if (!memmem(data, n_bytes, " HTTP/1.", 8)) /* for which it is dropped */
+        serve(data, n_bytes);
+    return 0;
+}

@@ -1,0 +1,528 @@
+/* control.c - requests, between katcp_server.c and the worker. */
+#include "xbgpu/control.h"
+
+#include "common/inbox.h"
+#include "common/katcp_sensors.h"
+#include "common/katcp_server.h"
+#include "common/log.h"
+#include "common/state_file.h"
+#include "common/units.h"
+#include "xbgpu/gate.h"
+#include "xbgpu/labels.h"
+#include "xbgpu/settings.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <ev.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_SPARE_COMMANDS 16 /* beside one for each thing that may be kept */
+
+struct xcontrol {
+    struct xcontrol_config c;
+    struct xsettings settings;
+    struct state_files *files;
+    struct state_file *file;
+    struct xcommand *commands; /* [n_commands] */
+    size_t n_commands;
+    struct xcommand **free; /* stack of [n_free] */
+    size_t n_free;
+    struct inbox *obeyed; /* of main, and how it hears of it */
+    ev_async wake;
+};
+
+static size_t n_inputs(const struct xcontrol *control)
+{
+    return control->c.layout->n_ants * N_POLS;
+}
+
+/* ---- Commands ---------------------------------------------------------------------------------------------------- */
+
+size_t xcontrol_n_commands(const struct xbgpu_config *config)
+{
+    return config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS;
+}
+
+/* Whether there is a free slot; else fails the call. */
+static bool has_slot(const struct xcontrol *c, struct katcp_call *call)
+{
+    if (c->n_free == 0)
+        katcp_fail(call, "%zu requests wait to be carried out already", c->n_commands);
+    return c->n_free > 0;
+}
+
+/* A slot; nobody waits for the command where 'call' is NULL. */
+static struct xcommand *take_command(struct xcontrol *c, enum xcommand_what what, struct katcp_call *call)
+{
+    assert(c->n_free > 0);
+    struct xcommand *command = c->free[--c->n_free];
+    *command = (struct xcommand){.what = what, .call = call, .delays = command->delays};
+    return command;
+}
+
+static void post(struct xcontrol *c, struct xcommand *command)
+{
+    inbox_push(c->c.worker, &(struct inbox_item){c->c.command_kind, 0, command});
+}
+
+void xcontrol_obeyed(struct xcontrol *control, struct xcommand *command)
+{
+    inbox_push(control->obeyed, &(struct inbox_item){0, 0, command});
+    ev_async_send(control->c.loop, &control->wake);
+}
+
+static void reply_number(struct katcp_call *call, int64_t number)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%" PRId64, number);
+    katcp_ok(call, 1, (const char *[]){text});
+}
+
+/* [main] Answers what has been obeyed. */
+static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
+{
+    struct xcontrol *c = watcher->data;
+    struct inbox_item item;
+
+    while (inbox_try_pop(c->obeyed, &item) == 0) {
+        struct xcommand *command = item.object;
+        gate_destroy(command->gate);
+        command->gate = NULL;
+        katcp_sensors_steady_state(c->c.sensors, command->holds_samples);
+        if (command->call && command->what == XCOMMAND_CAPTURE)
+            katcp_ok(command->call, 0, NULL);
+        else if (command->call)
+            reply_number(command->call, command->from_samples > command->holds_samples ? command->from_samples
+                                                                                       : command->holds_samples);
+        c->free[c->n_free++] = command;
+    }
+}
+
+/* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
+
+static void set_capture(struct xcontrol *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
+{
+    struct xcommand *command = take_command(c, XCOMMAND_CAPTURE, call);
+
+    command->index = output;
+    command->on = on;
+    command->from_samples = from_samples;
+    c->settings.captures[output] = (struct xsettings_capture){true, on, from_samples};
+    post(c, command);
+    state_file_changed(c->file);
+}
+
+static void set_shifts(struct xcontrol *c, const int64_t *shifts, struct katcp_call *call)
+{
+    struct xcommand *command = take_command(c, XCOMMAND_SHIFTS, call);
+
+    for (size_t i = 0; i < n_inputs(c); i++)
+        command->delays[i] = xbgpu_delay(c->c.layout, shifts[i]);
+    if (shifts != c->settings.shifts)
+        memcpy(c->settings.shifts, shifts, n_inputs(c) * sizeof(*shifts));
+    c->settings.shifts_set = true;
+    post(c, command);
+    state_file_changed(c->file);
+}
+
+/* Gate 'g' becomes what the settings have of it; 'made' is that, and the command's from now on. */
+static void set_gate(struct xcontrol *c, size_t g, struct gate *made, struct katcp_call *call)
+{
+    struct xcommand *command = take_command(c, XCOMMAND_GATE, call);
+
+    command->index = g;
+    command->gate = made;
+    command->from_samples = c->settings.gates[g].from_samples;
+    c->settings.gates[g].set = true;
+    post(c, command);
+    state_file_changed(c->file);
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------------------------- */
+
+/* These return false having failed the call. */
+
+static bool arg_output(const struct xcontrol *c, struct katcp_call *call, size_t *output)
+{
+    int o = xsettings_find_output(&c->settings, katcp_arg(call, 0));
+
+    if (o < 0)
+        katcp_fail(call, "there is no stream '%s'", katcp_arg(call, 0));
+    *output = (size_t)o;
+    return o >= 0;
+}
+
+static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
+{
+    int64_t value;
+
+    if (!katcp_arg_integer(call, i, "the timestamp", &value))
+        return false;
+    if (value < 0) {
+        katcp_fail(call, "the timestamp must not be negative, but is %" PRId64, value);
+        return false;
+    }
+    *samples = value;
+    return true;
+}
+
+static bool arg_input(const struct xcontrol *c, struct katcp_call *call, int i, size_t *input)
+{
+    long found = xlabels_find(c->c.labels, katcp_arg(call, i));
+
+    if (found < 0)
+        katcp_fail(call, "there is no input '%s': they are 0 to %zu, or have labels like %s", katcp_arg(call, i),
+                   n_inputs(c) - 1, c->c.labels->labels[0]);
+    *input = (size_t)found;
+    return found >= 0;
+}
+
+/* ---- Requests ---------------------------------------------------------------------------------------------------- */
+
+static void capture_start(struct katcp_call *call, void *arg)
+{
+    struct xcontrol *c = arg;
+    int64_t from_samples = 0;
+    size_t output;
+
+    if (has_slot(c, call) && arg_output(c, call, &output) &&
+        (katcp_n_args(call) < 2 || arg_timestamp(call, 1, &from_samples)))
+        set_capture(c, output, true, from_samples, call);
+}
+
+static void capture_stop(struct katcp_call *call, void *arg)
+{
+    struct xcontrol *c = arg;
+    size_t output;
+
+    if (has_slot(c, call) && arg_output(c, call, &output))
+        set_capture(c, output, false, 0, call);
+}
+
+static void reply_shifts(const struct xcontrol *c, struct katcp_call *call, size_t first, size_t n)
+{
+    char(*texts)[24] = calloc(n, sizeof(*texts));
+    const char **args = calloc(n, sizeof(*args));
+
+    for (size_t i = 0; texts && args && i < n; i++) {
+        snprintf(texts[i], sizeof(texts[i]), "%" PRId64, c->settings.shifts[first + i]);
+        args[i] = texts[i];
+    }
+    if (texts && args)
+        katcp_ok(call, (int)n, args);
+    else
+        katcp_fail(call, "there is no memory for the answer");
+    free(texts);
+    free(args);
+}
+
+/* Reads pairs of an input and its shift over shifts[input]; 'seen' are zero. */
+static bool arg_shifts(const struct xcontrol *c, struct katcp_call *call, int64_t *shifts, bool *seen)
+{
+    const struct xbgpu_layout *l = c->c.layout;
+
+    for (int i = 0; i < katcp_n_args(call); i += 2) {
+        size_t input;
+        if (!arg_input(c, call, i, &input))
+            return false;
+        if (i + 1 == katcp_n_args(call)) {
+            katcp_fail(call, "input %s has no shift behind it", katcp_arg(call, i));
+            return false;
+        }
+        if (seen[input]) {
+            katcp_fail(call, "input %s is there twice", katcp_arg(call, i));
+            return false;
+        }
+        seen[input] = true;
+        if (!katcp_arg_integer(call, i + 1, "the shift", &shifts[input]))
+            return false;
+        if (!xsettings_shift_fits(&c->settings, shifts[input])) {
+            katcp_fail(call,
+                       "the shift of input %s must be from %" PRId64 " to %" PRId64
+                       " spectra, for which there is room (recv.max_shift), but is %" PRId64,
+                       katcp_arg(call, i), l->min_shift, l->max_shift, shifts[input]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void input_shift(struct katcp_call *call, void *arg)
+{
+    struct xcontrol *c = arg;
+    size_t input;
+
+    if (katcp_n_args(call) == 0) {
+        reply_shifts(c, call, 0, n_inputs(c));
+        return;
+    }
+    if (katcp_n_args(call) == 1) {
+        if (arg_input(c, call, 0, &input))
+            reply_shifts(c, call, input, 1);
+        return;
+    }
+    int64_t *shifts = calloc(n_inputs(c), sizeof(*shifts));
+    bool *seen = calloc(n_inputs(c), sizeof(*seen));
+    if (!shifts || !seen) {
+        katcp_fail(call, "there is no memory for the shifts");
+    } else {
+        memcpy(shifts, c->settings.shifts, n_inputs(c) * sizeof(*shifts));
+        if (has_slot(c, call) && arg_shifts(c, call, shifts, seen))
+            set_shifts(c, shifts, call);
+    }
+    free(shifts);
+    free(seen);
+}
+
+static void reply_gate_names(const struct xcontrol *c, struct katcp_call *call)
+{
+    const char *names[XBGPU_GATES_MAX];
+    size_t n = c->c.layout->n_gates;
+
+    for (size_t g = 0; g < n; g++)
+        names[g] = c->settings.gates[g].gate.name;
+    katcp_ok(call, (int)n, names);
+}
+
+static void reply_gate(const struct xsettings_gate *gate, struct katcp_call *call)
+{
+    const char *args[1 + XBGPU_N_GATE_KEYS];
+    char *text = NULL, *rest = NULL, from[24];
+    size_t text_bytes = 0;
+    int n = 1;
+    FILE *out = open_memstream(&text, &text_bytes);
+
+    if (out)
+        xbgpu_gate_write(&gate->gate, "", "=", "\n", out);
+    if (!out || fclose(out) != 0) {
+        katcp_fail(call, "there is no memory for the answer");
+        free(text);
+        return;
+    }
+    snprintf(from, sizeof(from), "%" PRId64, gate->from_samples);
+    args[0] = from;
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        args[n++] = line;
+    katcp_ok(call, n, args);
+    free(text);
+}
+
+/* Reads KEY=VALUE... over 'gate'; returns false having failed the call. */
+static bool arg_gate_keys(const struct xcontrol *c, struct katcp_call *call, const struct xbgpu_config_gate *before,
+                          struct xbgpu_config_gate *gate)
+{
+    char key[64], why[1024] = "there is no memory for it";
+    int err = 0;
+
+    for (int i = 2; i < katcp_n_args(call) && !err; i++) {
+        const char *arg = katcp_arg(call, i), *equals = strchr(arg, '=');
+        if (!equals || equals == arg || (size_t)(equals - arg) >= sizeof(key)) {
+            katcp_fail(call, "'%s' is not KEY=VALUE", arg);
+            return false;
+        }
+        snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
+        /* The epoch is one or the other: the last one that is given. */
+        if (strcmp(key, "epoch_time") == 0)
+            gate->epoch_samples = 0;
+        else if (strcmp(key, "epoch") == 0)
+            gate->epoch_time_s.mantissa = 0;
+        err = xbgpu_gate_set(gate, key, equals + 1, why, sizeof(why));
+    }
+    if (!err)
+        err = xbgpu_gate_check(c->c.config, before, gate, why, sizeof(why));
+    if (err)
+        katcp_fail(call, "%s", why);
+    return !err;
+}
+
+static void change_gate(struct xcontrol *c, struct katcp_call *call, size_t g)
+{
+    struct xsettings_gate *entry = &c->settings.gates[g];
+    struct xbgpu_config_gate definition;
+    struct gate *made;
+    int64_t from_samples;
+
+    if (katcp_n_args(call) == 2) {
+        katcp_fail(call, "what of gate %s is to change, as KEY=VALUE?", entry->gate.name);
+        return;
+    }
+    if (!has_slot(c, call) || !arg_timestamp(call, 1, &from_samples))
+        return;
+    if (xbgpu_gate_copy(&entry->gate, &definition)) {
+        katcp_fail(call, "there is no memory for the gate");
+        return;
+    }
+    if (!arg_gate_keys(c, call, &entry->gate, &definition)) {
+        xbgpu_gate_free(&definition);
+        return;
+    }
+    if (gate_create(&definition, c->c.config, &made)) {
+        katcp_fail(call, "there is no memory for the gate");
+        xbgpu_gate_free(&definition);
+        return;
+    }
+    xbgpu_gate_free(&entry->gate);
+    entry->gate = definition;
+    entry->from_samples = from_samples;
+    set_gate(c, g, made, call);
+}
+
+static void gate(struct katcp_call *call, void *arg)
+{
+    struct xcontrol *c = arg;
+
+    if (katcp_n_args(call) == 0) {
+        reply_gate_names(c, call);
+        return;
+    }
+    int g = xbgpu_find_gate(&c->c.config->gates, katcp_arg(call, 0));
+    if (g < 0)
+        katcp_fail(call, "there is no gate '%s'", katcp_arg(call, 0));
+    else if (katcp_n_args(call) == 1)
+        reply_gate(&c->settings.gates[g], call);
+    else
+        change_gate(c, call, (size_t)g);
+}
+
+static const struct katcp_request requests[] = {
+    {.name = "capture-start",
+     .help = "Sends the dumps of a stream.\n"
+             "?capture-start STREAM [TIMESTAMP]\n"
+             "Dumps that begin before TIMESTAMP, in ADC samples, are withheld; by default none.",
+     .min_args = 1,
+     .max_args = 2,
+     .handle = capture_start},
+    {.name = "capture-stop",
+     .help = "Sends no more dumps of a stream.\n"
+             "?capture-stop STREAM\n"
+             "They are made and counted as before, and descriptors are sent.",
+     .min_args = 1,
+     .max_args = 1,
+     .handle = capture_stop},
+    {.name = "input-shift",
+     .help =
+         "Says by how many spectra inputs are made later, or sets it.\n"
+         "?input-shift [INPUT [SPECTRA INPUT SPECTRA ...]]\n"
+         "An INPUT is a label, or a number: 2 * antenna + polarisation. Inputs that are not named stay as they are. "
+         "Without arguments: the shifts of all; with one: of this one; with more: sets them, all at once, and says "
+         "the timestamp from which they hold.",
+     .max_args = 2 * 2 * 4096,
+     .handle = input_shift,
+     .changes_from = 2},
+    {.name = "gate",
+     .help =
+         "Says what a gate takes, or changes it.\n"
+         "?gate [NAME [TIMESTAMP KEY=VALUE ...]]\n"
+         "Spectra with TIMESTAMP, in ADC samples, or later are the first of which the new gate decides; 0 is as soon "
+         "as may be. Keys are those of the YAML, a list with commas; what is not named stays as it is. A change that "
+         "waits for its time gives way to the next one. Without arguments: the names of all gates; with one: since "
+         "when it is, or will be, what follows; with more: sets it, and says the timestamp from which it holds.",
+     .max_args = 2 + XBGPU_N_GATE_KEYS,
+     .handle = gate,
+     .changes_from = 2},
+};
+
+void xcontrol_serve(struct xcontrol *control, struct katcp_device *device)
+{
+    device->requests = requests;
+    device->n_requests = ARRAY_LEN(requests);
+    device->arg = control;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+static int create_commands(struct xcontrol *c)
+{
+    c->n_commands = xcontrol_n_commands(c->c.config);
+    c->commands = calloc(c->n_commands, sizeof(*c->commands));
+    c->free = calloc(c->n_commands, sizeof(*c->free));
+    if (!c->commands || !c->free)
+        return -ENOMEM;
+    for (size_t i = 0; i < c->n_commands; i++) {
+        c->commands[i].delays = calloc(n_inputs(c), sizeof(*c->commands[i].delays));
+        if (!c->commands[i].delays)
+            return -ENOMEM;
+        c->free[c->n_free++] = &c->commands[i];
+    }
+    return inbox_create(c->n_commands, &c->obeyed);
+}
+
+/* Posts what was kept, if that can be read. */
+static int restore(struct xcontrol *c)
+{
+    const char *path = state_file_path(c->file);
+    char why[512] = "";
+    int err = path ? xsettings_read(&c->settings, path, why, sizeof(why)) : 0;
+
+    if (!path || err == -ENOMEM)
+        return err;
+    if (err) {
+        log_warning("%s; the file is ignored", why);
+        return 0;
+    }
+    for (size_t o = 0; o < c->c.layout->n_outputs; o++) {
+        const struct xsettings_capture *capture = &c->settings.captures[o];
+        if (capture->set)
+            set_capture(c, o, capture->on, capture->from_samples, NULL);
+    }
+    if (c->settings.shifts_set)
+        set_shifts(c, c->settings.shifts, NULL);
+    for (size_t g = 0; g < c->c.layout->n_gates && !err; g++) {
+        struct gate *made;
+        if (!c->settings.gates[g].set)
+            continue;
+        err = gate_create(&c->settings.gates[g].gate, c->c.config, &made);
+        if (!err)
+            set_gate(c, g, made, NULL);
+    }
+    log_info("%zu settings of before are in force again: %s", c->n_commands - c->n_free, path);
+    return err;
+}
+
+int xcontrol_create(const struct xcontrol_config *config, struct xcontrol **control, char *why, size_t why_bytes)
+{
+    struct xcontrol *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return -ENOMEM;
+    c->c = *config;
+    ev_async_init(&c->wake, on_obeyed);
+    c->wake.data = c;
+    ev_async_start(c->c.loop, &c->wake);
+    int err = xsettings_init(&c->settings, config->config, config->layout);
+    if (!err)
+        err = create_commands(c);
+    if (!err)
+        err = state_files_open(&config->config->state, config->loop, &c->files, why, why_bytes);
+    if (!err)
+        err = state_files_add(c->files, "control", xsettings_write, &c->settings, &c->file);
+    if (!err)
+        err = restore(c);
+    if (err) {
+        xcontrol_destroy(c);
+        return err;
+    }
+    *control = c;
+    return 0;
+}
+
+void xcontrol_destroy(struct xcontrol *control)
+{
+    if (!control)
+        return;
+    ev_async_stop(control->c.loop, &control->wake);
+    state_files_close(control->files);
+    for (size_t i = 0; control->commands && i < control->n_commands; i++) {
+        gate_destroy(control->commands[i].gate);
+        free(control->commands[i].delays);
+    }
+    free(control->commands);
+    free(control->free);
+    inbox_destroy(control->obeyed);
+    xsettings_fini(&control->settings);
+    free(control);
+}

@@ -1,0 +1,119 @@
+/* gating.c - what gates take of each device input; xinput.c asks when it makes one. */
+#include "xbgpu/gating.h"
+
+#include "common/device.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* ---- Changes ----------------------------------------------------------------------------------------------------- */
+
+/* Makes a change that waits the gate itself, once no spectrum before it is left to be listed. */
+static void advance(struct gating_gate *gate, int64_t next_samples)
+{
+    if (!gate->next || gate->from_samples > next_samples)
+        return;
+    gate->spare = gate->now;
+    gate->now = gate->next;
+    gate->next = NULL;
+}
+
+void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples)
+{
+    struct gating_gate *entry = &gating->gates[g];
+
+    advance(entry, next_samples);
+    struct gate *unneeded = entry->next ? entry->next : entry->spare;
+    entry->next = *gate;
+    entry->spare = NULL;
+    entry->from_samples = from_samples;
+    *gate = unneeded;
+}
+
+void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batches, struct device_stream *upload,
+                 struct correlation_gate *lists)
+{
+    const struct xbgpu_layout *l = gating->layout;
+
+    for (size_t g = 0; g < l->n_gates; g++) {
+        struct gating_gate *entry = &gating->gates[g];
+        struct correlation_gate *list = &lists[g];
+
+        advance(entry, timestamp_samples);
+        struct gate_change change = {entry->now, entry->next, entry->from_samples};
+        size_t most = gate_list(&change, timestamp_samples, gating->config->recv.samples_between_spectra, l->n_spectra,
+                                n_batches, list->row_pitch, list->spectra, list->ends);
+        list->ends_pitch = n_batches + 1;
+        device_copy(upload, list->device_ends, list->ends, list->n_rows * list->ends_pitch * sizeof(*list->ends));
+        if (most > 0)
+            device_copy_2d(upload, list->device_spectra, list->row_pitch * sizeof(uint32_t), list->spectra,
+                           list->row_pitch * sizeof(uint32_t), most * sizeof(uint32_t), list->n_rows);
+    }
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+int gating_init(struct gating *gating, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                struct device *device)
+{
+    *gating = (struct gating){config, layout, device, calloc(layout->n_gates + 1, sizeof(*gating->gates))};
+    int err = gating->gates ? 0 : -ENOMEM;
+
+    for (size_t g = 0; !err && g < layout->n_gates; g++)
+        err = gate_create(xbgpu_config_gate(&config->gates, g), config, &gating->gates[g].now);
+    return err;
+}
+
+void gating_fini(struct gating *gating)
+{
+    for (size_t g = 0; gating->gates && g < gating->layout->n_gates; g++) {
+        gate_destroy(gating->gates[g].now);
+        gate_destroy(gating->gates[g].next);
+        gate_destroy(gating->gates[g].spare);
+    }
+    free(gating->gates);
+}
+
+static int create_list(const struct gating *gating, struct correlation_gate *list, size_t n_rows)
+{
+    const struct xbgpu_layout *l = gating->layout;
+    size_t row_pitch = l->n_batches * l->n_spectra;
+    size_t list_bytes = n_rows * row_pitch * sizeof(uint32_t),
+           end_bytes = n_rows * (l->n_batches + 1) * sizeof(uint32_t);
+
+    *list = (struct correlation_gate){
+        .n_rows = n_rows,
+        .row_pitch = row_pitch,
+        .spectra = device_alloc_pinned(gating->device, list_bytes),
+        .ends = device_alloc_pinned(gating->device, end_bytes),
+        .device_spectra = device_alloc(gating->device, list_bytes),
+        .device_ends = device_alloc(gating->device, end_bytes),
+    };
+    return list->spectra && list->ends && list->device_spectra && list->device_ends ? 0 : -ENOMEM;
+}
+
+int gating_create_lists(const struct gating *gating, struct correlation_gate **lists)
+{
+    struct correlation_gate *made = calloc(gating->layout->n_gates + 1, sizeof(*made));
+    int err = made ? 0 : -ENOMEM;
+
+    for (size_t g = 0; !err && g < gating->layout->n_gates; g++)
+        err = create_list(gating, &made[g], gating->gates[g].now->n_rows);
+    if (err) {
+        gating_free_lists(gating, made);
+        return err;
+    }
+    *lists = made;
+    return 0;
+}
+
+void gating_free_lists(const struct gating *gating, struct correlation_gate *lists)
+{
+    for (size_t g = 0; lists && g < gating->layout->n_gates; g++) {
+        device_free_pinned(gating->device, lists[g].spectra);
+        device_free_pinned(gating->device, lists[g].ends);
+        device_free(gating->device, lists[g].device_spectra);
+        device_free(gating->device, lists[g].device_ends);
+    }
+    free(lists);
+}

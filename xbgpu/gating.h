@@ -1,0 +1,43 @@
+/* gating.h - the gates of a running xbgpu: what each is now and will be, and lists of what they take of device inputs.
+ *
+ * Flow:      gating_set() (a command) ... each input: gating_list() --> lists, host and device --> correlation.c
+ * Changes:   one change of each gate may wait for its time; the next one takes its place.  Gates are exchanged, not
+ *            copied, so that nothing is allocated here: who sets one gets another back, to be freed where that may be.
+ * Threads:   the worker only, but for init and fini.   Blocking: never. */
+#ifndef XBGPU_GATING_H
+#define XBGPU_GATING_H
+
+#include "xbgpu/correlation.h"
+#include "xbgpu/gate.h"
+#include "xbgpu/layout.h"
+
+struct gating {
+    const struct xbgpu_config *config; /* [const] */
+    const struct xbgpu_layout *layout; /* [const] */
+    struct device *device;             /* [const] */
+    struct gating_gate {
+        struct gate *now, *next; /* NULL: no change waits */
+        int64_t from_samples;    /* of 'next' */
+        struct gate *spare;      /* NULL, or what it was before; never beside 'next' */
+    } * gates;                   /* [n_gates] */
+};
+
+/* Gates as configured.  Returns 0 or -ENOMEM. */
+int gating_init(struct gating *gating, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                struct device *device);
+void gating_fini(struct gating *gating);
+
+/* Room for what all gates take of one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
+int gating_create_lists(const struct gating *gating, struct correlation_gate **lists);
+void gating_free_lists(const struct gating *gating, struct correlation_gate *lists);
+
+/* Gate 'g' is to be '*gate' from this timestamp on, but not before 'next_samples': what is earlier has been listed.
+ * '*gate' becomes one that is not needed any more, or NULL. */
+void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples);
+
+/* Decides what each gate takes of 'n_batches' batches, the first of which has this timestamp, and queues the upload of
+ * that. */
+void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batches, struct device_stream *upload,
+                 struct correlation_gate *lists);
+
+#endif

@@ -1,0 +1,39 @@
+/* labels.h - what the inputs are called: by a label, or by their number 2 * ant + pol.
+ *
+ * Threads: any; nothing changes after xlabels_init(). */
+#ifndef XBGPU_LABELS_H
+#define XBGPU_LABELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct config;
+struct xbgpu_config;
+
+struct xlabels {
+    char **labels; /* [n] */
+    size_t n;
+};
+
+/* Labels as configured, or a0v, a0h, a1v...  Returns 0 or -ENOMEM. */
+int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config);
+void xlabels_fini(struct xlabels *labels);
+
+/* The input that is called so, or -1. */
+long xlabels_find(const struct xlabels *labels, const char *text);
+
+/* Writes them as a list in Python. */
+void xlabels_write(const struct xlabels *labels, FILE *out);
+
+/* Writes the order of a dump's products as a list of pairs of labels in Python: that of the input that is taken as it
+ * is, and of the one that is conjugated. */
+void xlabels_write_products(const struct xlabels *labels, FILE *out);
+
+/* For xbgpu_config_check(): as many labels as inputs, no two alike, none a number. */
+void xlabels_check(const struct xbgpu_config *config, struct config *errors);
+
+/* Letters, digits, '.', '-' and '_': what sensors may be called, and so all that they are of. */
+bool xlabel_is_name(const char *text);
+
+#endif

@@ -1,0 +1,54 @@
+/* settings.h - what of xbgpu can be set while it runs, as it has been set last; and as text that is kept.
+ *
+ * The text has a row for each thing that was set, and nothing of the rest:
+ *
+ *     sync_time SECONDS                (what timestamps count from; with another one now, FROM is 0, and a gate with an
+ *                                      epoch in samples is left out)
+ *     capture STREAM on|off FROM
+ *     shift   LABEL SPECTRA            (of the input with this label, wherever it is now)
+ *     gate    NAME FROM KEY VALUE      (a row for each key)
+ *
+ * Threads: main. */
+#ifndef XBGPU_SETTINGS_H
+#define XBGPU_SETTINGS_H
+
+#include "xbgpu/labels.h"
+#include "xbgpu/layout.h"
+
+#include <stdio.h>
+
+struct xsettings {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct xlabels labels;
+    struct xsettings_capture {
+        bool set, on;
+        int64_t from_samples;
+    } * captures; /* [n_outputs] */
+    bool shifts_set;
+    int64_t *shifts; /* [2 * ant + pol] */
+    struct xsettings_gate {
+        bool set;
+        int64_t from_samples;
+        struct xbgpu_config_gate gate;
+    } * gates; /* [n_gates] */
+};
+
+/* As configured, nothing set.  Returns 0 or -ENOMEM. */
+int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config, const struct xbgpu_layout *layout);
+void xsettings_fini(struct xsettings *settings);
+
+/* Takes in what was kept.  What does not go with the configuration any more is left out, with a line in the log.
+ * Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+int xsettings_read(struct xsettings *settings, const char *path, char *why, size_t why_bytes);
+
+/* Writes what is set; returns false where nothing is.  'settings' is a struct xsettings (state_file.h). */
+bool xsettings_write(FILE *text, void *settings);
+
+/* The output, or the gate, of this name; or -1. */
+int xsettings_find_output(const struct xsettings *settings, const char *name);
+
+/* Whether there is room for a shift. */
+bool xsettings_shift_fits(const struct xsettings *settings, int64_t shift);
+
+#endif
