@@ -29,19 +29,28 @@ struct source {
     int64_t near_ns;        /* and its arrival */
 };
 
+/* Where a timestamp lies on the grids of heaps and of chunks.  All zero is right. */
+struct grid_time {
+    int64_t timestamp;
+    int64_t time, chunk; /* as in struct assemble_place */
+};
+
 struct assembler {
     struct assembler_config config; /* [const] */
     int64_t chunk_samples;          /* [const] */
     int64_t window_samples;         /* [const] */
     int64_t window_ns;              /* [const] */
     uint64_t n_packets;             /* placed so far: the time by which claims are compared */
+    struct grid_time last;          /* of the last packet placed: most have the timestamp of the one before */
     bool started;                   /* there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
     int64_t newest;                 /* newest chunk index for which there was a packet */
     int64_t first_time, end_time;   /* heaps are expected from the first; so far they came up to before the end */
+    uint64_t n_missing;             /* heaps, since the last chunk was handed on */
     unsigned retry_packets;         /* until a free chunk is asked for again */
     struct source *sources;         /* [n_sources] */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
+    struct chunk *last_chunk;       /* of the last packet let in */
     struct log_limit jump_limit;
     char name[64];
 };
@@ -71,8 +80,26 @@ const char *reject_name(enum reject reject)
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
 
-enum reject assemble_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
-                           struct assemble_place *place)
+/* Finds the time and chunk, without a division where 'known' has them.  Returns false if there is no heap at such a
+ * time. */
+static bool find_time(const struct assemble_layout *layout, int64_t timestamp, const struct grid_time *known,
+                      struct assemble_place *place)
+{
+    if (timestamp == known->timestamp) {
+        place->time = known->time;
+        place->chunk = known->chunk;
+        return true;
+    }
+    int64_t time = timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    if (time * layout->heap_samples != timestamp)
+        return false;
+    place->time = time;
+    place->chunk = floor_div(time, (int64_t)layout->n_heaps_per_source);
+    return true;
+}
+
+static enum reject find_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
+                              const struct grid_time *known, struct assemble_place *place)
 {
     if (packet->heap_bytes != layout->heap_bytes)
         return REJECT_HEAP_SIZE;
@@ -81,18 +108,23 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
     if (packet->n_bytes == 0 || packet->offset % UNIT_BYTES != 0 ||
         (packet->n_bytes % UNIT_BYTES != 0 && end != packet->heap_bytes))
         return REJECT_ALIGNMENT;
-    int64_t time = packet->timestamp / layout->heap_samples; /* exact, so also for negative ones */
-    if (time * layout->heap_samples != packet->timestamp)
+    if (!find_time(layout, packet->timestamp, known, place))
         return REJECT_BAD_TIMESTAMP;
     if (packet->source >= layout->n_sources)
         return REJECT_BAD_SOURCE;
 
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    place->time = time;
-    place->chunk = floor_div(time, n_times);
     place->heap = (size_t)(place->time - place->chunk * n_times) * layout->n_sources + packet->source;
     place->offset = place->heap * layout->heap_bytes + packet->offset;
     return REJECT_NONE;
+}
+
+enum reject assemble_place(const struct assemble_layout *layout, const struct assemble_packet *packet,
+                           struct assemble_place *place)
+{
+    const struct grid_time epoch = {0};
+
+    return find_place(layout, packet, &epoch, place);
 }
 
 /* ---- A heap's bytes ---------------------------------------------------------------------------------------------- */
@@ -208,6 +240,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     struct chunk *chunk = item.object;
     const struct assemble_layout *layout = &a->config.layout;
     assert(chunk->n_heaps == layout->n_heaps_per_source * layout->n_sources && chunk->heap_bytes == layout->heap_bytes);
+    if (a->config.recycle)
+        a->config.recycle(a->config.recycle_context, chunk);
     chunk_reset(chunk, (a->oldest + (int64_t)slot) * a->chunk_samples);
     a->window[slot] = chunk;
     return chunk;
@@ -225,6 +259,12 @@ static int64_t count_times(const struct assembler *a, int64_t index, bool at_end
     return n_left > 0 ? n_left : 0;
 }
 
+static void count_missing(struct assembler *a, uint64_t n)
+{
+    counter_add(&a->config.stats->missing_heaps, n);
+    a->n_missing += n;
+}
+
 /* window[slot] leaves: to the worker, or home if nothing in it is of use. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
@@ -239,7 +279,7 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     a->window[slot] = NULL;
     /* Every heap let in lies in [first_time, end_time), and first_time in the first chunk of the window. */
     assert(n_before <= n_times && (!chunk || chunk->n_present <= n_expected));
-    counter_add(&stats->missing_heaps, n_expected - (chunk ? chunk->n_present : 0));
+    count_missing(a, n_expected - (chunk ? chunk->n_present : 0));
     if (!chunk)
         return;
     if (chunk->n_present < chunk->n_heaps)
@@ -253,6 +293,8 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     counter_add(&stats->bytes, chunk->n_present * chunk->heap_bytes);
     counter_add(&stats->chunks, 1);
     chunk->n_times = (size_t)n_times;
+    chunk->n_missing = a->n_missing;
+    a->n_missing = 0;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     copy_finish(); /* of the payloads in it */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
@@ -307,7 +349,7 @@ static void window_jump(struct assembler *a, const struct assemble_place *place)
     counter_add(&a->config.stats->jumps, 1);
     window_close(a, n_left_out < 0);
     if (n_left_out >= 0)
-        counter_add(&a->config.stats->missing_heaps, (uint64_t)(n_left_out * n_times) * layout->n_sources);
+        count_missing(a, (uint64_t)(n_left_out * n_times) * layout->n_sources);
     window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
 }
 
@@ -417,9 +459,10 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
     struct assemble_place place;
     enum reject reject;
 
-    reject = assemble_place(&a->config.layout, packet, &place);
+    reject = find_place(&a->config.layout, packet, &a->last, &place);
     if (reject)
         return reject;
+    a->last = (struct grid_time){packet->timestamp, place.time, place.chunk};
     reject = window_admit(a, packet, &place, arrival_ns);
     if (reject)
         return reject;
@@ -428,8 +471,11 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
         return REJECT_NO_CHUNK;
     if (heap_overlaps(chunk, place.heap, packet))
         return REJECT_DUPLICATE;
+    if (!chunk_has_room(chunk))
+        return REJECT_NO_CHUNK;
     heap_fill(chunk, place.heap, packet);
     chunk->last_arrival_ns = arrival_ns;
+    a->last_chunk = chunk;
     *payload = chunk->payload + place.offset;
     return REJECT_NONE;
 }
@@ -444,11 +490,16 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
     return reject;
 }
 
+struct chunk *assembler_last_chunk(const struct assembler *assembler)
+{
+    return assembler->last_chunk;
+}
+
 uint8_t *assembler_expect(const struct assembler *assembler, const struct assemble_packet *packet)
 {
     struct assemble_place place;
 
-    if (!assembler->started || assemble_place(&assembler->config.layout, packet, &place) != REJECT_NONE ||
+    if (!assembler->started || find_place(&assembler->config.layout, packet, &assembler->last, &place) != REJECT_NONE ||
         window_zone(assembler, place.chunk) != ZONE_INSIDE)
         return NULL;
     const struct chunk *chunk = assembler->window[place.chunk - assembler->oldest];

@@ -65,7 +65,7 @@ enum reject {
     REJECT_TOO_OLD,       /* behind the window */
     REJECT_JUMP,          /* far from the window, not (yet) believed */
     REJECT_DUPLICATE,     /* bytes that had arrived */
-    REJECT_NO_CHUNK,      /* no free chunk: the worker is behind */
+    REJECT_NO_CHUNK,      /* no free chunk: the worker is behind; or no room for the packet's frame (chunk.h) */
     N_REJECTS
 };
 
@@ -131,7 +131,10 @@ struct assembler_config {
     bool may_wait;          /* for a free chunk; a receiver sets it, from its source */
     struct timebase timebase;
     struct inbox *free_chunks; /* chunk items */
-    struct inbox *worker;      /* full chunks go here as {full_kind, 0, chunk} */
+    /* Told of a chunk that came from there and will be used again; NULL: nobody. */
+    void (*recycle)(void *context, const struct chunk *chunk);
+    void *recycle_context;
+    struct inbox *worker; /* full chunks go here as {full_kind, 0, chunk} */
     int full_kind;
     struct assembler_stats *stats;
 };
@@ -151,6 +154,9 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
  * no byte is marked and '*payload' is untouched. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
+
+/* The chunk of the packet that was let in last. */
+struct chunk *assembler_last_chunk(const struct assembler *assembler);
 
 /* Where the payload of a packet would go if it came now, without changing anything: NULL if not into an open chunk, or
  * if any of its bytes have arrived.  For landing slots. */

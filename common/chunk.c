@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,45 +30,92 @@ static void chunk_fini(struct device *device, struct chunk *chunk)
     free(chunk->filled);
     free(chunk->extra);
     free(chunk->present);
-    device_free_pinned(device, chunk->payload);
+    device_free_pinned(device, chunk->pieces);
+    free(chunk->frames);
+    if (chunk->n_frames_max)
+        device_free(device, chunk->payload);
+    else if (chunk->direct.host)
+        device_free_direct(device, &chunk->direct);
+    else
+        device_free_pinned(device, chunk->payload);
+}
+
+/* What a pool is made like. */
+struct shape {
+    size_t n_chunks, n_heaps, heap_bytes;
+    unsigned member;
+    bool direct;
+    size_t n_frames_max; /* 0: not gathered */
+};
+
+static int alloc_frames(struct chunk *chunk, struct device *device, size_t n_frames_max)
+{
+    chunk->n_frames_max = n_frames_max;
+    chunk->pieces = device_alloc_pinned(device, 2 * n_frames_max * sizeof(*chunk->pieces));
+    chunk->frames = calloc(n_frames_max, sizeof(*chunk->frames));
+    return chunk->pieces && chunk->frames ? 0 : -ENOMEM;
+}
+
+static int alloc_payload(struct chunk *chunk, struct device *device, const struct shape *shape, char *why,
+                         size_t why_bytes)
+{
+    size_t bytes = chunk->n_heaps * chunk->heap_bytes;
+    int err = 0;
+
+    if (shape->direct) {
+        err = device_alloc_direct(device, bytes, &chunk->direct, why, why_bytes);
+        chunk->payload = chunk->direct.host;
+        chunk->source = chunk->direct.device;
+        return err;
+    }
+    if (shape->n_frames_max)
+        err = alloc_frames(chunk, device, shape->n_frames_max);
+    chunk->payload = shape->n_frames_max ? device_alloc(device, bytes) : device_alloc_pinned(device, bytes);
+    chunk->source = chunk->payload;
+    return chunk->payload ? err : -ENOMEM;
 }
 
 /* Leaves what it got for chunk_fini() where it fails. */
-static int chunk_init(struct chunk *chunk, struct device *device, size_t n_heaps, size_t heap_bytes, unsigned member)
+static int chunk_init(struct chunk *chunk, struct device *device, const struct shape *shape, char *why,
+                      size_t why_bytes)
 {
-    chunk->member = member;
+    size_t n_heaps = shape->n_heaps;
+
+    chunk->member = shape->member;
     chunk->n_heaps = n_heaps;
-    chunk->heap_bytes = heap_bytes;
-    chunk->filled_words = filled_words(heap_bytes);
-    chunk->payload = device_alloc_pinned(device, n_heaps * heap_bytes);
+    chunk->heap_bytes = shape->heap_bytes;
+    chunk->filled_words = filled_words(shape->heap_bytes);
+    int err = alloc_payload(chunk, device, shape, why, why_bytes);
+    if (err)
+        return err;
     chunk->present = calloc(n_heaps, sizeof(*chunk->present));
     chunk->extra = calloc(n_heaps, sizeof(*chunk->extra));
     chunk->filled = calloc(n_heaps * chunk->filled_words, sizeof(*chunk->filled));
     chunk->filled_bytes = calloc(n_heaps, sizeof(*chunk->filled_bytes));
-    if (!chunk->payload || !chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes)
+    if (!chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes)
         return -ENOMEM;
     chunk_reset(chunk, 0);
     return 0;
 }
 
-int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
-                      struct inbox *home, int kind, struct chunk_pool **pool)
+static int pool_create(struct device *device, const struct shape *shape, struct inbox *home, int kind,
+                       struct chunk_pool **pool, char *why, size_t why_bytes)
 {
     struct chunk_pool *p;
     int err;
 
-    assert(n_chunks > 0 && n_heaps > 0 && heap_bytes > 0);
-    p = calloc(1, sizeof(*p) + n_chunks * sizeof(p->chunks[0]));
+    assert(shape->n_chunks > 0 && shape->n_heaps > 0 && shape->heap_bytes > 0);
+    p = calloc(1, sizeof(*p) + shape->n_chunks * sizeof(p->chunks[0]));
     if (!p)
         return -ENOMEM;
     p->device = device;
-    p->n_chunks = n_chunks;
-    for (size_t i = 0; i < n_chunks; i++) {
-        err = chunk_init(&p->chunks[i], device, n_heaps, heap_bytes, member);
+    p->n_chunks = shape->n_chunks;
+    for (size_t i = 0; i < p->n_chunks; i++) {
+        err = chunk_init(&p->chunks[i], device, shape, why, why_bytes);
         if (err)
             goto undo_pool;
     }
-    for (size_t i = 0; i < n_chunks; i++) {
+    for (size_t i = 0; i < p->n_chunks; i++) {
         struct inbox_item item = {.kind = kind, .object = &p->chunks[i]};
 
         loan_init(&p->chunks[i].loan, home, item);
@@ -80,6 +128,76 @@ undo_pool:
     return err;
 }
 
+int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
+                      struct inbox *home, int kind, struct chunk_pool **pool)
+{
+    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, false, 0};
+
+    return pool_create(device, &shape, home, kind, pool, NULL, 0);
+}
+
+int chunk_pool_create_direct(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
+                             struct inbox *home, int kind, struct chunk_pool **pool, char *why, size_t why_bytes)
+{
+    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, true, 0};
+
+    snprintf(why, why_bytes, "there is no memory for %zu chunks", n_chunks);
+    return pool_create(device, &shape, home, kind, pool, why, why_bytes);
+}
+
+int chunk_pool_create_gathered(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes,
+                               size_t n_frames_max, unsigned member, struct inbox *home, int kind,
+                               struct chunk_pool **pool)
+{
+    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, false, n_frames_max};
+
+    assert(n_frames_max > 0);
+    return pool_create(device, &shape, home, kind, pool, NULL, 0);
+}
+
+/* ---- Frames ------------------------------------------------------------------------------------------------------ */
+
+static void add_piece(struct chunk *chunk, const uint8_t *from, const uint8_t *to, size_t n_bytes)
+{
+    if (n_bytes > 0)
+        chunk->pieces[chunk->n_pieces++] = (struct gather_piece){(uintptr_t)from, (uintptr_t)to, n_bytes};
+}
+
+void chunk_add_frame(struct chunk *chunk, uint32_t frame, uint8_t *place, const uint8_t *first, size_t n_first,
+                     const uint8_t *rest, size_t n_rest)
+{
+    assert(chunk->n_frames < chunk->n_frames_max);
+    chunk->frames[chunk->n_frames++] = frame;
+    add_piece(chunk, first, place, n_first);
+    add_piece(chunk, rest, place + n_first, n_rest);
+}
+
+int chunk_create_gather(struct device *device, struct device_kernel **gather)
+{
+    struct kernel_constant constants[GATHER_N_CONSTANTS];
+
+    gather_constants(constants);
+    return device_kernel_create(device, &gather_kernel, constants, GATHER_N_CONSTANTS, gather);
+}
+
+void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather)
+{
+    const struct gather_args args = {chunk->pieces, chunk->n_pieces};
+
+    if (chunk->n_pieces == 0)
+        return;
+    struct kernel_grid grid = gather_grid(&args);
+    device_flush_exported(stream->device);
+    device_launch(stream, gather, &grid, &args);
+}
+
+uint64_t chunk_frames_bytes(size_t n_chunks, size_t n_frames_max)
+{
+    return bytes_times(n_chunks, bytes_times(n_frames_max, 2 * sizeof(struct gather_piece) + sizeof(uint32_t)));
+}
+
+/* ---- The end ----------------------------------------------------------------------------------------------------- */
+
 void chunk_pool_destroy(struct chunk_pool *pool)
 {
     if (!pool)
@@ -89,11 +207,16 @@ void chunk_pool_destroy(struct chunk_pool *pool)
     free(pool);
 }
 
-uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes)
+uint64_t chunk_pool_direct_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct)
+{
+    return direct ? bytes_times(n_chunks, bytes_times(n_heaps, heap_bytes)) : 0;
+}
+
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
-    size_t per_heap = heap_bytes + sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
-                      filled_words(heap_bytes) * sizeof(*chunk->filled);
+    size_t per_heap = (direct ? 0 : heap_bytes) + sizeof(*chunk->present) + sizeof(*chunk->extra) +
+                      sizeof(*chunk->filled_bytes) + filled_words(heap_bytes) * sizeof(*chunk->filled);
 
     uint64_t chunk_bytes = bytes_plus(sizeof(*chunk), bytes_times(n_heaps, per_heap));
 
@@ -104,6 +227,8 @@ void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)
 {
     chunk->timestamp_samples = timestamp_samples;
     chunk->n_present = 0;
+    chunk->n_frames = 0;
+    chunk->n_pieces = 0;
     chunk->last_arrival_ns = 0;
     memset(chunk->present, 0, chunk->n_heaps * sizeof(*chunk->present));
     memset(chunk->extra, 0, chunk->n_heaps * sizeof(*chunk->extra));

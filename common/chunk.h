@@ -4,30 +4,41 @@
  * receive thread.  Heaps lie at payload + heap * heap_bytes with heap = time * n_sources + source.
  *
  * Ownership: free inbox -> assembler -> worker -> (upload done, loan_put) -> free inbox.  The assembler alone writes.
- * Memory:    payload is pinned by the device that will read it; everything is allocated by chunk_pool_create(). */
+ * Memory:    payload is pinned by the device that will read it, or of a direct pool lies in that device's memory, and is
+ *            written by the host past the cache and never read (device.h); everything is allocated with the pool. */
 #ifndef COMMON_CHUNK_H
 #define COMMON_CHUNK_H
 
+#include "common/device.h"
 #include "common/loan.h"
+#include "kernels/gather.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct device;
+#define FRAME_BYTES_MAX ((size_t)9216) /* of a card, for sums of memory: that of usual networks with large ones */
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* heaps are smaller */
 
 struct chunk {
     struct loan loan;
-    unsigned member;           /* [const] which member's window it serves */
-    size_t n_heaps;            /* [const] n_heaps_per_source * n_sources */
-    size_t heap_bytes;         /* [const] */
-    uint8_t *payload;          /* [const] [n_heaps][heap_bytes], pinned */
+    unsigned member;             /* [const] which member's window it serves */
+    size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
+    size_t heap_bytes;           /* [const] */
+    uint8_t *payload;            /* [const] [n_heaps][heap_bytes] for the host to write, and unless direct to read */
+    const uint8_t *source;       /* [const] the same for the device to copy from */
+    struct device_direct direct; /* [const] zeros unless direct */
+    /* Of a gathered pool: frames of a card that have the payload, and the pieces of it that lie in them. */
+    struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
+    uint32_t *frames;            /* [n_frames_max] */
+    size_t n_pieces, n_frames;
+    size_t n_frames_max;       /* [const] 0: it is no such pool */
     int64_t timestamp_samples; /* of the first sample of heap 0; a multiple of the chunk's length */
     uint8_t *present;          /* [n_heaps] 1 where every byte of the heap arrived exactly once, else 0 */
     uint32_t *extra;           /* [n_heaps] what identify() gave with the heap (fgpu: saturated samples); 0 if absent */
     size_t n_present;          /* sum of present */
+    uint64_t n_missing;        /* heaps that are not there, in it or between the chunk handed on before it and it */
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
@@ -45,12 +56,40 @@ struct chunk_pool;
 int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
                       struct inbox *home, int kind, struct chunk_pool **pool);
 
+/* The same with payloads in direct memory.  Returns 0, or negative errno with one sentence in 'why'. */
+int chunk_pool_create_direct(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
+                             struct inbox *home, int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
+
+/* The same with payloads in device memory that only the device writes to: each chunk has up to 'n_frames_max' packets in
+ * the frames of a card, until chunk_gather().  Returns 0 or -ENOMEM. */
+int chunk_pool_create_gathered(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes,
+                               size_t n_frames_max, unsigned member, struct inbox *home, int kind,
+                               struct chunk_pool **pool);
+
+/* Notes that the payload at 'place' (in the chunk's) lies in a frame: 'n_first' bytes at 'first' in pinned memory, the
+ * others at 'rest' in the device's.  There must be room. */
+void chunk_add_frame(struct chunk *chunk, uint32_t frame, uint8_t *place, const uint8_t *first, size_t n_first,
+                     const uint8_t *rest, size_t n_rest);
+static inline bool chunk_has_room(const struct chunk *chunk)
+{
+    return chunk->n_frames_max == 0 || chunk->n_frames < chunk->n_frames_max;
+}
+
+/* Makes the kernel that does it ready. */
+int chunk_create_gather(struct device *device, struct device_kernel **gather);
+/* Queues what brings such a payload together; of other chunks it is, and 'gather' may be NULL. */
+void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather);
+
 /* Frees all chunks; they must all be home or belong to nobody any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Bytes of pinned and of ordinary memory that such a pool takes, for the sum that is checked before start; UINT64_MAX
- * where they go beyond 64 bits. */
-uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes);
+/* Bytes that such a pool takes, for the sums that are checked before start: of pinned and ordinary memory, which of a
+ * direct one are without the payloads, and of direct memory; UINT64_MAX where they go beyond 64 bits. */
+uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct);
+uint64_t chunk_pool_direct_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct);
+
+/* Of a gathered pool's frames and pieces, beside what a direct one takes. */
+uint64_t chunk_frames_bytes(size_t n_chunks, size_t n_frames_max);
 
 /* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);

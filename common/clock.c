@@ -1,10 +1,11 @@
 /* clock.c - time for everybody: pacing, latency, the first timestamp.  See clock.h. */
 #include "common/clock.h"
 
+#include "common/thread.h"
 #include "common/units.h"
 
 #include <assert.h>
-#include <errno.h>
+#include <stdbool.h>
 
 static int64_t read_ns(clockid_t id)
 {
@@ -45,8 +46,13 @@ struct timespec clock_timespec(int64_t monotonic_ns)
 
 void clock_sleep_until(int64_t deadline_ns)
 {
-    struct timespec deadline = clock_timespec(deadline_ns);
+    int64_t now_ns;
 
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, NULL) == EINTR)
-        ;
+    while ((now_ns = clock_monotonic_ns()) < deadline_ns) {
+        bool is_long = deadline_ns - now_ns > THREAD_BEAT_NS;
+        struct timespec wake = clock_timespec(is_long ? now_ns + THREAD_BEAT_NS : deadline_ns);
+
+        thread_beat();
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
+    }
 }

@@ -17,8 +17,19 @@ int64_t clock_unix_ns(void);
 int64_t clock_thread_cpu_ns(void);
 int64_t clock_process_cpu_ns(void);
 
-/* Sleeps until the monotonic clock reads 'deadline_ns'; returns at once if that is past. */
+/* Sleeps until the monotonic clock reads 'deadline_ns', and beats meanwhile (thread.h); returns at once if that is
+ * past. */
 void clock_sleep_until(int64_t deadline_ns);
+
+/* The same awake, for times that are shorter than a sleep and its end.  Returns the time. */
+static inline int64_t clock_spin_until(int64_t deadline_ns)
+{
+    int64_t now_ns;
+
+    while ((now_ns = clock_monotonic_ns()) < deadline_ns)
+        ;
+    return now_ns;
+}
 
 /* The deadline as the kernel takes it, on CLOCK_MONOTONIC. */
 struct timespec clock_timespec(int64_t monotonic_ns);

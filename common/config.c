@@ -57,6 +57,19 @@ struct config *config_create(const struct config_table *table, const char *path)
     return config;
 }
 
+struct config *config_create_book(void)
+{
+    return config_create(NULL, "");
+}
+
+const char *config_first_error(const struct config *config)
+{
+    for (size_t i = 0; i < config->n_faults; i++)
+        if (!config->faults[i].is_warning)
+            return config->faults[i].sentence;
+    return config->out_of_memory ? "there is no memory" : NULL;
+}
+
 /* Makes room for one more item where the array's 'n' is a power of two or 0, and so full. */
 static void *grow(void *items, size_t n, size_t item_bytes)
 {

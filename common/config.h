@@ -1,7 +1,7 @@
 /* config.h - YAML file + key tables -> structs.
  *
  * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/
- * and (later) the man page come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where
+ * and the manual pages come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where
  * the table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
  *
  * Errors: all of a file are collected, each with file:line:column, one sentence, and the nearest valid key for a
@@ -118,6 +118,26 @@ bool config_given(const struct config *config, const void *field);
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);
 
+/* A book of errors of no file, for checks of what comes while running; NULL where there is no memory.  To be freed by
+ * config_free(NULL, NULL, config).  And the first sentence in a book, or NULL. */
+struct config *config_create_book(void);
+const char *config_first_error(const struct config *config);
+
+/* Whether a key is valid with a choice of `kind`. */
+bool config_key_applies(const struct config_key *key, int kind);
+
+/* Room for any sentence about one value. */
+#define CONFIG_SENTENCE_BYTES 640
+
+/* One value out of 'text', of a list with its items between commas.  What was there is freed.  Returns 0, -ENOMEM or,
+ * with 'field' untouched, -EINVAL and a predicate in 'why' ("must be ..., but ... is given"). */
+int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes);
+
+void config_value_free(const struct config_key *key, void *field);
+
+/* The other way round: as the file has it, but a list without brackets and blanks. */
+void config_value_write(const struct config_key *key, const void *field, FILE *out);
+
 /* The effective values with their units, as YAML that could be loaded again. */
 void config_print(const struct config_table *table, const void *values, FILE *out);
 
@@ -126,6 +146,15 @@ void config_print_schema(const struct config_table *table, FILE *out);
 
 /* The annotated example: every key with unit, range, default and help. */
 void config_print_example(const struct config_table *table, FILE *out);
+
+/* For manual pages, in mdoc: the options of the command line as a list; every key of the file, a subsection for each
+ * section; an example with the keys that must be there. */
+void config_print_man_options(const struct config_table *table, FILE *out);
+void config_print_man_keys(const struct config_table *table, FILE *out);
+void config_print_man_example(const struct config_table *table, FILE *out);
+
+/* A text as mdoc has it: escaped, each sentence on a line of its own. */
+void config_print_man_text(const char *text, FILE *out);
 
 /* Frees what config_load allocated in 'values' and the bookkeeping.  NULL is accepted. */
 void config_free(const struct config_table *table, void *values, struct config *config);

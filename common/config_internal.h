@@ -15,6 +15,17 @@ struct config_mark {
     size_t line, column;
 };
 
+/* ---- config_main.c ----------------------------------------------------------------------------------------------- */
+
+struct config_option {
+    const char *name;
+    const char *help;
+    bool needs_file;
+};
+
+/* Of the command line; ends with a NULL name.  The first is --tune (struct config_table, tunes). */
+extern const struct config_option config_options[];
+
 /* ---- config.c: the book of errors and places ----------------------------------------------------------------------
  * */
 
@@ -35,9 +46,8 @@ const char *config_add_name(struct config *config, const char *name, struct conf
 size_t config_section_n(const struct config_section *section, const void *values);
 void *config_section_item(const struct config_section *section, const void *values, size_t i);
 
-/* The choice of a section instance's `kind`, 0 if it has no variants; and whether 'key' is valid with it. */
+/* The choice of a section instance's `kind`, 0 if it has no variants. */
 int config_kind(const struct config_section *section, const void *item);
-bool config_key_applies(const struct config_key *key, int kind);
 
 /* ---- config_load.c: the sections and keys of a YAML document --------------------------------------------------------
  * */
@@ -52,9 +62,6 @@ int config_load_document(struct config *config, const struct config_table *table
 /* Numbers of a CFG_POSITION. */
 #define CONFIG_POSITION_N 3
 
-/* Room for any sentence about one value. */
-#define CONFIG_SENTENCE_BYTES 640
-
 /* True for the types that are written as a list (or, with one item, without its brackets). */
 bool config_type_is_list(enum config_type type);
 
@@ -68,8 +75,6 @@ int config_value_parse(const struct config_key *key, const char *const *items, s
 
 /* Parses the key's default text, which must be valid.  Returns 0 or -ENOMEM. */
 int config_value_default(const struct config_key *key, void *field);
-
-void config_value_free(const struct config_key *key, void *field);
 
 /* ---- config_format.c: one value to text ----------------------------------------------------------------------------
  * */
@@ -87,6 +92,10 @@ char *config_number_format(double number, char *text, size_t text_bytes);
 
 /* 'value' in quotes for a message, cut where it is long; returns 'text'. */
 char *config_quote(const char *value, char *text, size_t text_bytes);
+
+/* Writes the line "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
+void config_kinds_print(const char *indent, const struct config_section *section, const struct config_key *key,
+                        FILE *out);
 
 /* Writes the value as YAML, or as JSON. */
 void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);

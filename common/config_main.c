@@ -1,5 +1,5 @@
 /* config_main.c - from the command line to loaded and checked values, the same for all programs. */
-#include "common/config.h"
+#include "common/config_internal.h"
 
 #include "common/service.h"
 #include "common/version.h"
@@ -19,6 +19,18 @@ enum action {
     ACTION_HELP
 };
 
+/* In the order of enum action; the first, --tune, is left out where the table does not offer it. */
+const struct config_option config_options[] = {
+    {"tune", "measure what suits the GPU best, and keep it for the next start", true},
+    {"check-config", "report every error of the file", true},
+    {"print-config", "print the values in effect, defaults included", true},
+    {"print-schema", "print the JSON Schema of the file", false},
+    {"print-example", "print an example with every key explained", false},
+    {"version", "print the version", false},
+    {"help", "print this", false},
+    {NULL, NULL, false},
+};
+
 static const struct option options[] = {
     {"tune", no_argument, NULL, ACTION_TUNE}, /* the first, and left out where the table does not offer it */
     {"check-config", no_argument, NULL, ACTION_CHECK},
@@ -35,18 +47,11 @@ static void print_help(const struct config_table *table, FILE *out)
     fprintf(out,
             "Usage: %s [OPTION] CONFIG.yaml\n"
             "%s\n\n"
-            "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n"
-            "%s"
-            "  --check-config   report every error of the file\n"
-            "  --print-config   print the values in effect, defaults included\n"
-            "  --print-schema   print the JSON Schema of the file (no file needed)\n"
-            "  --print-example  print an example with every key explained (no file needed)\n"
-            "  --version        print the version\n"
-            "  --help           print this\n\n"
-            "Exits with %d if the file or the command line is wrong.\n",
-            table->program, table->help,
-            table->tunes ? "  --tune           measure what suits the GPU best, and keep it for the next start\n" : "",
-            EXIT_CONFIG);
+            "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n",
+            table->program, table->help);
+    for (const struct config_option *option = config_options + !table->tunes; option->name; option++)
+        fprintf(out, "  --%-13s  %s%s\n", option->name, option->help, option->needs_file ? "" : " (no file needed)");
+    fprintf(out, "\nExits with %d if the file or the command line is wrong.\n", EXIT_CONFIG);
 }
 
 /* The action asked for, or -1 after saying what is wrong with the command line. */

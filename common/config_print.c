@@ -263,22 +263,6 @@ static void example_expected(const struct config_key *key, const char *indent, F
     example_comment(indent, sentence, out);
 }
 
-static void example_kinds(const struct config_section *section, const struct config_key *key, FILE *out)
-{
-    const char *separator = " ";
-
-    if (!key->variants)
-        return;
-    fputs("  # Only with kind", out);
-    for (int i = 0; section->keys[0].choices[i]; i++) {
-        if (!config_key_applies(key, i))
-            continue;
-        fprintf(out, "%s%s", separator, section->keys[0].choices[i]);
-        separator = " or ";
-    }
-    fputs(".\n", out);
-}
-
 static void example_default(const struct config_key *key, FILE *out)
 {
     void *field = calloc(1, config_value_bytes(key->type));
@@ -296,7 +280,7 @@ static void example_key(const struct config_section *section, const struct confi
     fputs("\n", out);
     example_comment("  ", key->help, out);
     example_expected(key, "  ", out);
-    example_kinds(section, key, out);
+    config_kinds_print("  # ", section, key, out);
     if (key->example) {
         fprintf(out, "  %s: %s", key->name, key->example);
     } else if (key->default_text) {

@@ -7,6 +7,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,6 +281,51 @@ int config_value_default(const struct config_key *key, void *field)
     }
     assert(err != -EINVAL);
     return err;
+}
+
+int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes)
+{
+    size_t n_items = 0, max_items = 1, bad_item;
+    char *copy = strdup(text), *rest = NULL;
+
+    for (const char *c = text; *c; c++)
+        max_items += *c == ',';
+    const char **items = calloc(max_items, sizeof(*items));
+    int err = copy && items ? 0 : -ENOMEM;
+    if (!err && key->type == CFG_INT_LIST)
+        for (char *item = strtok_r(copy, ",", &rest); item; item = strtok_r(NULL, ",", &rest))
+            items[n_items++] = item;
+    else if (!err)
+        items[n_items++] = copy;
+    union {
+        int64_t integer;
+        double position[CONFIG_POSITION_N];
+        struct decimal decimal;
+        struct endpoint_list endpoints;
+        struct config_int_list list;
+        char *text;
+    } value = {0};
+    if (!err)
+        err = config_value_parse(key, items, n_items, &value, why, why_bytes, &bad_item);
+    if (!err) {
+        config_value_free(key, field);
+        memcpy(field, &value, config_value_bytes(key->type));
+    }
+    free(items);
+    free(copy);
+    return err;
+}
+
+void config_value_write(const struct config_key *key, const void *field, FILE *out)
+{
+    const struct config_int_list *list = field;
+
+    if (key->type != CFG_INT_LIST) {
+        config_value_print(key, field, false, out);
+        return;
+    }
+    for (size_t i = 0; i < list->n; i++)
+        fprintf(out, "%s%" PRId64, i ? "," : "", list->items[i]);
 }
 
 void config_value_free(const struct config_key *key, void *field)

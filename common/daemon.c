@@ -3,9 +3,13 @@
 
 #include "common/device.h"
 #include "common/http.h"
+#include "common/katcp_sensors.h"
+#include "common/katcp_server.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/sections.h"
 #include "common/service.h"
+#include "common/status.h"
 #include "common/thread.h"
 #include "common/version.h"
 
@@ -13,14 +17,14 @@
 #include <stdio.h>
 #include <string.h>
 
-static int open_http(const struct config_http *config, const struct gauge *healthy, struct http **http, char *why,
-                     size_t why_bytes)
+static int open_http(const struct config_http *config, const struct daemon_context *context, struct http **http,
+                     char *why, size_t why_bytes)
 {
     if (config->listen.n == 0) {
-        log_info("/metrics and /healthz are not served: http.listen is not set");
+        log_info("/metrics, /healthz and the status page are not served: http.listen is not set");
         return 0;
     }
-    return http_open(&config->listen.items[0], healthy, http, why, why_bytes);
+    return http_open(config, context->healthy, context->status, http, why, why_bytes);
 }
 
 /* 'advice' is what a configuration can do about it, or empty. */
@@ -43,16 +47,97 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
     return service_exit_code(err);
 }
 
-/* Runs a pipeline that has been created, until it is stopped and drained. */
-static int run_pipeline(const struct daemon *daemon, void *pipeline, struct service *service)
+/* ---- KATCP ------------------------------------------------------------------------------------------------------- */
+
+/* What is told to clients, and by whom. */
+struct control {
+    struct sensors *sensors;
+    struct katcp_sensors own;
+    struct katcp_device device;
+    char device_name[64];
+    struct katcp_server *server; /* NULL: not served */
+};
+
+static void halt(void *service)
 {
+    log_info("stopping as a KATCP client asks");
+    service_stop(service, 0);
+}
+
+static void restart(void *service)
+{
+    log_info("stopping, to be started again, as a KATCP client asks");
+    service_stop(service, EXIT_RESTART);
+}
+
+static int open_sensors(struct control *control)
+{
+    int err = sensors_create(&control->sensors);
+
+    return err ? err : katcp_sensors_add(&control->own, control->sensors);
+}
+
+static int open_control(const struct daemon *daemon, const void *values, void *pipeline, struct service *service,
+                        struct control *control, char *why, size_t why_bytes)
+{
+    const struct config_katcp *config = (const void *)((const char *)values + daemon->katcp_offset);
+
+    if (config->listen.n == 0 && config->read_only_listen.n == 0) {
+        log_info("KATCP is not served: katcp.listen is not set");
+        return 0;
+    }
+    snprintf(control->device_name, sizeof(control->device_name), "katgpucbf-%s-1.0", daemon->name);
+    control->device = (struct katcp_device){
+        .name = control->device_name,
+        .version = cbf_build_id,
+        .sensors = control->sensors,
+        .halt = halt,
+        .restart = restart,
+        .life_arg = service,
+    };
+    if (daemon->control)
+        daemon->control(pipeline, &control->device);
+    return katcp_server_open(config, service_loop(service), &control->device, &control->server, why, why_bytes);
+}
+
+/* Before a drain, which answers nobody. */
+static void close_control(struct control *control)
+{
+    katcp_server_close(control->server);
+    control->server = NULL;
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
+
+/* With all threads there, so that their stacks are, too.  Without it everything works, as long as the host does not swap. */
+static void lock_memory(void)
+{
+    int err = memory_lock();
+
+    if (err)
+        log_info("memory is not locked: %s; \"ulimit -l unlimited\" or LimitMEMLOCK=infinity allows it",
+                 strerror(-err));
+}
+
+/* Runs a pipeline that has been created, until it is stopped and drained. */
+static int run_pipeline(const struct daemon *daemon, void *pipeline, const struct daemon_context *context,
+                        struct control *control)
+{
+    struct service *service = context->service;
+
     threads_hold();
     int err = daemon->start(pipeline);
+    lock_memory();
     threads_release(!err);
     if (err)
         return threads_failed(err, ", or lower recv.threads, send.threads or device.threads");
+    katcp_sensors_start(&control->own, service_loop(service));
+    status_set_state(context->status, STATUS_RUNNING);
     int exit_code = service_run(service);
+    status_set_state(context->status, STATUS_DRAINING);
+    katcp_sensors_stop(&control->own, service_loop(service));
     service_stopping(service);
+    close_control(control);
     return daemon->stop(pipeline) ? exit_code : 1;
 }
 
@@ -97,28 +182,43 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
     struct device_config device_config = device_config_of(daemon, values, service);
     struct gauge healthy = {1};
-    struct daemon_context context = {.service = service, .healthy = &healthy};
+    struct control control = {0};
+    struct daemon_context context = {.service = service, .healthy = &healthy, .katcp_sensors = &control.own};
     struct http *http = NULL;
     void *pipeline = NULL;
     char why[512] = "";
     int exit_code;
 
     log_info("%s %s", daemon->name, cbf_build_id);
-    int err = device_open(&device_config, &context.device, why, sizeof(why));
+    int err = status_create(daemon->name, &healthy, &context.status);
     if (!err)
-        err = open_http(http_section, &healthy, &http, why, sizeof(why));
+        err = device_open(&device_config, &context.device, why, sizeof(why));
+    if (!err) {
+        status_set_device(context.status, context.device);
+        err = open_http(http_section, &context, &http, why, sizeof(why));
+    }
+    if (!err)
+        err = open_sensors(&control);
+    context.sensors = control.sensors;
     if (!err)
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
+    if (!err)
+        err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
     bool failed = context.device && !device_ok(context.device); /* and said so: with what it got to begin with */
     if (!err && !failed)
-        exit_code = run_pipeline(daemon, pipeline, service);
+        status_set_sensors(context.status, control.sensors);
+    if (!err && !failed)
+        exit_code = run_pipeline(daemon, pipeline, &context, &control);
     else
         exit_code = failed ? 1 : daemon_start_failed(config, err, why);
     if (exit_code == 0 && !device_ok(context.device))
         exit_code = 1; /* while it drained */
-    http_close(http);  /* it reads counters of the pipeline */
+    close_control(&control);
+    http_close(http); /* it reads counters of the pipeline */
+    sensors_destroy(control.sensors);
     daemon->destroy(pipeline);
     device_close(context.device);
+    status_destroy(context.status);
     return exit_code;
 }
 

@@ -1,8 +1,8 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
- * configuration -> signals -> device -> HTTP -> pipeline (create, start) -> READY -> run -> drain (stop) -> HTTP
- * closes, since it reads the pipeline's counters -> destroy.  A start that fails says one sentence, which names the
- * configuration key and its place in the file, and leaves nothing behind. */
+ * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start) -> READY -> run -> KATCP
+ * closes, with all calls -> drain (stop) -> HTTP closes, since it reads the pipeline's counters -> destroy.  A start that
+ * fails says one sentence, which names the configuration key and its place in the file, and leaves nothing behind. */
 #ifndef COMMON_DAEMON_H
 #define COMMON_DAEMON_H
 
@@ -13,13 +13,20 @@
 #include <stddef.h>
 
 struct device;
+struct katcp_device;
+struct katcp_sensors;
+struct sensors;
 struct service;
+struct status;
 
 /* What a pipeline gets from its process. */
 struct daemon_context {
     struct device *device;
     struct service *service; /* service_stop() when all sources have ended or one has died; service_status() */
+    struct status *status;   /* a pipeline says here what /status.json has of it */
     struct gauge *healthy;   /* 1; a pipeline that finds its results wrong sets 0, and /healthz says so */
+    struct sensors *sensors; /* a pipeline adds its own in 'create'; they live as long as it does */
+    struct katcp_sensors *katcp_sensors; /* for katcp_sensors_steady_state() */
 };
 
 struct daemon {
@@ -28,6 +35,7 @@ struct daemon {
     void (*check)(void *values, struct config *config);
     size_t device_offset; /* of the struct config_device in the values */
     size_t http_offset;   /* of the struct config_http */
+    size_t katcp_offset;  /* of the struct config_katcp */
     /* --tune, where the table offers it: measures what suits the device, and keeps it for the next start.  Errors as of
      * 'create'. */
     int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);
@@ -36,6 +44,8 @@ struct daemon {
      * Nothing of it sends, or changes a file that was there. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
+    /* Says what requests the pipeline answers, and with which argument; the rest of 'device' is set.  NULL: none. */
+    void (*control)(void *pipeline, struct katcp_device *device);
     int (*start)(void *pipeline); /* its threads, which first move when all of them are there */
     /* Drains; returns false if output that could have been kept was lost (a capture that could not be written). */
     bool (*stop)(void *pipeline);

@@ -151,6 +151,57 @@ void device_free_pinned(struct device *device, void *memory)
         device->ops->free_pinned(device, memory);
 }
 
+int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,
+                        size_t why_bytes)
+{
+    struct memory memory = {UINT64_MAX, UINT64_MAX};
+    char reason[400] = "";
+    int err = device->ops->direct_memory(device, &memory, reason, sizeof(reason));
+
+    if (err)
+        snprintf(why, why_bytes, "%s: %s", key, reason);
+    else
+        err = memory_check_in(&memory, "GPU memory that the host can write to", bytes, key, advice, why, why_bytes);
+    return err;
+}
+
+int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes)
+{
+    if (!device_ok(device)) {
+        snprintf(why, why_bytes, "the device has failed");
+        return -EIO;
+    }
+    return device->ops->alloc_direct(device, bytes, direct, why, why_bytes);
+}
+
+void device_free_direct(struct device *device, const struct device_direct *direct)
+{
+    if (direct->host)
+        device->ops->free_direct(device, direct);
+}
+
+int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                          size_t why_bytes)
+{
+    if (!device_ok(device)) {
+        snprintf(why, why_bytes, "the device has failed");
+        return -EIO;
+    }
+    return device->ops->alloc_exported(device, bytes, exported, why, why_bytes);
+}
+
+void device_free_exported(struct device *device, const struct device_exported *exported)
+{
+    if (exported->device)
+        device->ops->free_exported(device, exported);
+}
+
+void device_flush_exported(struct device *device)
+{
+    if (device->ops->flush_exported)
+        device->ops->flush_exported(device);
+}
+
 int device_stream_create(struct device *device, const char *name, struct device_stream **stream)
 {
     return device_ok(device) ? device->ops->stream_create(device, name, stream) : -EIO;

@@ -99,6 +99,44 @@ void device_free(struct device *device, void *memory);
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
 
+/* Device memory that the host writes to as if it were its own: two addresses of the same bytes.  The host must not read
+ * it: that goes over the bus, uncached, and takes far longer than to write.  What was written, best past the
+ * cache, is there for operations that are enqueued, by any thread, once the writer has called copy_finish() (copy.h). */
+struct device_direct {
+    uint8_t *host;
+    uint8_t *device;
+    size_t bytes;
+    void *owned; /* the device's own */
+};
+
+/* Checks, before any is taken, that so much of it can be had; device_check_memory() counts it among the device's memory.
+ * Returns 0, or negative errno with one sentence in 'why', as device_check_memory(); -ENODEV where there is none. */
+int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,
+                        size_t why_bytes);
+/* 4096-byte aligned; contents undefined.  Returns 0, or negative errno with a sentence in 'why'. */
+int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+/* All zeros are accepted. */
+void device_free_direct(struct device *device, const struct device_direct *direct);
+
+/* Device memory that network cards write to and read from: what they are given is a file descriptor (dma-buf), of which
+ * 'bytes' are the memory.  What a card has written, and has told the host of, is there for operations that are enqueued
+ * once device_flush_exported() has returned. */
+struct device_exported {
+    uint8_t *device;
+    size_t bytes;
+    int fd;      /* open until it is freed; a card keeps the memory that it has been given by itself */
+    void *owned; /* the device's own */
+};
+
+/* 65536-byte aligned, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
+ * sentence in 'why'; -ENODEV where the device cannot. */
+int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                          size_t why_bytes);
+/* All zeros are accepted. */
+void device_free_exported(struct device *device, const struct device_exported *exported);
+/* Any thread.  Costs nothing where the device sees to it itself. */
+void device_flush_exported(struct device *device);
+
 /* 'name' appears as the thread's name and in profiles. */
 int device_stream_create(struct device *device, const char *name, struct device_stream **stream);
 /* Runs what is queued, then destroys.  NULL is accepted. */
@@ -148,6 +186,14 @@ struct device_ops {
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
     void (*free_pinned)(struct device *device, void *memory);
+    /* How much direct memory there is, with a sentence where there is none; UINT64_MAX: as much as of the other. */
+    int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
+    int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+    void (*free_direct)(struct device *device, const struct device_direct *direct);
+    int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                          size_t why_bytes);
+    void (*free_exported)(struct device *device, const struct device_exported *exported);
+    void (*flush_exported)(struct device *device); /* NULL: nothing is to be done */
     int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
     void (*stream_destroy)(struct device_stream *stream);
     void (*stream_wait)(struct device_stream *stream);

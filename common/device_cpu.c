@@ -9,6 +9,7 @@
  *         and gives up only its thread and its ring. */
 #include "common/device.h"
 
+#include "common/device_cpu_direct.h"
 #include "common/lock.h"
 #include "common/thread.h"
 
@@ -151,7 +152,7 @@ static void wait_until_done(struct cpu_stream *stream, uint64_t n_operations)
 {
     lock_take(&stream->lock);
     while (stream->n_done < n_operations)
-        pthread_cond_wait(&stream->progress, &stream->lock.mutex);
+        lock_wait_beat(&stream->lock, &stream->progress, INT64_MAX);
     lock_give(&stream->lock);
 }
 
@@ -186,6 +187,12 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
+/* Computing takes as long as it takes, on a computer that may be too slow for it. */
+static bool computes(const struct operation *op)
+{
+    return op->kind == OP_FFT || op->kind == OP_LAUNCH;
+}
+
 /* Waits for an operation and returns it, or NULL at the end.  It stays in the ring until finish_operation(). */
 static const struct operation *next_operation(struct cpu_stream *stream)
 {
@@ -193,7 +200,7 @@ static const struct operation *next_operation(struct cpu_stream *stream)
 
     lock_take(&stream->lock);
     while (stream->n_done == stream->n_given && !stream->stopping)
-        pthread_cond_wait(&stream->work, &stream->lock.mutex);
+        lock_wait_beat(&stream->lock, &stream->work, INT64_MAX);
     if (stream->n_done < stream->n_given)
         op = &stream->ring[stream->n_done % DEVICE_STREAM_DEPTH];
     lock_give(&stream->lock);
@@ -216,7 +223,9 @@ static void *run_stream(void *arg)
 
     on_stream_thread = true;
     while ((op = next_operation(stream))) {
+        thread_watched(!computes(op));
         run_operation(op, device->n_threads);
+        thread_watched(true);
         finish_operation(stream);
     }
     return NULL;
@@ -291,7 +300,7 @@ static void enqueue(struct device_stream *stream, const struct operation *op)
     assert(!on_stream_thread);
     lock_take(&self->lock);
     while (self->n_given - self->n_done == DEVICE_STREAM_DEPTH)
-        pthread_cond_wait(&self->progress, &self->lock.mutex);
+        lock_wait_beat(&self->lock, &self->progress, INT64_MAX);
     self->ring[self->n_given++ % DEVICE_STREAM_DEPTH] = *op;
     pthread_cond_signal(&self->work);
     lock_give(&self->lock);
@@ -459,6 +468,11 @@ static const struct device_ops cpu_ops = {
     .free = cpu_free,
     .alloc_pinned = cpu_alloc_pinned,
     .free_pinned = cpu_free,
+    .direct_memory = device_cpu_direct_memory,
+    .alloc_direct = device_cpu_alloc_direct,
+    .free_direct = device_cpu_free_direct,
+    .alloc_exported = device_cpu_alloc_exported,
+    .free_exported = device_cpu_free_exported,
     .stream_create = cpu_stream_create,
     .stream_destroy = cpu_stream_destroy,
     .stream_wait = cpu_stream_wait,

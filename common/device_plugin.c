@@ -11,9 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
+static void beat(void)
+{
+    thread_beat();
+}
+
 static const struct device_host host = {
     .build_id = cbf_build_id,
     .log = log_message,
+    .thread_start = thread_start,
+    .thread_beat = beat,
     .fail = device_fail,
 };
 

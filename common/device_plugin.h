@@ -10,6 +10,7 @@
 
 #include "common/device.h"
 #include "common/log.h"
+#include "common/thread.h"
 
 #define DEVICE_PLUGIN_FILE "cbf-cuda.so"
 #define DEVICE_PLUGIN_OPEN "cbf_device_open"
@@ -19,6 +20,9 @@ struct device_host {
     const char *build_id;
     void (*log)(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
     void (*fail)(struct device *device, const char *sentence); /* device_fail() */
+    /* thread_start() and thread_beat(), of a thread that the process is to watch. */
+    int (*thread_start)(struct thread *thread, const char *name, int cpu, void *(*run)(void *arg), void *arg);
+    void (*thread_beat)(void);
 };
 
 /* Opens the device.  'host' lives as long as the process.  Returns 0, or negative errno with one sentence in 'why',

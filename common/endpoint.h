@@ -10,6 +10,12 @@
 #define SPEAD_DEFAULT_PORT 7148
 #define ENDPOINT_LIST_MAX  4096
 
+/* How packets get between the network and this process. */
+enum transport {
+    TRANSPORT_UDP,     /* sockets */
+    TRANSPORT_IBVERBS, /* raw packet queues of the card: verbs.h */
+};
+
 struct endpoint {
     struct in_addr address;
     uint16_t port;   /* host order */

@@ -73,9 +73,10 @@ int inbox_pop(struct inbox *inbox, struct inbox_item *item)
 {
     int err;
 
+    thread_beat();
     lock_take(&inbox->lock);
     while ((err = take_oldest(inbox, item)) == -EAGAIN)
-        pthread_cond_wait(&inbox->changed, &inbox->lock.mutex);
+        lock_wait_beat(&inbox->lock, &inbox->changed, INT64_MAX);
     lock_give(&inbox->lock);
     return err;
 }
@@ -92,14 +93,16 @@ int inbox_try_pop(struct inbox *inbox, struct inbox_item *item)
 
 int inbox_pop_until(struct inbox *inbox, int64_t deadline_ns, struct inbox_item *item)
 {
-    struct timespec deadline = clock_timespec(deadline_ns);
     bool late = false;
     int err;
 
+    thread_beat();
     lock_take(&inbox->lock);
     /* Looks once more after the deadline: an item may have come while we were waiting for the lock. */
-    while ((err = take_oldest(inbox, item)) == -EAGAIN && !late)
-        late = pthread_cond_timedwait(&inbox->changed, &inbox->lock.mutex, &deadline) == ETIMEDOUT;
+    while ((err = take_oldest(inbox, item)) == -EAGAIN && !late) {
+        lock_wait_beat(&inbox->lock, &inbox->changed, deadline_ns);
+        late = clock_monotonic_ns() >= deadline_ns;
+    }
     lock_give(&inbox->lock);
     return err == -EAGAIN ? -ETIMEDOUT : err;
 }

@@ -3,9 +3,13 @@
  * In C, clang 14 takes no guarded_by() that names a sibling member, so a field under a lock is GUARDED (some lock must
  * be held) with the lock's name in its comment, and a function that expects its caller to hold one says REQUIRES(x).
  *
- * Threads: lock_take and lock_give as of any mutex; a condition waits with pthread_cond_wait(&c, &lock->mutex). */
+ * Threads: lock_take and lock_give as of any mutex; a condition waits with pthread_cond_wait(&c, &lock->mutex), or, on
+ *          a thread that is watched (thread.h), with lock_wait_beat(). */
 #ifndef COMMON_LOCK_H
 #define COMMON_LOCK_H
+
+#include "common/clock.h"
+#include "common/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -59,6 +63,17 @@ static inline void lock_give(struct lock *lock) LOCK_ANNOTATION(release_capabili
     LOCK_ANNOTATION(no_thread_safety_analysis)
 {
     pthread_mutex_unlock(&lock->mutex);
+}
+
+/* Waits for the condition, as pthread_cond_timedwait() until the monotonic clock reads 'deadline_ns' and never for
+ * longer than a thread may without a beat, and beats.  The caller looks whether what it waits for has come. */
+static inline void lock_wait_beat(struct lock *lock, pthread_cond_t *condition, int64_t deadline_ns) REQUIRES(lock)
+{
+    int64_t beat_ns = clock_monotonic_ns() + THREAD_BEAT_NS;
+    struct timespec deadline = clock_timespec(deadline_ns < beat_ns ? deadline_ns : beat_ns);
+
+    thread_beat();
+    pthread_cond_timedwait(condition, &lock->mutex, &deadline);
 }
 
 #endif

@@ -1,12 +1,20 @@
-/* memory.c - reads /proc/meminfo, and the limits of the control groups that we are in, before anything is allocated. */
+/* memory.c - reads /proc/meminfo, and the limits of the control groups that we are in, before anything is allocated;
+ * maps huge pages, and locks what there is. */
 #include "common/memory.h"
 
+#include "common/log.h"
+
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#define PATH_BYTES 1024
+#define PATH_BYTES     1024
+#define MAX_NUMA_NODES 1024
 
 /* What the two versions of control groups call things. */
 struct group_files {
@@ -124,4 +132,88 @@ int memory_check(uint64_t needed_bytes, const char *key, const char *advice, cha
 
     memory_find("", &memory);
     return memory_check_in(&memory, "memory", needed_bytes, key, advice, why, why_bytes);
+}
+
+void memory_log(const struct memory_use *use)
+{
+    unsigned long long host = use->host_bytes >> 20, chunks = use->chunks_bytes >> 20,
+                       buffers = use->buffers_bytes >> 20;
+    unsigned long long others = (use->host_bytes - use->chunks_bytes - use->buffers_bytes) >> 20;
+
+    log_info(
+        "memory: %llu MiB of chunks, %llu MiB of output buffers, %llu MiB of others: %llu MiB of host memory, %llu MiB "
+        "on the device, %llu MiB of that direct chunks",
+        chunks, buffers, others, host, (unsigned long long)(use->device_bytes >> 20),
+        (unsigned long long)(use->direct_bytes >> 20));
+}
+
+int memory_lock(void)
+{
+    return mlockall(MCL_CURRENT | MCL_ONFAULT) ? -errno : 0;
+}
+
+/* ---- Huge pages -------------------------------------------------------------------------------------------------- */
+
+size_t memory_mapped_bytes(size_t bytes)
+{
+    return (bytes + MEMORY_HUGE_PAGE_BYTES - 1) / MEMORY_HUGE_PAGE_BYTES * MEMORY_HUGE_PAGE_BYTES;
+}
+
+/* A wish: memory on another node works, at the speed of the link between the nodes. */
+static void prefer_node(void *memory, size_t bytes, int node)
+{
+    unsigned long mask[MAX_NUMA_NODES / (8 * sizeof(unsigned long))] = {0};
+    size_t bits = 8 * sizeof(unsigned long);
+
+    if (node < 0 || node >= MAX_NUMA_NODES)
+        return;
+    mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+    syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask, MAX_NUMA_NODES, 0);
+}
+
+void *memory_map(size_t bytes, int node)
+{
+    bytes = memory_mapped_bytes(bytes);
+    uint8_t *mapped =
+        mmap(NULL, bytes + MEMORY_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (mapped == MAP_FAILED)
+        return NULL;
+    /* What lies outside of whole huge pages goes back. */
+    size_t before = (size_t)(-(uintptr_t)mapped % MEMORY_HUGE_PAGE_BYTES);
+    uint8_t *memory = mapped + before;
+    if (before > 0)
+        munmap(mapped, before);
+    if (before < MEMORY_HUGE_PAGE_BYTES)
+        munmap(memory + bytes, MEMORY_HUGE_PAGE_BYTES - before);
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    prefer_node(memory, bytes, node);
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+        return memory;
+    if (errno == EINVAL) { /* a kernel before 5.14 */
+        memset(memory, 0, bytes);
+        return memory;
+    }
+    munmap(memory, bytes);
+    return NULL;
+}
+
+void memory_unmap(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, memory_mapped_bytes(bytes));
+}
+
+int memory_node_of_interface(const char *interface)
+{
+    char path[PATH_BYTES];
+    int node = -1;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", interface);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%d", &node) != 1)
+        node = -1;
+    if (file)
+        fclose(file);
+    return node;
 }

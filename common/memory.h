@@ -1,4 +1,5 @@
-/* memory.h - how much memory there is, for the check before start; and sums of sizes that cannot wrap. */
+/* memory.h - how much memory there is, for the check before start; what is taken of it, and that it stays; sums of
+ * sizes that cannot wrap; huge pages. */
 #ifndef COMMON_MEMORY_H
 #define COMMON_MEMORY_H
 
@@ -22,6 +23,36 @@ int memory_check(uint64_t needed_bytes, const char *key, const char *advice, cha
 /* The same of other memory, 'what' the sentence calls it. */
 int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
                     const char *advice, char *why, size_t why_bytes);
+
+/* What a pipeline has taken. */
+struct memory_use {
+    uint64_t host_bytes;
+    uint64_t chunks_bytes;  /* of these what packets land in */
+    uint64_t buffers_bytes; /* of these what packets leave from */
+    uint64_t device_bytes;
+    uint64_t direct_bytes; /* of these the chunks that packets are written to */
+};
+
+/* Tells it in one line of the log, in MiB. */
+void memory_log(const struct memory_use *use);
+
+/* All memory that this process has, program and stacks included, stays in memory once it is there: nothing of it is
+ * written to swap, or read from a disk again.  What has never been touched is not touched for that.  Returns 0 or
+ * negative errno: -ENOMEM or -EPERM where the limit of locked memory is lower than what the process has mapped. */
+int memory_lock(void);
+
+#define MEMORY_HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+/* 'bytes' rounded up to whole huge pages. */
+size_t memory_mapped_bytes(size_t bytes);
+
+/* Maps that much on huge pages where the kernel grants them, on a NUMA node (< 0: any) where it can; all of it is there
+ * at once, so that no page is first touched by a packet.  Returns NULL where there is no memory. */
+void *memory_map(size_t bytes, int node);
+void memory_unmap(void *memory, size_t bytes); /* NULL is accepted */
+
+/* The node of the card that a network interface belongs to; -1: not known, or none. */
+int memory_node_of_interface(const char *interface);
 
 /* Sizes from a configuration may go beyond 64 bits: what does stays at UINT64_MAX, which no memory holds. */
 static inline uint64_t bytes_times(uint64_t a, uint64_t b)

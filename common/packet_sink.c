@@ -1,20 +1,45 @@
 /* packet_sink.c - the way out: which implementation serves a sink, and what all of them do alike. */
 #include "common/packet_sink.h"
 
+#include "common/clock.h"
+
 #include <assert.h>
+
+#define FLUSH_PAUSE_NS (50 * NS_PER_US)
 
 int packet_sink_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why, size_t why_bytes)
 {
     assert(config->destinations->n > 0);
     if (config->pcap_file)
         return packet_sink_pcap_open(config, sink, why, why_bytes);
+    if (config->transport == TRANSPORT_IBVERBS)
+        return packet_sink_verbs_open(config, sink, why, why_bytes);
     return packet_sink_udp_open(config, sink, why, why_bytes);
 }
 
 void packet_sink_close(struct packet_sink *sink)
 {
-    if (sink)
-        sink->ops->close(sink);
+    if (!sink)
+        return;
+    packet_sink_flush(sink);
+    sink->ops->close(sink);
+}
+
+int packet_sink_add_memory(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes)
+{
+    return sink->ops->add_memory ? sink->ops->add_memory(sink, base, n_bytes, why, why_bytes) : 0;
+}
+
+void packet_sink_forget_memory(struct packet_sink *sink)
+{
+    if (sink->ops->forget_memory)
+        sink->ops->forget_memory(sink);
+}
+
+void packet_sink_lift_rate(struct packet_sink *sink)
+{
+    if (sink->ops->lift_rate)
+        sink->ops->lift_rate(sink);
 }
 
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n)
@@ -22,6 +47,8 @@ struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n)
     assert(n > 0 && n <= PACKET_SINK_BATCH_MAX);
     for (size_t i = 0; i < n; i++)
         sink->packets[i] = (struct packet_out){.header = sink->headers[i]};
+    if (sink->ops->place_headers)
+        sink->ops->place_headers(sink, n);
     return sink->packets;
 }
 
@@ -31,10 +58,30 @@ size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, si
     return sink->ops->send(sink, packets, n);
 }
 
+size_t packet_sink_reap(struct packet_sink *sink)
+{
+    return sink->ops->reap ? sink->ops->reap(sink) : 0;
+}
+
+void packet_sink_flush(struct packet_sink *sink)
+{
+    while (packet_sink_reap(sink) > 0)
+        clock_sleep_until(clock_monotonic_ns() + FLUSH_PAUSE_NS);
+}
+
 uint64_t packet_sink_n_failed(const struct packet_sink *sink, int *last_errno)
 {
     *last_errno = atomic_load_explicit(&sink->last_errno, memory_order_relaxed);
     return atomic_load_explicit(&sink->n_failed, memory_order_relaxed);
+}
+
+uint64_t packet_sink_take_failed(struct packet_sink *sink, int *last_errno)
+{
+    uint64_t n_failed = packet_sink_n_failed(sink, last_errno);
+    uint64_t n_new = n_failed - sink->n_failed_taken;
+
+    sink->n_failed_taken = n_failed;
+    return n_new;
 }
 
 void packet_sink_note_failed(struct packet_sink *sink, int err)

@@ -3,13 +3,20 @@
  * Flow:      sender: alloc -> fill headers, point at payloads -> send -> (last packet of a buffer gone) loan_put
  * Ownership: header memory belongs to the sink (a verbs sink registers it); payload memory to the buffer whose 'loan'
  *            the last packet that refers to it carries.  The sink puts that loan once the packet has left.
- * Threads:   one thread per sink.   Blocking: send may wait for socket buffer, like any paced sender.
- * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost. */
+ * In flight: packets of a socket or a capture have left when send returns.  A card goes on reading those of a verbs
+ *            sink: they have left when packet_sink_reap() finds so, and memory that they refer to and that no loan
+ *            stands for (a descriptor's, a simulator's) stays as it is until then.
+ * Threads:   one thread per sink.
+ * Blocking:  alloc and send may wait for room in the socket buffer or the card's queue, like any paced sender; reap
+ *            never does.
+ * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  Of a
+ *            verbs sink that may be known only after send. */
 #ifndef COMMON_PACKET_SINK_H
 #define COMMON_PACKET_SINK_H
 
 #include "common/endpoint.h"
 #include "common/loan.h"
+#include "common/units.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,20 +35,35 @@ struct packet_out {
 };
 
 struct packet_sink;
+struct service;
 
 struct packet_sink_config {
     const struct endpoint_list *destinations;
-    const char *interface; /* name or address, for multicast; NULL: the kernel's choice */
-    int ttl;               /* of multicast */
-    size_t buffer_bytes;   /* socket buffer asked for; 0: leave */
-    const char *pcap_file; /* write packets to this capture (Ethernet/IPv4/UDP) instead of the network; else NULL */
+    enum transport transport; /* ibverbs: needs an interface, and destinations that are multicast */
+    const char *interface;    /* name or address, for multicast; NULL: the kernel's choice */
+    int ttl;                  /* of multicast */
+    size_t buffer_bytes;      /* socket buffer asked for; 0: leave.  Not of ibverbs */
+    const char *pcap_file;    /* write packets to this capture (Ethernet/IPv4/UDP) instead of the network; else NULL */
+    /* Of ibverbs only. */
+    size_t packet_bytes;     /* of the largest packet, header and payload */
+    double rate_bytes_per_s; /* that the caller keeps, headers included, by which the card smooths; 0: unpaced */
+    struct service *service; /* stopped with 1 when the card is lost for good; NULL: nobody */
 };
 
 /* Returns 0 or negative errno with one sentence in 'why'. */
 int packet_sink_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why, size_t why_bytes);
 
-/* Waits for what is being sent, puts all loans, closes. */
+/* Waits for what is in flight, a second at most where nothing moves, puts all loans, closes. */
 void packet_sink_close(struct packet_sink *sink);
+
+/* Tells the sink of memory that payloads will come from, so that a card may read them where they lie; others it copies.
+ * It must stay allocated until the sink is closed or has forgotten it, with nothing in flight.  Returns 0 or negative
+ * errno with one sentence in 'why'. */
+int packet_sink_add_memory(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
+void packet_sink_forget_memory(struct packet_sink *sink); /* all of it */
+
+/* The caller may be faster from now on than the rate that the sink was opened with. */
+void packet_sink_lift_rate(struct packet_sink *sink);
 
 /* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
@@ -50,19 +72,39 @@ struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
  * on one because the socket buffer is full. */
 size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, size_t n);
 
-/* Packets that the kernel refused, or a capture did not take, since open, and the errno of the last. */
+/* Puts the loans of what has left meanwhile.  Returns how many packets are in flight. */
+size_t packet_sink_reap(struct packet_sink *sink);
+
+/* The longest that a thread should sleep without a reap while packets are in flight. */
+#define PACKET_SINK_REAP_NS (1 * NS_PER_MS)
+
+/* Reaps until nothing is in flight; a second at most where nothing moves. */
+void packet_sink_flush(struct packet_sink *sink);
+
+/* Packets that the kernel refused, the card did not send or a capture did not take, since open, and the errno of the
+ * last.  Any thread. */
 uint64_t packet_sink_n_failed(const struct packet_sink *sink, int *last_errno);
+
+/* The same since the last call of this. */
+uint64_t packet_sink_take_failed(struct packet_sink *sink, int *last_errno);
 
 /* The vtable of an implementation, for packet_sink_*.c only. */
 struct packet_sink_ops {
     size_t (*send)(struct packet_sink *sink, struct packet_out *packets, size_t n);
-    void (*close)(struct packet_sink *sink);
+    void (*close)(struct packet_sink *sink); /* with nothing in flight */
+    /* NULL: as sockets and captures have it. */
+    void (*place_headers)(struct packet_sink *sink, size_t n); /* of sink->packets; may wait for room */
+    size_t (*reap)(struct packet_sink *sink);
+    int (*add_memory)(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
+    void (*forget_memory)(struct packet_sink *sink);
+    void (*lift_rate)(struct packet_sink *sink);
 };
 
 struct packet_sink {
     const struct packet_sink_ops *ops;
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
-    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX];
+    uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* of sinks without place_headers */
+    uint64_t n_failed_taken;
     _Atomic uint64_t n_failed;
     _Atomic int last_errno;
 };
@@ -75,6 +117,8 @@ void packet_sink_put_loan(const struct packet_out *packet);
 
 int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
                          size_t why_bytes);
+int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
+                           size_t why_bytes);
 int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
                           size_t why_bytes);
 

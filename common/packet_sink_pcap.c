@@ -5,6 +5,7 @@
  *
  * All sinks of a process that name the same file share it, as streams share a wire. */
 #include "common/clock.h"
+#include "common/frame.h"
 #include "common/packet_sink.h"
 #include "common/units.h"
 
@@ -19,15 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ETHERNET_BYTES     14
-#define IP_BYTES           20
-#define UDP_BYTES          8
-#define FRAME_HEADER_BYTES (ETHERNET_BYTES + IP_BYTES + UDP_BYTES)
-#define UDP_PAYLOAD_MAX    (UINT16_MAX - IP_BYTES - UDP_BYTES)
-#define ETHERTYPE_IPV4     0x0800
-#define IP_DONT_FRAGMENT   0x4000
-#define FRAME_BYTES_MAX    (FRAME_HEADER_BYTES + UDP_PAYLOAD_MAX)
-#define UNICAST_TTL        64
+#define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX)
+#define UNICAST_TTL     64
 
 /* A file being written, by one sink or more. */
 struct capture {
@@ -55,54 +49,19 @@ struct pcap_sink {
     uint8_t frame[FRAME_BYTES_MAX];
 };
 
-static void put_u16(uint8_t *out, unsigned value)
+/* A host's address is not asked for: a locally administered one must do. */
+static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t n_bytes)
 {
-    out[0] = (uint8_t)(value >> 8);
-    out[1] = (uint8_t)value;
-}
+    static const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
+    bool is_group = endpoint_is_multicast(to);
+    const struct frame_addresses from = {
+        .mac = {0x02, 0, 0, 0, 0, 1},
+        .address = sink->from.s_addr,
+        .port = SPEAD_DEFAULT_PORT,
+        .ttl = (uint8_t)(is_group ? sink->multicast_ttl : UNICAST_TTL),
+    };
 
-/* RFC 1071: the complement of the ones' complement sum of 16-bit words. */
-static unsigned ip_checksum(const uint8_t *header)
-{
-    uint32_t sum = 0;
-    for (size_t i = 0; i < IP_BYTES; i += 2)
-        sum += (uint32_t)header[i] << 8 | header[i + 1];
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return ~sum & 0xffff;
-}
-
-static void put_ethernet(uint8_t *out, const struct endpoint *to)
-{
-    /* A group has a fixed address (RFC 1112, 6.4); for a host, a locally administered one must do. */
-    uint32_t group = ntohl(to->address.s_addr);
-    const uint8_t group_mac[6] = {0x01, 0x00, 0x5e, group >> 16 & 0x7f, group >> 8 & 0xff, group & 0xff};
-    const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
-    const uint8_t own_mac[6] = {0x02, 0, 0, 0, 0, 1};
-    memcpy(out, endpoint_is_multicast(to) ? group_mac : host_mac, 6);
-    memcpy(out + 6, own_mac, 6);
-    put_u16(out + 12, ETHERTYPE_IPV4);
-}
-
-static void put_ip(uint8_t *out, const struct pcap_sink *sink, const struct endpoint *to, size_t udp_bytes)
-{
-    memset(out, 0, IP_BYTES);
-    out[0] = 0x45; /* version 4, five words of header */
-    put_u16(out + 2, (unsigned)(IP_BYTES + udp_bytes));
-    put_u16(out + 6, IP_DONT_FRAGMENT);
-    out[8] = (uint8_t)(endpoint_is_multicast(to) ? sink->multicast_ttl : UNICAST_TTL);
-    out[9] = IPPROTO_UDP;
-    memcpy(out + 12, &sink->from, 4);
-    memcpy(out + 16, &to->address, 4);
-    put_u16(out + 10, ip_checksum(out));
-}
-
-static void put_udp(uint8_t *out, const struct endpoint *to, size_t udp_bytes)
-{
-    put_u16(out, SPEAD_DEFAULT_PORT);
-    put_u16(out + 2, to->port);
-    put_u16(out + 4, (unsigned)udp_bytes);
-    put_u16(out + 6, 0); /* no checksum */
+    frame_put(sink->frame, &from, to, is_group ? NULL : host_mac, n_bytes);
 }
 
 /* The first packet: empties the file and begins it anew. */
@@ -133,20 +92,13 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
     if (capture->err)
         return capture->err;
     size_t payload_bytes = packet->header_bytes + packet->payload_bytes;
-    if (payload_bytes > UDP_PAYLOAD_MAX)
+    if (payload_bytes > FRAME_PAYLOAD_MAX)
         return EMSGSIZE;
-    const struct endpoint *to = &sink->destinations[packet->destination];
-    uint8_t *at = sink->frame;
-    put_ethernet(at, to);
-    at += ETHERNET_BYTES;
-    put_ip(at, sink, to, UDP_BYTES + payload_bytes);
-    at += IP_BYTES;
-    put_udp(at, to, UDP_BYTES + payload_bytes);
-    at += UDP_BYTES;
+    put_header(sink, &sink->destinations[packet->destination], payload_bytes);
+    uint8_t *at = sink->frame + FRAME_HEADER_BYTES;
     memcpy(at, packet->header, packet->header_bytes);
-    at += packet->header_bytes;
     if (packet->payload_bytes > 0)
-        memcpy(at, packet->payload, packet->payload_bytes);
+        memcpy(at + packet->header_bytes, packet->payload, packet->payload_bytes);
 
     const struct pcap_pkthdr header = {
         /* The capture is of nanosecond precision: libpcap then keeps nanoseconds in tv_usec. */

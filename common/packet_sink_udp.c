@@ -2,10 +2,14 @@
  *
  * Packets of a batch that go to the same place are handed to the kernel joined (UDP_SEGMENT), so their way through it
  * costs once for all of them; on the wire they are what they would be alone.  Each destination's packets leave in
- * order, all of a batch at once.  Where the kernel or the network card refuses, each packet goes alone. */
+ * order, all of a batch at once.  Where the kernel or the network card refuses, each packet goes alone.
+ *
+ * The kernel gathers headers and payloads from where they lie, but where packets are small, one copy more is cheaper
+ * than that many parts: those are gathered here. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
+#include "common/thread.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -22,6 +26,7 @@
 #define PARTS_PER_PACKET 2
 #define DATAGRAM_MAX     65507 /* a joined message may not be longer either */
 #define NO_MESSAGE       UINT_MAX
+#define GATHERED_MAX     1280 /* bytes of a packet, header included, that is gathered here (docs/performance.md) */
 /* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
@@ -32,7 +37,8 @@ struct udp_message {
     size_t segment_bytes; /* of the first */
     size_t n_bytes;
     size_t n_packets;
-    bool closed; /* the last is shorter */
+    bool closed;   /* the last is shorter */
+    bool gathered; /* in one part, not two for each packet */
 };
 
 struct udp_sink {
@@ -48,6 +54,7 @@ struct udp_sink {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(uint16_t))];
     } controls[PACKET_SINK_BATCH_MAX];
+    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* message by message */
 };
 
 /* ---- Which packets go together ----------------------------------------------------------------------------------- */
@@ -96,28 +103,48 @@ static void set_segment_bytes(struct udp_sink *sink, size_t m)
     memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
 }
 
+/* Appends a packet to its message. */
+static void append_packet(struct msghdr *header, bool gathered, const struct packet_out *packet)
+{
+    if (!gathered) {
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){packet->header, packet->header_bytes};
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
+        return;
+    }
+    uint8_t *end = (uint8_t *)header->msg_iov->iov_base + header->msg_iov->iov_len;
+    memcpy(end, packet->header, packet->header_bytes);
+    if (packet->payload_bytes > 0)
+        memcpy(end + packet->header_bytes, packet->payload, packet->payload_bytes);
+    header->msg_iov->iov_len += packet->header_bytes + packet->payload_bytes;
+}
+
 /* Makes the messages of a batch.  Returns how many. */
 static size_t make_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n)
 {
     unsigned message_of[PACKET_SINK_BATCH_MAX];
     size_t n_messages = plan_messages(sink, packets, n, message_of);
     size_t first = 0;
+    uint8_t *room = sink->gathered;
 
     for (size_t m = 0; m < n_messages; m++) {
+        struct udp_message *message = &sink->plan[m];
         sink->messages[m].msg_hdr = (struct msghdr){
-            .msg_name = &sink->destinations[sink->plan[m].destination],
+            .msg_name = &sink->destinations[message->destination],
             .msg_namelen = sizeof(sink->destinations[0]),
             .msg_iov = sink->iovecs[first],
         };
-        first += sink->plan[m].n_packets;
-        if (sink->plan[m].n_packets > 1)
+        first += message->n_packets;
+        if (message->n_packets > 1)
             set_segment_bytes(sink, m);
+        message->gathered = message->n_packets > 1 && message->segment_bytes <= GATHERED_MAX;
+        if (message->gathered) {
+            *sink->messages[m].msg_hdr.msg_iov = (struct iovec){room, 0};
+            sink->messages[m].msg_hdr.msg_iovlen = 1;
+            room += message->n_bytes;
+        }
     }
-    for (size_t i = 0; i < n; i++) {
-        struct msghdr *header = &sink->messages[message_of[i]].msg_hdr;
-        header->msg_iov[header->msg_iovlen++] = (struct iovec){packets[i].header, packets[i].header_bytes};
-        header->msg_iov[header->msg_iovlen++] = (struct iovec){(void *)packets[i].payload, packets[i].payload_bytes};
-    }
+    for (size_t i = 0; i < n; i++)
+        append_packet(&sink->messages[message_of[i]].msg_hdr, sink->plan[message_of[i]].gathered, &packets[i]);
     return n_messages;
 }
 
@@ -130,6 +157,7 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     case EINTR: return true;
     case EAGAIN: {
         struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
+        thread_beat(); /* a network that takes nothing is no fault of this thread's */
         poll(&writable, 1, POLL_TIMEOUT_MS);
         return true;
     }
@@ -171,19 +199,27 @@ static bool refuses_joined(int err)
 /* Sends the packets of a message one by one.  Returns how many failed. */
 static size_t send_apart(struct udp_sink *sink, size_t m)
 {
+    const struct udp_message *message = &sink->plan[m];
     struct mmsghdr single = sink->messages[m];
+    struct iovec whole = *single.msg_hdr.msg_iov, packet = {.iov_base = whole.iov_base};
     size_t n_failed = 0;
 
-    single.msg_hdr.msg_iovlen = PARTS_PER_PACKET;
     single.msg_hdr.msg_control = NULL;
     single.msg_hdr.msg_controllen = 0;
-    for (size_t i = 0; i < sink->plan[m].n_packets; i++) {
+    single.msg_hdr.msg_iovlen = message->gathered ? 1 : PARTS_PER_PACKET;
+    if (message->gathered)
+        single.msg_hdr.msg_iov = &packet;
+    for (size_t i = 0; i < message->n_packets; i++) {
         int err;
+        packet.iov_len = whole.iov_len < message->segment_bytes ? whole.iov_len : message->segment_bytes;
         if (send_messages(sink, &single, 1, &err) == 0) {
             packet_sink_note_failed(&sink->base, err);
             n_failed++;
         }
-        single.msg_hdr.msg_iov += PARTS_PER_PACKET;
+        if (!message->gathered)
+            single.msg_hdr.msg_iov += PARTS_PER_PACKET;
+        packet.iov_base = (uint8_t *)packet.iov_base + packet.iov_len;
+        whole.iov_len -= packet.iov_len;
     }
     return n_failed;
 }

@@ -1,8 +1,16 @@
 /* packet_source.c - the way in: which implementation serves a source, and where the bytes of a packet fell. */
 #include "common/packet_source.h"
 
+#include "common/clock.h"
+#include "common/units.h"
+
 #include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define NAP_NS  (50 * NS_PER_US)
+#define SOON_NS (100 * NS_PER_US)
 
 int packet_source_open(const struct packet_source_config *config, struct packet_source **source, char *why,
                        size_t why_bytes)
@@ -10,6 +18,8 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
     assert(config->endpoints->n > 0);
     if (config->pcap_file)
         return packet_source_pcap_open(config, source, why, why_bytes);
+    if (config->transport == TRANSPORT_IBVERBS)
+        return packet_source_verbs_open(config, source, why, why_bytes);
     return packet_source_udp_open(config, source, why, why_bytes);
 }
 
@@ -30,6 +40,16 @@ bool packet_source_lends(const struct packet_source *source)
     return source->ops->lends && source->ops->lends(source);
 }
 
+void packet_source_keep(struct packet_source *source, uint32_t frame)
+{
+    source->ops->keep(source, frame);
+}
+
+int packet_source_release(struct packet_source *source, const uint32_t *frames, size_t n)
+{
+    return n > 0 ? source->ops->release(source, frames, n) : 0;
+}
+
 bool packet_source_can_wait(const struct packet_source *source)
 {
     return source->ops->can_wait;
@@ -39,6 +59,74 @@ uint64_t packet_source_kernel_drops(const struct packet_source *source)
 {
     return source->ops->kernel_drops ? source->ops->kernel_drops(source) : 0;
 }
+
+/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
+
+void packet_source_nap(bool may_nap, int64_t *waiting_since_ns)
+{
+    int64_t now_ns = clock_monotonic_ns();
+
+    if (may_nap && now_ns - *waiting_since_ns < SOON_NS) {
+        clock_sleep_until(now_ns + NAP_NS);
+        now_ns = clock_monotonic_ns();
+    }
+    *waiting_since_ns = now_ns;
+}
+
+/* ---- Endpoints --------------------------------------------------------------------------------------------------- */
+
+static uint64_t make_key(uint32_t address, uint16_t port, size_t index)
+{
+    return (uint64_t)address << 32 | (uint64_t)port << 16 | index;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a;
+    const uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int packet_endpoints_init(const struct endpoint_list *list, struct packet_endpoints *endpoints)
+{
+    assert(list->n > 0 && list->n <= ENDPOINT_LIST_MAX);
+    uint64_t *keys = calloc(list->n, sizeof(*keys));
+    if (!keys)
+        return -ENOMEM;
+    for (size_t i = 0; i < list->n; i++)
+        keys[i] = make_key(list->items[i].address.s_addr, list->items[i].port, i);
+    qsort(keys, list->n, sizeof(*keys), compare_keys);
+    *endpoints = (struct packet_endpoints){.n = list->n, .keys = keys, .last = keys[0]};
+    return 0;
+}
+
+void packet_endpoints_fini(struct packet_endpoints *endpoints)
+{
+    free(endpoints->keys);
+}
+
+int packet_endpoints_find(struct packet_endpoints *endpoints, uint32_t address, uint16_t port)
+{
+    const uint64_t wanted = make_key(address, port, 0);
+    size_t low = 0;
+    size_t high = endpoints->n;
+
+    if (endpoints->last >> 16 == wanted >> 16)
+        return (int)(endpoints->last & UINT16_MAX);
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (endpoints->keys[middle] < wanted)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == endpoints->n || endpoints->keys[low] >> 16 != wanted >> 16)
+        return -1;
+    endpoints->last = endpoints->keys[low];
+    return (int)(endpoints->last & UINT16_MAX);
+}
+
+/* ---- Parts of a slot --------------------------------------------------------------------------------------------- */
 
 size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes)
 {

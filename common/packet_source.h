@@ -5,8 +5,9 @@
  * fill the header buffer first, then the payload buffer, then the spill, so a packet as predicted puts its payload
  * exactly where it is wanted and the CPU reads the header only.  packet_copy() gathers whatever fell elsewhere.
  *
- * Sockets give recvmmsg three iovecs a slot; a verbs source scatters likewise; a file source copies.
- * Lending:   where packets come several at a time, a source may lend them instead, each in one piece in its own memory.
+ * Sockets give recvmmsg three iovecs a slot; a file source copies.
+ * Lending:   where packets come several at a time, or the card writes them where it likes, a source lends them instead,
+ *            each in one piece in its own memory.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) is never obliged to lose a packet: its reader may block on free memory. */
 #ifndef COMMON_PACKET_SOURCE_H
@@ -22,6 +23,10 @@
 
 #define PACKET_BATCH_MAX 64
 #define PACKET_BYTES_MAX 65536
+
+/* Of a frame, what goes to the host's memory where the rest goes to a device's: Ethernet, IPv4 and UDP, and beyond that
+ * a multiple of 8 as SPEAD headers have, of which that of 72 bytes leaves a multiple of 16. */
+#define PACKET_HEAD_BYTES 242
 
 /* Buffer that a source may take for packets that it lends. */
 #define PACKET_SOURCE_BYTES (PACKET_BATCH_MAX * (size_t)PACKET_BYTES_MAX)
@@ -40,7 +45,9 @@ struct packet_slot {
     /* 'header' is the source's memory until the next recv, with the whole packet; there are no other parts.  What the
      * caller had offered is forgotten. */
     bool lent;
-    unsigned endpoint; /* index in the list that the source was opened with */
+    const uint8_t *rest; /* of a lent packet: device memory with what lies behind 'header_bytes'; NULL: nothing does */
+    uint32_t frame;      /* of a lent packet: what to keep */
+    unsigned endpoint;   /* index in the list that the source was opened with */
 };
 
 struct packet_source;
@@ -49,7 +56,12 @@ struct packet_source_config {
     const struct endpoint_list *endpoints; /* what to receive; multicast groups are joined */
     const char *interface;                 /* name or address, for multicast; NULL: the kernel's choice */
     size_t buffer_bytes;                   /* socket buffer asked for, over all endpoints; 0: leave */
-    const char *pcap_file;                 /* read packets from this capture instead of the network; else NULL */
+    int transport;                         /* enum transport */
+    int comp_vector;                  /* ibverbs: of the card's interrupts, modulo how many it has; < 0: never sleep */
+    int64_t busy_poll_ns;             /* to poll for before the thread may sleep; 0: sleep */
+    struct device *device;            /* ibverbs: frames lie in its memory, but for their heads; NULL: in the host's */
+    size_t n_kept;                    /* frames that may be kept at once; 0 unless there is a device */
+    const char *pcap_file;            /* read packets from this capture instead of the network; else NULL */
     const struct packet_share *share; /* of multicast groups; the others' packets may come with 0 bytes; NULL: all */
 };
 
@@ -61,8 +73,8 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
 void packet_source_close(struct packet_source *source);
 
 /* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first; a busy network source
- * may sleep a tenth of a millisecond before, to take more at a time.  All slots are offered anew each time; those
- * beyond the packets received may have been written to as well.
+ * may sleep a tenth of a millisecond before, to take more at a time, unless it polls.  All slots are offered anew each
+ * time; those beyond the packets received may have been written to as well.
  * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a file that
  * is damaged or cut off gives what can be read of it first, then -EIO. */
 int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
@@ -71,12 +83,18 @@ int packet_source_recv(struct packet_source *source, struct packet_slot *slots, 
  * all lent, or none is. */
 bool packet_source_lends(const struct packet_source *source);
 
+/* Where there is a device: a frame of the last recv, its head and its rest, stays as it is until it is released.  Frames
+ * that are kept are not there to receive into. */
+void packet_source_keep(struct packet_source *source, uint32_t frame);
+/* Returns 0, or negative errno of a source that died. */
+int packet_source_release(struct packet_source *source, const uint32_t *frames, size_t n);
+
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
 /* Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
  * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint.
- */
+ * With ibverbs, packets that the card's port dropped for want of posted frames, also those of others. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
@@ -85,11 +103,34 @@ void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, 
 /* Puts a packet's first 'n_bytes' into the slot's parts.  Returns how many of them fitted.  For implementations. */
 size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes);
 
+/* To be woken by a packet costs more than to receive it.  So where the last packets came so soon after the thread had
+ * begun to wait, it first sleeps a while and then takes all that has come: at 50 Gb/s some 600 kB by the time that a
+ * sleeper is really woken, for which there must be room.  A source that is to poll (busy_poll_ns) does the
+ * contrary.  Called before a wait, with when the last one began; for implementations. */
+#define PACKET_NAP_BUFFER_MIN (2 << 20)
+void packet_source_nap(bool may_nap, int64_t *waiting_since_ns);
+
+/* Which endpoint a datagram is for, for implementations that see those of others, too. */
+struct packet_endpoints {
+    size_t n;
+    uint64_t *keys; /* in order: address, port, index */
+    uint64_t last;  /* found last */
+};
+
+/* Returns 0 or -ENOMEM. */
+int packet_endpoints_init(const struct endpoint_list *list, struct packet_endpoints *endpoints);
+void packet_endpoints_fini(struct packet_endpoints *endpoints);
+
+/* Returns the index of the endpoint with this address (network order) and port, or -1: none of ours. */
+int packet_endpoints_find(struct packet_endpoints *endpoints, uint32_t address, uint16_t port);
+
 /* The vtable of an implementation, for packet_source_*.c only. */
 struct packet_source_ops {
     int (*recv)(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
     bool (*lends)(const struct packet_source *source); /* NULL: never */
     uint64_t (*kernel_drops)(const struct packet_source *source);
+    void (*keep)(struct packet_source *source, uint32_t frame); /* both NULL: there never is a device */
+    int (*release)(struct packet_source *source, const uint32_t *frames, size_t n);
     void (*close)(struct packet_source *source);
     bool can_wait;
 };
@@ -100,6 +141,8 @@ struct packet_source {
 
 int packet_source_udp_open(const struct packet_source_config *config, struct packet_source **source, char *why,
                            size_t why_bytes);
+int packet_source_verbs_open(const struct packet_source_config *config, struct packet_source **source, char *why,
+                             size_t why_bytes);
 int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **source, char *why,
                             size_t why_bytes);
 

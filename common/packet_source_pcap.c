@@ -2,24 +2,18 @@
  *
  * Each frame is peeled (link layer, VLAN tags, IPv4, UDP) down to the datagram; what is not for one of our endpoints is
  * skipped, as the kernel would.  The times in the capture do not matter: the packets keep until they are asked for. */
+#include "common/frame.h"
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/units.h"
 
-#include <arpa/inet.h>
-#include <assert.h>
 #include <errno.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ETHERTYPE_IPV4           0x0800
-#define ETHERTYPE_VLAN           0x8100
-#define ETHERTYPE_VLAN_OUTER     0x88a8
-#define ETHERTYPE_VLAN_OUTER_OLD 0x9100
-#define IP_FRAGMENT_MASK         0x3fff /* more fragments, or an offset */
-#define FAMILY_IPV4              2      /* AF_INET in the loopback header, the same on every system */
+#define FAMILY_IPV4 2 /* AF_INET in the loopback header, the same on every system */
 
 struct pcap_source {
     struct packet_source base;
@@ -28,104 +22,33 @@ struct pcap_source {
     int link_type;
     int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
     uint64_t n_cut; /* captured shorter than they were */
-    size_t n_keys;
-    uint64_t keys[]; /* endpoints in order: address, port, index */
+    struct packet_endpoints endpoints;
 };
-
-/* What is left of a frame, layer by layer. */
-struct cursor {
-    const uint8_t *at;
-    size_t n_captured;
-    size_t n_bytes; /* as it was on the wire: >= n_captured */
-};
-
-static unsigned get_u16(const uint8_t *at)
-{
-    return (unsigned)at[0] << 8 | at[1];
-}
-
-static uint32_t get_u32(const uint8_t *at)
-{
-    return (uint32_t)get_u16(at) << 16 | get_u16(at + 2);
-}
-
-static void skip(struct cursor *frame, size_t n_bytes)
-{
-    assert(n_bytes <= frame->n_captured);
-    frame->at += n_bytes;
-    frame->n_captured -= n_bytes;
-    frame->n_bytes -= n_bytes;
-}
-
-/* ---- Endpoints --------------------------------------------------------------------------------------------------- */
-
-static uint64_t make_key(uint32_t address, uint16_t port, size_t index)
-{
-    return (uint64_t)address << 32 | (uint64_t)port << 16 | index;
-}
-
-static int compare_keys(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a;
-    const uint64_t y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Returns the index of the endpoint, or -1 if it is none of ours. */
-static int find_endpoint(const struct pcap_source *source, uint32_t address, uint16_t port)
-{
-    const uint64_t wanted = make_key(address, port, 0);
-    size_t low = 0;
-    size_t high = source->n_keys;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (source->keys[middle] < wanted)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low == source->n_keys || source->keys[low] >> 16 != wanted >> 16)
-        return -1;
-    return (int)(source->keys[low] & UINT16_MAX);
-}
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-/* Peels a link header of 'n_bytes' with its protocol at 'type_at', and VLAN tags.  Returns true for IPv4. */
-static bool peel_ethertype(struct cursor *frame, size_t n_bytes, size_t type_at)
+static int peel_loopback(struct frame_rest *frame)
 {
-    if (frame->n_captured < n_bytes)
-        return false;
-    unsigned type = get_u16(frame->at + type_at);
-    skip(frame, n_bytes);
-    while (type == ETHERTYPE_VLAN || type == ETHERTYPE_VLAN_OUTER || type == ETHERTYPE_VLAN_OUTER_OLD) {
-        if (frame->n_captured < 4)
-            return false;
-        type = get_u16(frame->at + 2);
-        skip(frame, 4);
-    }
-    return type == ETHERTYPE_IPV4;
-}
+    uint32_t family;
 
-static bool peel_loopback(struct cursor *frame)
-{
-    if (frame->n_captured < 4)
-        return false;
-    uint32_t family = get_u32(frame->at);
-    skip(frame, 4);
+    if (frame->n_captured < sizeof(family))
+        return -EINVAL;
+    memcpy(&family, frame->at, sizeof(family));
+    *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
     /* In the byte order of whoever captured it. */
-    return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24;
+    return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
 }
 
-static bool peel_link(const struct pcap_source *source, struct cursor *frame)
+/* Leaves what begins with an IPv4 header.  Returns 0 or -EINVAL. */
+static int peel_link(const struct pcap_source *source, struct frame_rest *frame)
 {
     switch (source->link_type) {
-    case DLT_EN10MB: return peel_ethertype(frame, 14, 12);
-    case DLT_LINUX_SLL: return peel_ethertype(frame, 16, 14);
-    case DLT_LINUX_SLL2: return peel_ethertype(frame, 20, 0);
+    case DLT_EN10MB: return frame_peel_link(frame, FRAME_ETHERNET_BYTES, 12);
+    case DLT_LINUX_SLL: return frame_peel_link(frame, 16, 14);
+    case DLT_LINUX_SLL2: return frame_peel_link(frame, 20, 0);
     case DLT_NULL:
     case DLT_LOOP: return peel_loopback(frame);
-    default: /* raw IP */ return true;
+    default: /* raw IP */ return 0;
     }
 }
 
@@ -133,31 +56,6 @@ static bool link_type_known(int link_type)
 {
     return link_type == DLT_EN10MB || link_type == DLT_LINUX_SLL || link_type == DLT_LINUX_SLL2 ||
            link_type == DLT_NULL || link_type == DLT_LOOP || link_type == DLT_RAW || link_type == DLT_IPV4;
-}
-
-/* Peels IPv4 and UDP, leaving the datagram's payload.  Returns the endpoint's index, or -1 if it is not for us. */
-static int peel_datagram(const struct pcap_source *source, struct cursor *frame)
-{
-    if (frame->n_captured < 20 || frame->at[0] >> 4 != 4)
-        return -1;
-    size_t ip_header_bytes = 4 * (size_t)(frame->at[0] & 0xf);
-    size_t ip_bytes = get_u16(frame->at + 2);
-    bool is_fragment = get_u16(frame->at + 6) & IP_FRAGMENT_MASK;
-    bool is_udp = frame->at[9] == IPPROTO_UDP;
-    uint32_t address = get_u32(frame->at + 16);
-    if (!is_udp || is_fragment || ip_header_bytes < 20 || ip_bytes < ip_header_bytes + 8 || ip_bytes > frame->n_bytes ||
-        frame->n_captured < ip_header_bytes + 8)
-        return -1;
-    skip(frame, ip_header_bytes);
-    unsigned port = get_u16(frame->at + 2);
-    size_t udp_bytes = get_u16(frame->at + 4);
-    if (udp_bytes < 8 || udp_bytes > ip_bytes - ip_header_bytes)
-        return -1;
-    skip(frame, 8);
-    frame->n_bytes = udp_bytes - 8; /* the rest is padding of a short frame, or its checksum */
-    if (frame->n_captured > frame->n_bytes)
-        frame->n_captured = frame->n_bytes;
-    return find_endpoint(source, address, (uint16_t)port);
 }
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
@@ -171,19 +69,20 @@ static int next_packet(struct pcap_source *source, struct packet_slot *slot)
     while ((status = pcap_next_ex(source->capture, &header, &bytes)) == 1) {
         if (header->len < header->caplen)
             continue;
-        struct cursor frame = {bytes, header->caplen, header->len};
-        if (!peel_link(source, &frame))
+        struct frame_rest frame = {bytes, header->caplen, header->len};
+        struct frame_datagram datagram;
+        if (peel_link(source, &frame) || frame_peel_ip(&frame, &datagram))
             continue;
-        int endpoint = peel_datagram(source, &frame);
+        int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
         if (endpoint < 0)
             continue;
-        if (frame.n_captured < frame.n_bytes) {
+        if (datagram.n_captured < datagram.n_bytes) {
             if (source->n_cut++ == 0)
                 log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
             continue;
         }
-        slot->truncated = packet_fill(slot, frame.at, frame.n_bytes) < frame.n_bytes;
-        slot->packet_bytes = frame.n_bytes;
+        slot->truncated = packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
+        slot->packet_bytes = datagram.n_bytes;
         slot->endpoint = (unsigned)endpoint;
         return 1;
     }
@@ -208,6 +107,7 @@ static void pcap_source_close(struct packet_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     pcap_close(source->capture);
+    packet_endpoints_fini(&source->endpoints);
     free(source->path);
     free(source);
 }
@@ -221,8 +121,6 @@ static const struct packet_source_ops pcap_source_ops = {
 int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **out, char *why,
                             size_t why_bytes)
 {
-    const struct endpoint_list *endpoints = config->endpoints;
-    assert(endpoints->n <= ENDPOINT_LIST_MAX);
     FILE *file = fopen(config->pcap_file, "rb");
     if (!file) {
         int err = -errno;
@@ -248,9 +146,9 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
         pcap_close(capture);
         return -EINVAL;
     }
-    struct pcap_source *source = calloc(1, sizeof(*source) + endpoints->n * sizeof(source->keys[0]));
+    struct pcap_source *source = calloc(1, sizeof(*source));
     char *path = strdup(config->pcap_file);
-    if (!source || !path) {
+    if (!source || !path || packet_endpoints_init(config->endpoints, &source->endpoints)) {
         snprintf(why, why_bytes, "out of memory");
         free(path);
         free(source);
@@ -261,10 +159,6 @@ int packet_source_pcap_open(const struct packet_source_config *config, struct pa
     source->path = path;
     source->capture = capture;
     source->link_type = link_type;
-    source->n_keys = endpoints->n;
-    for (size_t i = 0; i < endpoints->n; i++)
-        source->keys[i] = make_key(ntohl(endpoints->items[i].address.s_addr), endpoints->items[i].port, i);
-    qsort(source->keys, source->n_keys, sizeof(source->keys[0]), compare_keys);
     *out = &source->base;
     return 0;
 }

@@ -34,12 +34,6 @@
 #define SINGLES_MAX 64 /* messages of one packet in a row, after which the kernel seems to join no more */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-/* To be woken by a packet costs more than to receive it.  So where the last packets came so soon after the thread had
- * begun to wait, it first sleeps a while and then takes all that has come: at 50 Gb/s some 600 kB by the time that a
- * sleeper is really woken, for which the socket must have room. */
-#define NAP_NS          (50 * NS_PER_US)
-#define SOON_NS         (100 * NS_PER_US)
-#define NAP_BUFFER_MIN  (2 << 20)
 #define JOINED_MESSAGES 4 /* received at a time: their buffers stay in the second-level cache */
 
 struct udp_socket {
@@ -73,7 +67,9 @@ struct udp_source {
     int n_turns_left;         /* until it is asked again which are ready */
     int64_t alone_timeout_ns; /* what the only socket waits, as set last */
     bool alone_dry;           /* the only socket had no more */
-    bool may_nap;             /* the sockets have the room */
+    bool may_nap;             /* the sockets have the room, and the thread is to sleep at all */
+    int64_t busy_ns;          /* to poll for before a wait */
+    size_t next_busy;         /* socket that is polled next */
     int64_t waiting_since_ns; /* when the last wait began */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
@@ -251,16 +247,21 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
-/* Before a wait. */
-static void nap_if_busy(struct udp_source *source)
+/* Polls the sockets in turn for up to 'busy_ns', before a wait.  To receive from a socket also polls its queue of the
+ * network card, where the kernel was told to (SO_BUSY_POLL).  Returns how many slots were filled, or negative errno. */
+static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
 {
-    int64_t now_ns = clock_monotonic_ns();
+    int64_t end_ns = clock_monotonic_ns() + busy_ns;
+    size_t n_filled = 0;
 
-    if (source->may_nap && now_ns - source->waiting_since_ns < SOON_NS) {
-        clock_sleep_until(now_ns + NAP_NS);
-        now_ns = clock_monotonic_ns();
+    while (clock_monotonic_ns() < end_ns) {
+        unsigned endpoint = (unsigned)source->next_busy;
+        source->next_busy = (source->next_busy + 1) % source->n_sockets;
+        int dry = recv_from(source, endpoint, MSG_DONTWAIT, slots, n_slots, &n_filled);
+        if (dry < 0 || n_filled > 0)
+            return dry < 0 ? dry : (int)n_filled;
     }
-    source->waiting_since_ns = now_ns;
+    return 0;
 }
 
 /* The only socket waits for itself: one call instead of two. */
@@ -276,7 +277,7 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
         source->alone_timeout_ns = timeout_ns;
     }
     if (source->alone_dry && timeout_ns > 0)
-        nap_if_busy(source);
+        packet_source_nap(source->may_nap, &source->waiting_since_ns);
     int dry = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
     source->alone_dry = dry;
     return dry < 0 ? dry : (int)n_filled;
@@ -329,10 +330,21 @@ static bool next_is_joined(const struct udp_source *source)
     return source->sockets[source->ready[source->next_ready].data.u32].joined;
 }
 
+static bool all_are_joined(const struct udp_source *source)
+{
+    size_t i = 0;
+
+    while (i < source->n_sockets && source->sockets[i].joined)
+        i++;
+    return i == source->n_sockets;
+}
+
 static bool udp_lends(const struct packet_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    return source->n_joined > 0 || next_is_joined(source);
+    if (source->n_joined > 0)
+        return true;
+    return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
 }
 
 static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
@@ -342,12 +354,19 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
     size_t n_filled = lend_packets(source, slots, n_slots);
     int err = 0;
 
+    if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
+        int64_t busy_ns = timeout_ns < source->busy_ns ? timeout_ns : source->busy_ns;
+        int n = recv_busily(source, slots, n_slots, busy_ns);
+        if (n != 0)
+            return n;
+        timeout_ns -= busy_ns;
+    }
     if (n_filled == 0 && source->n_sockets == 1)
         return recv_alone(source, slots, n_slots, timeout_ns);
     while (n_filled == 0) {
         if (source->n_ready == 0) {
             if (timeout_ns > 0)
-                nap_if_busy(source);
+                packet_source_nap(source->may_nap, &source->waiting_since_ns);
             err = find_ready(source, timeout_ns);
             timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
         } else if (turns_are_over(source)) {
@@ -398,7 +417,7 @@ struct opening {
     const struct packet_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
     size_t buffer_bytes;        /* of each socket */
-    bool may_nap;               /* no socket has less than NAP_BUFFER_MIN */
+    bool may_nap;               /* no socket has less than PACKET_NAP_BUFFER_MIN, and none is polled */
     char *why;
     size_t why_bytes;
 };
@@ -427,7 +446,7 @@ static void set_buffer(struct opening *opening, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
     granted /= 2; /* the kernel doubles it, for its own book-keeping */
-    if (granted < NAP_BUFFER_MIN)
+    if (granted < PACKET_NAP_BUFFER_MIN)
         opening->may_nap = false;
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
@@ -436,6 +455,26 @@ static void set_buffer(struct opening *opening, int fd)
                     granted, asked, asked);
         warned = true;
     }
+}
+
+/* A receive then polls the card's queue that the socket's packets last came from.  Without the right to ask for it a
+ * socket has what the sysctl says. */
+static void set_busy_poll(const struct opening *opening, int fd)
+{
+    int asked_us = (int)(opening->config->busy_poll_ns / NS_PER_US);
+    const int on = 1;
+
+    if (asked_us == 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* less by interrupts, where it may */
+    if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
+        return;
+    static bool warned; /* once for all sockets; main thread */
+    if (!warned)
+        log_warning("recv.busy_poll: sockets are polled, but the network card is not (%s); \"sysctl "
+                    "net.core.busy_read=%d\" allows it",
+                    strerror(errno), asked_us);
+    warned = true;
 }
 
 static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
@@ -489,6 +528,7 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
         return fail(opening, endpoint, errno, "open a socket",
                     errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
     set_buffer(opening, fd);
+    set_busy_poll(opening, fd);
     const int on = 1;
     /* No reason to fail: without it every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
@@ -547,7 +587,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     struct opening opening = {
         .config = config,
         .buffer_bytes = config->buffer_bytes / config->endpoints->n,
-        .may_nap = true,
+        .may_nap = config->busy_poll_ns == 0,
         .why = why,
         .why_bytes = why_bytes,
     };
@@ -567,6 +607,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
         source->may_nap = opening.may_nap;
+        source->busy_ns = config->busy_poll_ns;
     } else {
         snprintf(why, why_bytes, "out of memory");
         err = -ENOMEM;

@@ -182,10 +182,10 @@ static void offer_slots(struct receiver *r)
     bool ended_heap = r->last_ended_heap;
 
     r->n_batches++;
-    if (r->n_unpredicted > 0) {
-        r->n_unpredicted--;
+    if (r->config.direct || r->n_unpredicted > 0)
         flow = NULL;
-    }
+    if (r->n_unpredicted > 0)
+        r->n_unpredicted--;
     for (size_t i = 0; i < r->n_offered; i++) {
         struct landing *landing = &r->landings[i];
 
@@ -216,18 +216,18 @@ static void judge_predictions(struct receiver *r)
 
 /* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
 
-static enum spead_error parse(struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
+/* A header unlike the one before, of which 'n_bytes' are in one piece. */
+static enum spead_error parse_new_header(struct receiver *r, const struct packet_slot *slot, size_t n_bytes,
+                                         struct spead_packet *packet)
 {
     uint8_t gathered[GATHERED_HEADER_BYTES];
     const uint8_t *header = slot->header;
-    size_t n_bytes = slot->packet_bytes < slot->header_bytes ? slot->packet_bytes : slot->header_bytes;
 
-    if (slot->truncated)
-        return SPEAD_TRUNCATED;
-    if (spead_shape_parse(&r->shape, header, n_bytes, slot->packet_bytes, packet))
-        return SPEAD_OK;
+    if (n_bytes > GATHERED_HEADER_BYTES) /* of a packet that is lent, which is no reason to take longer headers */
+        n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
-    if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes) {
+    /* Of a header so long that the host has not all of it, nobody knows the end. */
+    if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes && !slot->rest) {
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
         if (n_bytes > slot->packet_bytes)
             n_bytes = slot->packet_bytes;
@@ -239,6 +239,17 @@ static enum spead_error parse(struct receiver *r, const struct packet_slot *slot
     if (!error)
         spead_shape_learn(&r->shape, header, r->config.wanted_ids, r->config.n_wanted, packet);
     return error;
+}
+
+static enum spead_error parse(struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
+{
+    size_t n_bytes = slot->packet_bytes < slot->header_bytes ? slot->packet_bytes : slot->header_bytes;
+
+    if (slot->truncated)
+        return SPEAD_TRUNCATED;
+    if (spead_shape_parse(&r->shape, slot->header, n_bytes, slot->packet_bytes, packet))
+        return SPEAD_OK;
+    return parse_new_header(r, slot, n_bytes, packet);
 }
 
 static bool is_as_predicted(const struct packet_slot *slot, const struct landing *landing)
@@ -290,14 +301,19 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 
 /* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
 
-/* Names a packet of each reason once per batch, which log_limited() makes rarer still. */
-static void name_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
+/* Counts the heap if this is its first packet; names a packet of each reason once per batch, which log_limited() makes
+ * rarer still. */
+static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
     enum log_level level = LOG_LEVEL_WARNING;
     char from[32] = "an endpoint";
 
-    if (landing->reject == REJECT_OTHER_THREAD || (r->named & 1u << landing->reject))
+    if (landing->reject == REJECT_OTHER_THREAD)
+        return;
+    if (landing->reject != REJECT_MALFORMED && landing->packet.payload_offset == 0)
+        counter_add_alone(&r->stats.refused_heaps[landing->reject], 1);
+    if (r->named & 1u << landing->reject)
         return;
     r->named |= 1u << landing->reject;
     if (endpoints && slot->endpoint < endpoints->n)
@@ -314,6 +330,43 @@ static void name_reject(struct receiver *r, const struct packet_slot *slot, cons
                 r->config.thread_name, reject_name(landing->reject), landing->packet.heap_cnt, from);
 }
 
+/* The payload begins in the slot's header buffer if this packet's header is shorter than the last one's. */
+static void copy_direct(const struct packet_slot *slot, const struct spead_packet *packet, uint8_t *place)
+{
+    size_t n_bytes = packet->payload_length, before = slot->header_bytes - packet->header_bytes;
+
+    if (packet->header_bytes > slot->header_bytes) {
+        copy_past_cache(place, slot->payload + (packet->header_bytes - slot->header_bytes), n_bytes);
+        return;
+    }
+    if (before > n_bytes)
+        before = n_bytes;
+    copy_past_cache(place, slot->header + packet->header_bytes, before);
+    copy_past_cache(place + before, slot->payload, n_bytes - before);
+}
+
+/* The payload stays in the card's frame until the device gathers the chunk. */
+static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                       uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+    size_t n_first = slot->header_bytes - packet->header_bytes;
+
+    if (n_first > packet->payload_length)
+        n_first = packet->payload_length;
+    packet_source_keep(r->source, slot->frame);
+    chunk_add_frame(assembler_last_chunk(r->assemblers[landing->identity.member]), slot->frame, place,
+                    slot->header + packet->header_bytes, n_first, slot->rest, packet->payload_length - n_first);
+}
+
+/* A chunk begins again, so what the device had to read of its last life has been read. */
+static void release_frames(void *context, const struct chunk *chunk)
+{
+    struct receiver *r = context;
+
+    packet_source_release(r->source, chunk->frames, chunk->n_frames); /* a source that died says so again */
+}
+
 /* Brings the payload of an admitted packet to where it belongs, if it is not there. */
 static void settle(struct receiver *r, const struct packet_slot *slot, const struct landing *landing, uint8_t *place)
 {
@@ -323,8 +376,14 @@ static void settle(struct receiver *r, const struct packet_slot *slot, const str
         assert(place == slot->payload);
         return;
     }
+    if (r->config.source.device) {
+        keep_frame(r, slot, landing, place);
+        return;
+    }
     if (slot->lent)
         copy_past_cache(place, slot->header + packet->header_bytes, packet->payload_length);
+    else if (r->config.direct)
+        copy_direct(slot, packet, place);
     else if (landing->flow)
         memcpy(place, landing->own, packet->payload_length);
     else
@@ -386,7 +445,7 @@ static void handle_lent(struct receiver *r, size_t n_packets, int64_t arrival_ns
         else
             landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
         if (landing->reject)
-            name_reject(r, &r->slots[i], landing);
+            note_reject(r, &r->slots[i], landing);
     }
 }
 
@@ -405,7 +464,7 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
         if (!landing->reject)
             landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
         if (landing->reject)
-            name_reject(r, &r->slots[i], landing);
+            note_reject(r, &r->slots[i], landing);
     }
     judge_predictions(r);
 }
@@ -432,13 +491,16 @@ static int handle_batch(struct receiver *r)
     }
     if (n_packets == 0)
         return 0;
-    counter_add(&r->stats.packets, (size_t)n_packets);
     r->named = 0;
-    if (r->slots[0].lent) {
+    bool lent = r->slots[0].lent;
+    if (lent)
         handle_lent(r, (size_t)n_packets, now_ns);
+    else
+        handle_landed(r, (size_t)n_packets, now_ns);
+    /* At last: who sees them counted finds what came of them, too. */
+    counter_add(&r->stats.packets, (size_t)n_packets);
+    if (lent)
         return 0;
-    }
-    handle_landed(r, (size_t)n_packets, now_ns);
     r->n_offered = 2 * (size_t)n_packets;
     if (r->n_offered < OFFERED_MIN)
         r->n_offered = OFFERED_MIN;
@@ -480,8 +542,10 @@ static void *run(void *arg)
     struct receiver *r = arg;
     int err = 0;
 
-    while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed))
+    while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed)) {
+        thread_beat();
         err = handle_batch(r);
+    }
     note_kernel_drops(r);
     copy_finish();
     if (!err)
@@ -540,9 +604,11 @@ int receiver_get_error(const struct receiver *receiver)
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-size_t receiver_bytes(void)
+uint64_t receiver_bytes(int transport, int64_t buffer_bytes)
 {
-    return PACKET_BATCH_MAX * SLOT_BYTES + PACKET_SOURCE_BYTES;
+    uint64_t source_bytes = transport == TRANSPORT_IBVERBS ? (uint64_t)buffer_bytes : PACKET_SOURCE_BYTES;
+
+    return PACKET_BATCH_MAX * SLOT_BYTES + source_bytes;
 }
 
 static int create_buffers(struct receiver *r)
@@ -595,6 +661,10 @@ static int create_assemblers(struct receiver *r)
     for (size_t i = 0; i < config->n_assemblers; i++) {
         r->members[i] = config->assemblers[i];
         r->members[i].may_wait = packet_source_can_wait(r->source);
+        if (config->source.device) {
+            r->members[i].recycle = release_frames;
+            r->members[i].recycle_context = r;
+        }
         err = assembler_create(&r->members[i], &r->assemblers[i]);
         if (err)
             return err;

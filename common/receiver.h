@@ -8,7 +8,7 @@
  * sources taking turns as they did before.  A packet as expected costs no copy.  One that is not goes by way of the
  * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well,
  * the next batches are received into the slots' own buffers and copied once.  What the source lends is copied once,
- * past the cache.
+ * past the cache.  So is everything where chunks are direct.
  *
  * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
 #ifndef COMMON_RECEIVER_H
@@ -45,6 +45,7 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* copied; may_wait is set here, from the source */
     size_t n_assemblers;
+    bool direct;          /* their chunks are (chunk.h): nothing may land in them, as what fell wrong would be read */
     struct inbox *worker; /* told {end_kind, 0, NULL} when a file has ended or the source died, after a flush */
     int end_kind;
 };
@@ -53,12 +54,13 @@ struct receiver_config {
 struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
+    struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet is among those, or among a member's */
     struct counter malformed[SPEAD_N_ERRORS];
     struct gauge kernel_drops;
 };
 
-/* Bytes of buffers that a receiver takes, chunks not counted. */
-size_t receiver_bytes(void);
+/* Bytes of buffers that a receiver takes, chunks not counted; 'buffer_bytes' as its source is given. */
+uint64_t receiver_bytes(int transport, int64_t buffer_bytes);
 
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);

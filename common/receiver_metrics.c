@@ -3,6 +3,7 @@
 
 #include "common/log.h"
 #include "common/stats.h"
+#include "common/units.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,27 +18,44 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}.
- * Packets are counted here, so the names are true only where a heap is one packet: in fgpu's input. */
-static const char *own_name(const char *prefix, enum reject reject)
+/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}. */
+static const struct own_name {
+    enum reject reject;
+    const char *name, *why;
+} own_names[] = {
+    {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
+    {REJECT_NO_ITEMS, "metadata_heaps", "they lack an item that heaps of data have, as descriptors do."},
+    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is no multiple of a heap's length."},
+    {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
+};
+
+static void add_own_name(const char *prefix, const struct own_name *own, const char *what, const char *labels,
+                         const struct counter *counter)
 {
-    if (strcmp(prefix, "fgpu_input") != 0)
-        return NULL;
-    switch (reject) {
-    case REJECT_NO_ITEMS: return "metadata_heaps";
-    case REJECT_TOO_OLD: return "too_old_heaps";
-    case REJECT_BAD_TIMESTAMP: return "bad_timestamp_heaps";
-    default: return NULL;
-    }
+    char help[160];
+
+    snprintf(help, sizeof(help), "%s: %s", what, own->why);
+    add(prefix, own->name, help, labels, counter);
+}
+
+/* Packets are counted here, so the names are true only where a heap is one packet: in fgpu's input, which knows no
+ * feng_id.  (For xbgpu's see add_refused_heaps().) */
+static const struct own_name *own_name(const char *prefix, enum reject reject)
+{
+    for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
+        if (own_names[i].reject == reject && reject != REJECT_BAD_SOURCE)
+            return &own_names[i];
+    return NULL;
 }
 
 static void add_rejects(const char *prefix, const char *labels, const struct counter *rejects)
 {
     for (int r = REJECT_NONE + 1; r < N_REJECTS; r++) {
+        const struct own_name *own = own_name(prefix, (enum reject)r);
         char with_reason[320];
         snprintf(with_reason, sizeof(with_reason), "%s", labels);
-        if (own_name(prefix, (enum reject)r)) {
-            add(prefix, own_name(prefix, (enum reject)r), "Packets refused for this reason.", with_reason, &rejects[r]);
+        if (own) {
+            add_own_name(prefix, own, "Heaps (of one packet) refused", with_reason, &rejects[r]);
         } else {
             stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
             add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
@@ -54,12 +72,20 @@ void assembler_stats_register(const char *prefix, const char *labels, const stru
     add(prefix, "chunks", "Chunks handed to the worker.", labels, &stats->chunks);
     add(prefix, "missing_heaps", "Heaps expected since the first but not received.", labels, &stats->missing_heaps);
     add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
-    add(prefix, "copied_packets", "Packets that did not land in their place and were copied.", labels,
+    add(prefix, "copied_packets", "Packets that were not received in their place and had to be copied.", labels,
         &stats->copied_packets);
-    add(prefix, "jumps", "Jumps of the timestamps that were believed.", labels, &stats->jumps);
+    add(prefix, "jumps", "Times that timestamps jumped and the new ones were believed.", labels, &stats->jumps);
     add_rejects(prefix, labels, stats->rejects);
     snprintf(full, sizeof(full), "%s_newest_timestamp", prefix);
-    stats_gauge(full, "Timestamp of the newest chunk, ADC samples.", labels, &stats->newest_timestamp);
+    stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
+}
+
+/* Where heaps have several packets, those that are refused are told by their first one, for the reasons that the reference
+ * counts. */
+static void add_refused_heaps(const char *prefix, const char *labels, const struct counter *heaps)
+{
+    for (size_t i = 0; strcmp(prefix, "xbgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
+        add_own_name(prefix, &own_names[i], "Heaps refused at their first packet", labels, &heaps[own_names[i].reject]);
 }
 
 void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats)
@@ -69,6 +95,7 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
     stats_label(labels, sizeof(labels), "thread", thread);
     add(prefix, "packets", "Packets received.", labels, &stats->packets);
     add_rejects(prefix, labels, stats->rejects);
+    add_refused_heaps(prefix, labels, stats->refused_heaps);
     for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++) {
         char with_error[128];
         snprintf(with_error, sizeof(with_error), "%s", labels);
@@ -77,8 +104,11 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
             &stats->malformed[e]);
     }
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
-    stats_gauge(full, "Messages that the kernel dropped for want of socket buffer; joined packets count once.", labels,
-                &stats->kernel_drops);
+    stats_gauge(full,
+                "Messages that the kernel dropped since the start for want of socket buffer (joined packets count "
+                "once), or the "
+                "card's port for want of frames.",
+                labels, &stats->kernel_drops);
 }
 
 void assembler_stats_log(const char *name, const struct assembler_stats *stats)

@@ -2,7 +2,8 @@
  *
  * 'prefix' is "fgpu_input" or "xbgpu_input"; the names after it are those of the reference correlator where it has them
  * (heaps, bytes, chunks, missing_heaps, ...).  What was refused is rejected_packets with a reason label, but for fgpu,
- * of which a heap is one packet, the reference's too_old_heaps, bad_timestamp_heaps and metadata_heaps. */
+ * of which a heap is one packet, the reference's too_old_heaps, bad_timestamp_heaps and metadata_heaps.  xbgpu has these
+ * and bad_feng_id_heaps, too, each heap counted by its first packet. */
 #ifndef COMMON_RECEIVER_METRICS_H
 #define COMMON_RECEIVER_METRICS_H
 

@@ -2,6 +2,7 @@
 #include "common/sections.h"
 
 #include "common/file.h"
+#include "common/katcp_access.h"
 #include "common/thread.h"
 #include "common/units.h"
 
@@ -10,6 +11,7 @@
 #include <strings.h>
 
 static const char *const timebase_choices[] = {"clock", "packets", NULL};
+const char *const config_transport_choices[] = {"udp", "ibverbs", NULL}; /* enum transport */
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 
 #define AT(member) offsetof(struct config_time, member)
@@ -38,6 +40,9 @@ const struct config_key config_device_keys[] = {
 
 #define AT(member) offsetof(struct config_send, member)
 const struct config_key config_send_keys[] = {
+    {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
+     "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
+     "to."},
     {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
      "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
@@ -61,7 +66,62 @@ const struct config_key config_send_keys[] = {
 #define AT(member) offsetof(struct config_http, member)
 const struct config_key config_http_keys[] = {
     {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz; none: not served."},
+     "Address and port of /metrics and /healthz, and of fgpu and xbgpu the status page; none: not served."},
+    {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
+     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct config_katcp, member)
+const struct config_key config_katcp_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; none: not served."},
+    {"read_only_listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(read_only_listen), NULL,
+     "Address and port where KATCP only answers, and changes nothing; none: not served."},
+    {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
+     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
+    {"max_clients", CFG_INT, UNIT_NONE, 1, 1000, "100", false, AT(max_clients), NULL,
+     "Clients that are served at once."},
+};
+#undef AT
+
+void config_check_http(const struct config_http *http, struct config *errors)
+{
+    struct katcp_access access;
+    char why[200];
+
+    if (katcp_access_parse(http->allow, &access, why, sizeof(why)))
+        config_error(errors, &http->allow, "allow: %s", why);
+}
+
+/* What an address without a port gets. */
+static void warn_of_port(const struct endpoint_list *list, const char *key, struct config *errors)
+{
+    if (list->n && list->items[0].port == SPEAD_DEFAULT_PORT)
+        config_warning(errors, list,
+                       "%s has port %d, that of SPEAD, which is meant where none is given; KATCP's is 7147", key,
+                       SPEAD_DEFAULT_PORT);
+}
+
+void config_check_katcp(const struct config_katcp *katcp, struct config *errors)
+{
+    struct katcp_access access;
+    char why[200];
+
+    if (katcp->listen.n && katcp->read_only_listen.n &&
+        endpoint_equal(&katcp->listen.items[0], &katcp->read_only_listen.items[0]))
+        config_error(errors, &katcp->read_only_listen, "read_only_listen must not be the same address as listen");
+    warn_of_port(&katcp->listen, "listen", errors);
+    warn_of_port(&katcp->read_only_listen, "read_only_listen", errors);
+    if (katcp_access_parse(katcp->allow, &access, why, sizeof(why)))
+        config_error(errors, &katcp->allow, "allow: %s", why);
+}
+
+#define AT(member) offsetof(struct config_state, member)
+const struct config_key config_state_keys[] = {
+    {"directory", CFG_STRING, UNIT_NONE, 0, 4000, "", false, AT(directory), NULL,
+     "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the service's "
+     "(StateDirectory=), or nothing is kept."},
 };
 #undef AT
 
@@ -93,12 +153,48 @@ void config_check_device(const struct config_device *device, struct config *erro
                      device->gpu);
 }
 
+void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
+                         struct config *errors)
+{
+    if (*gpudirect && *direct)
+        config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
+    else if (*gpudirect && (transport != TRANSPORT_IBVERBS || pcap_file))
+        config_error(errors, gpudirect, "gpudirect needs transport: ibverbs%s", pcap_file ? ", and no pcap_file" : "");
+}
+
+void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors)
+{
+    if (*transport == TRANSPORT_IBVERBS && !interface && !pcap_file)
+        config_error(errors, transport, "transport: ibverbs needs an interface to be named: whose card is meant?");
+}
+
+void config_check_multicast(const struct endpoint_list *destinations, struct config *errors)
+{
+    char text[32];
+
+    for (size_t i = 0; i < destinations->n; i++) {
+        if (endpoint_is_multicast(&destinations->items[i]))
+            continue;
+        config_error(errors, destinations, "%s is not a multicast address, which send.transport ibverbs needs",
+                     endpoint_format(&destinations->items[i], text, sizeof(text)));
+        return;
+    }
+}
+
+void config_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                               struct config *errors)
+{
+    if (send->transport == TRANSPORT_IBVERBS && !send->pcap_file)
+        config_check_multicast(destinations, errors);
+}
+
 void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors)
 {
     if (send->rate_factor > 0 && send->rate_factor < 1)
         config_error(errors, &send->rate_factor,
                      "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
                      send->rate_factor);
+    config_check_transport(&send->transport, send->interface, send->pcap_file, errors);
     if (files_are_same(recv_pcap_file, send->pcap_file))
         config_error(errors, &send->pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (send->packet_payload_bytes % 8 != 0)

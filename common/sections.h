@@ -1,7 +1,7 @@
 /* sections.h - the sections of a configuration file that several programs share: structs, keys and table rows.
  *
  * A program puts the row into its table and the struct, under the section's name, into its own: both daemons have all
- * four sections. */
+ * six sections. */
 #ifndef COMMON_SECTIONS_H
 #define COMMON_SECTIONS_H
 
@@ -27,6 +27,7 @@ struct config_device {
 };
 
 struct config_send {
+    int transport;   /* enum transport */
     char *interface; /* NULL: the kernel's choice */
     char *pcap_file; /* NULL: the network */
     int64_t ttl;
@@ -40,17 +41,32 @@ struct config_send {
 
 struct config_http {
     struct endpoint_list listen; /* none, or one */
+    char *allow;                 /* networks (katcp_access.h); NULL: all */
+};
+
+struct config_katcp {
+    struct endpoint_list listen, read_only_listen; /* none, or one */
+    char *allow;                                   /* networks (katcp_access.h); NULL: all */
+    int64_t max_clients;
+};
+
+struct config_state {
+    char *directory; /* NULL: the service's, or none */
 };
 
 #define CONFIG_N_TIME_KEYS   3
 #define CONFIG_N_DEVICE_KEYS 4
-#define CONFIG_N_SEND_KEYS   8 /* without the last, array_size */
-#define CONFIG_N_HTTP_KEYS   1
+#define CONFIG_N_SEND_KEYS   9 /* without the last, array_size */
+#define CONFIG_N_HTTP_KEYS   2
+#define CONFIG_N_KATCP_KEYS  4
+#define CONFIG_N_STATE_KEYS  1
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 extern const struct config_key config_send_keys[CONFIG_N_SEND_KEYS + 1];
 extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
+extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
+extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
 /* Rows of a table of sections; 'type' is the struct of the whole file. */
 #define CONFIG_TIME_SECTION(type)                                                                                      \
@@ -75,11 +91,58 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
         .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
     }
 
+#define CONFIG_STATE_SECTION(type)                                                                                     \
+    {                                                                                                                  \
+        .name = "state", .help = "What is kept across restarts.", .keys = config_state_keys,                           \
+        .n_keys = CONFIG_N_STATE_KEYS, .struct_bytes = sizeof(struct config_state), .offset = offsetof(type, state),   \
+        .optional = true                                                                                               \
+    }
+
+#define CONFIG_KATCP_SECTION(type)                                                                                     \
+    {                                                                                                                  \
+        .name = "katcp", .help = "Control.", .keys = config_katcp_keys, .n_keys = CONFIG_N_KATCP_KEYS,                 \
+        .struct_bytes = sizeof(struct config_katcp), .offset = offsetof(type, katcp), .optional = true                 \
+    }
+
+/* Rows of a program's recv section, whose struct is 'type'. */
+#define CONFIG_TRANSPORT_ROW(type)                                                                                     \
+    {                                                                                                                  \
+        "transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, offsetof(type, transport), config_transport_choices,     \
+            "How packets are received: through the kernel's sockets, or from the card itself, if it can."              \
+    }
+#define CONFIG_COMP_VECTOR_ROW(type)                                                                                   \
+    {                                                                                                                  \
+        "comp_vector", CFG_INT, UNIT_NONE, -1, 65535, "0", false, offsetof(type, comp_vector), NULL,                   \
+            "Which of the card's interrupts wakes the first receive thread with ibverbs; other threads have the next " \
+            "ones. -1: they never sleep, and take a core each."                                                        \
+    }
+extern const char *const config_transport_choices[];
+
+/* The check of recv.direct and recv.gpudirect; an error at either if they do not agree with other keys. */
+void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
+                         struct config *errors);
+
+/* The check of a section's transport against its other keys; an error at 'transport' if they do not agree. */
+void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors);
+
+/* A program's check of the katcp section. */
+void config_check_katcp(const struct config_katcp *katcp, struct config *errors);
+
 /* Both daemons' check of the device section. */
 void config_check_device(const struct config_device *device, struct config *errors);
 
 /* Both daemons' check of the send section against the capture that is read (NULL: none). */
 void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors);
+
+/* What ibverbs sends to is multicast; an error at 'destinations' if one is not. */
+void config_check_multicast(const struct endpoint_list *destinations, struct config *errors);
+
+/* That, where the send section says so. */
+void config_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                               struct config *errors);
+
+/* Every program's check of the http section. */
+void config_check_http(const struct config_http *http, struct config *errors);
 
 /* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
 void config_check_sources(const struct endpoint_list *list, struct config *errors);

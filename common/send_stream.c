@@ -46,21 +46,33 @@ static size_t fill_packet(const struct send_stream *stream, const struct send_he
     return packet->header_bytes + n_bytes;
 }
 
+static void note_failures(struct send_stream *stream)
+{
+    int last_errno;
+    uint64_t n_new = packet_sink_take_failed(stream->sink, &last_errno);
+    if (n_new == 0)
+        return;
+    counter_add(&stream->stats->failed, n_new);
+    log_limited(&stream->failed_limit, LOG_LEVEL_WARNING,
+                "%s: %" PRIu64 " packets since start could not be sent, the last because: %s", stream->name,
+                packet_sink_n_failed(stream->sink, &last_errno), strerror(last_errno));
+}
+
 /* Hands the first 'n' packets to the sink.  Returns how many left. */
 static size_t send_packets(struct send_stream *stream, struct packet_out *packets, size_t n)
 {
     if (n == 0)
         return 0;
     size_t n_left = packet_sink_send(stream->sink, packets, n);
-    if (n_left < n) {
-        counter_add(&stream->stats->failed, n - n_left);
-        int last_errno;
-        uint64_t n_failed = packet_sink_n_failed(stream->sink, &last_errno);
-        log_limited(&stream->failed_limit, LOG_LEVEL_WARNING,
-                    "%s: %" PRIu64 " packets since start could not be sent, the last because: %s", stream->name,
-                    n_failed, strerror(last_errno));
-    }
+    note_failures(stream);
     return n_left;
+}
+
+size_t send_stream_reap(struct send_stream *stream)
+{
+    size_t n_in_flight = packet_sink_reap(stream->sink);
+    note_failures(stream);
+    return n_in_flight;
 }
 
 /* ---- Descriptor and stop heaps ----------------------------------------------------------------------------------- */
@@ -283,7 +295,10 @@ void send_stream_bound_drain(struct send_stream *stream)
 {
     int64_t now_ns = clock_monotonic_ns();
     pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
-    pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS);
+    if (pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
+        packet_sink_lift_rate(stream->sink);
+        stream->apart_ns = now_ns; /* which was of the slower rate */
+    }
 }
 
 /* ---- When it is due ---------------------------------------------------------------------------------------------- */
@@ -308,6 +323,67 @@ int64_t send_stream_due_ns(const struct send_stream *stream)
     return due;
 }
 
+int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
+{
+    int64_t due_ns = send_stream_due_ns(stream), apart_ns = stream->apart_ns;
+    if (!is_paced(stream) || due_ns == NEVER_NS || due_ns == stream->descriptor_due_ns)
+        return due_ns;
+    /* Late by so much, short sleeps may be why: they end late. */
+    if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
+        return due_ns;
+    int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;
+    if (may_ns < now_ns + SENDER_NAP_NS)
+        return now_ns;
+    return due_ns > apart_ns ? due_ns : apart_ns;
+}
+
+/* Bytes of what is left of the run in progress, or of the first of the group to come. */
+static size_t run_bytes_left(const struct send_stream *stream)
+{
+    const struct send_job *job = oldest_job(stream);
+    bool begun = stream->n_packets_left > 0;
+    size_t group = begun ? stream->group : find_group(job, stream->group);
+    const struct send_heap *heap = &job->groups[group].heaps[begun ? stream->heap : 0];
+    size_t n_bytes = heap->payload_bytes - (begun ? stream->offset : 0);
+    size_t run_bytes = begun ? stream->round_offset + stream->run_bytes - stream->offset
+                             : stream->run_packets * stream->packet_payload_bytes;
+
+    if (n_bytes > run_bytes)
+        n_bytes = run_bytes;
+    return n_bytes + count_packets(stream, n_bytes) * spead_built_header_bytes(heap->n_items);
+}
+
+/* Packets of a batch at most: whole runs, or where all go to one destination whole messages of the sink, so that none is
+ * broken at a batch's end. */
+static size_t batch_packets(const struct send_stream *stream)
+{
+    bool alone = stream->n_destinations == 1 || stream->run_bytes == 0;
+    size_t run = alone ? stream->run_packets : stream->run_bytes / stream->packet_payload_bytes;
+
+    return run < PACKET_SINK_BATCH_MAX ? PACKET_SINK_BATCH_MAX / run * run : PACKET_SINK_BATCH_MAX;
+}
+
+/* Fills in the packets of a piece.  Returns how many, and their bytes. */
+static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct packet_out *packets, size_t *n_bytes)
+{
+    int64_t first_ns = pace_departure_ns(&stream->pace); /* past, where it is late: a piece is no longer for that */
+    int64_t horizon_ns = is_paced(stream) ? (first_ns < now_ns ? first_ns : now_ns) + SENDER_QUANTUM_NS : NEVER_NS;
+    size_t n_max = batch_packets(stream), n = 0;
+
+    *n_bytes = 0;
+    while (n < n_max && send_stream_has_job(stream) && pace_departure_ns(&stream->pace) <= horizon_ns &&
+           !descriptors_due(stream, now_ns)) {
+        if (is_paced(stream) && n > 0 && *n_bytes + run_bytes_left(stream) > SENDER_PIECE_BYTES)
+            break;
+        if (stream->n_packets_left == 0)
+            begin_group(stream);
+        next_packet(stream, &packets[n]);
+        *n_bytes += packets[n].header_bytes + packets[n].payload_bytes;
+        n++;
+    }
+    return n;
+}
+
 void send_stream_serve(struct send_stream *stream, int64_t now_ns)
 {
     if (descriptors_due(stream, now_ns)) {
@@ -315,17 +391,14 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
         return;
     }
     pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
-    int64_t horizon_ns = is_paced(stream) ? now_ns + SENDER_QUANTUM_NS : NEVER_NS;
     struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
-    size_t n = 0;
+    size_t n_bytes;
     stream->started_ready_ns = 0;
-    while (n < PACKET_SINK_BATCH_MAX && send_stream_has_job(stream) && pace_departure_ns(&stream->pace) <= horizon_ns &&
-           !descriptors_due(stream, now_ns)) {
-        if (stream->n_packets_left == 0)
-            begin_group(stream);
-        next_packet(stream, &packets[n++]);
-    }
+    size_t n = fill_piece(stream, now_ns, packets, &n_bytes);
+    if (is_paced(stream))
+        now_ns = clock_spin_until(stream->apart_ns);
     size_t n_left = send_packets(stream, packets, n);
+    stream->apart_ns = now_ns + pace_apart_ns(&stream->pace, n_bytes);
     counter_add(&stream->stats->packets, n_left);
     stream->served_ns = now_ns;
     if (stream->started_ready_ns)
@@ -392,6 +465,21 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     return encode_descriptors(stream, config);
 }
 
+static int open_sink(struct send_stream *stream, const struct send_stream_config *config, char *why, size_t why_bytes)
+{
+    struct packet_sink_config sink = config->sink;
+    size_t payload_bytes = stream->descriptor_bytes < stream->packet_payload_bytes ? stream->descriptor_bytes
+                                                                                   : stream->packet_payload_bytes;
+    size_t descriptor_packet_bytes = spead_built_header_bytes(stream->n_descriptors) + payload_bytes;
+
+    if (sink.packet_bytes == 0)
+        sink.packet_bytes = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
+    if (sink.packet_bytes < descriptor_packet_bytes)
+        sink.packet_bytes = descriptor_packet_bytes;
+    sink.rate_bytes_per_s = config->rate_bytes_per_s;
+    return packet_sink_open(&sink, &stream->sink, why, why_bytes);
+}
+
 int send_stream_create(const struct send_stream_config *config, struct send_stream **out, char *why, size_t why_bytes)
 {
     size_t packet_bytes_max = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
@@ -404,7 +492,7 @@ int send_stream_create(const struct send_stream_config *config, struct send_stre
     if (err)
         snprintf(why, why_bytes, "out of memory");
     else
-        err = packet_sink_open(&config->sink, &stream->sink, why, why_bytes);
+        err = open_sink(stream, config, why, why_bytes);
     if (err) {
         send_stream_destroy(stream);
         return err;

@@ -27,7 +27,8 @@ struct send_stream {
     struct log_limit failed_limit;
 
     struct pace pace;
-    int64_t served_ns; /* when its last batch was sent: where it stands in the turn while it is not paced */
+    int64_t served_ns; /* when its last piece was sent: where it stands in the turn while it is not paced */
+    int64_t apart_ns;  /* before which the next piece would be too close to the last */
     uint64_t heap_cnt; /* of the next heap */
     uint64_t heap_cnt_step;
 
@@ -71,11 +72,18 @@ bool send_stream_has_job(const struct send_stream *stream);
 /* When the stream has something to send; NEVER_NS without a job or descriptors to come. */
 int64_t send_stream_due_ns(const struct send_stream *stream);
 
-/* Sends a batch of what is due within a quantum; the first packet must be due by now. */
+/* When to serve it, if that is worth a sleep from now on, else something that is past. */
+int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns);
+
+/* Sends a piece of what is due within a quantum, once it is far enough from the last one: if send_stream_wake_ns() is
+ * past. */
 void send_stream_serve(struct send_stream *stream, int64_t now_ns);
 
 /* The end is near: raises the rate where what is left would take longer than SENDER_DRAIN_MAX_NS. */
 void send_stream_bound_drain(struct send_stream *stream);
+
+/* Takes note of what has left meanwhile.  Returns how many packets are in flight. */
+size_t send_stream_reap(struct send_stream *stream);
 
 /* Sends a stop heap to every destination. */
 void send_stream_stop(struct send_stream *stream);

@@ -53,6 +53,15 @@ static bool take_jobs(struct sender *sender)
     return err != -EPIPE;
 }
 
+/* Takes note of what has left.  Returns whether anything is in flight still. */
+static bool reap_streams(struct sender *sender)
+{
+    size_t n_in_flight = 0;
+    for (size_t i = 0; i < sender->n_streams; i++)
+        n_in_flight += send_stream_reap(sender->streams[i]);
+    return n_in_flight > 0;
+}
+
 /* Waits for a job or for the time when a stream is due. */
 static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_come)
 {
@@ -64,14 +73,22 @@ static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_
         accept_item(sender, &item);
 }
 
-static struct send_stream *find_first_due(const struct sender *sender)
+/* The stream to serve now, that which is due first of those that may be; or the first that will be.  And when. */
+static struct send_stream *find_next(const struct sender *sender, int64_t now_ns, int64_t *wake_ns)
 {
-    struct send_stream *first = sender->streams[0];
+    struct send_stream *next = sender->streams[0];
+
+    *wake_ns = send_stream_wake_ns(next, now_ns);
     for (size_t i = 1; i < sender->n_streams; i++) {
-        if (send_stream_due_ns(sender->streams[i]) < send_stream_due_ns(first))
-            first = sender->streams[i];
+        struct send_stream *stream = sender->streams[i];
+        int64_t stream_ns = send_stream_wake_ns(stream, now_ns);
+        bool both_may = stream_ns <= now_ns && *wake_ns <= now_ns;
+        if (both_may ? send_stream_due_ns(stream) < send_stream_due_ns(next) : stream_ns < *wake_ns) {
+            next = stream;
+            *wake_ns = stream_ns;
+        }
     }
-    return first;
+    return next;
 }
 
 static bool any_job(const struct sender *sender)
@@ -87,25 +104,35 @@ static void *run(void *arg)
 {
     struct sender *sender = arg;
     bool more_to_come = true;
+    thread_wake_promptly();
     int64_t start_ns = clock_monotonic_ns();
+    int64_t reap_ns = start_ns; /* when to look again for what has left */
+    bool in_flight = false;     /* at the last look */
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_start(sender->streams[i], start_ns);
     for (;;) {
+        thread_beat();
         if (more_to_come && !take_jobs(sender)) {
             more_to_come = false;
             bound_drains(sender);
         }
         if (!more_to_come && !any_job(sender))
             break;
-        struct send_stream *stream = find_first_due(sender);
-        int64_t now_ns = clock_monotonic_ns();
-        if (send_stream_due_ns(stream) <= now_ns)
+        int64_t now_ns = clock_monotonic_ns(), wake_ns;
+        struct send_stream *stream = find_next(sender, now_ns, &wake_ns);
+        if (wake_ns > now_ns || reap_ns <= now_ns) {
+            in_flight = reap_streams(sender);
+            reap_ns = now_ns + PACKET_SINK_REAP_NS;
+        }
+        if (wake_ns <= now_ns)
             send_stream_serve(stream, now_ns);
         else
-            wait_until(sender, send_stream_due_ns(stream), more_to_come);
+            wait_until(sender, in_flight && reap_ns < wake_ns ? reap_ns : wake_ns, more_to_come);
     }
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_stop(sender->streams[i]);
+    while (reap_streams(sender))
+        clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_REAP_NS);
     return NULL;
 }
 
@@ -146,6 +173,12 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
     sender->streams[sender->n_streams++] = stream;
     *out = stream;
     return 0;
+}
+
+int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes)
+{
+    assert(!stream->sender->running);
+    return packet_sink_add_memory(stream->sink, base, n_bytes, why, why_bytes);
 }
 
 int sender_start(struct sender *sender)

@@ -3,10 +3,16 @@
  * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> packet_sink
  * Ownership: a job belongs to the sender until its last packet is gone (or it is dropped); then its loan is put.
  * Threads:   one per sender; 'send.threads' deals streams to senders.
- * Blocking:  sleeps until the next departure; the worker never waits for it.
+ * Blocking:  sleeps until the next departure, and a millisecond at most while a card has packets of ours; the worker
+ *            never waits for it.
  *
  * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
- * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, so a stream makes no bursts beyond that.
+ * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, SENDER_PIECE_BYTES of them at most: that is
+ * a piece, and the largest burst of a stream.  Pieces of a stream are apart by two fifths of a piece's time at least
+ * (pace.h), however late they are, and leave SENDER_AHEAD_NS early at most.  A thread that would wait for less than
+ * SENDER_NAP_NS waits awake, as a sleep costs as much, and sends early what may be early; so where a piece lasts less
+ * than a sleep and its end take, a sleep is for several pieces, which still leave apart.  docs/performance.md has what
+ * it costs.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
  * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
@@ -34,6 +40,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SENDER_PIECE_BYTES  65536
+#define SENDER_AHEAD_NS     (100 * NS_PER_US)
+#define SENDER_NAP_NS       (15 * NS_PER_US)
 #define SENDER_QUANTUM_NS   (200 * NS_PER_US)
 #define SENDER_LATE_MAX_NS  (10 * NS_PER_MS)
 #define SENDER_DRAIN_MAX_NS (10 * NS_PER_S)
@@ -78,7 +87,7 @@ struct send_stream_stats {
 
 struct send_stream_config {
     const char *name;               /* copied */
-    struct packet_sink_config sink; /* destinations included */
+    struct packet_sink_config sink; /* destinations included; packet_bytes of heaps, 0: as many as fit into a packet */
     size_t packet_payload_bytes;    /* a multiple of 8 */
     size_t run_packets;             /* of a heap in a row, at most; 0: as many as the sink can join */
     double rate_bytes_per_s;        /* 0: unpaced */
@@ -100,6 +109,9 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
                       char *why, size_t why_bytes);
 
 int sender_start(struct sender *sender);
+
+/* Memory that the payloads of a stream's jobs lie in; see packet_sink_add_memory().  Before the start. */
+int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes);
 
 /* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);

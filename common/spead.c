@@ -4,6 +4,7 @@
 #include "common/units.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,10 +34,15 @@ const char *spead_error_name(enum spead_error error)
 
 static uint64_t get_word(const uint8_t *in)
 {
-    uint64_t word = 0;
-    for (size_t i = 0; i < SPEAD_WORD_BYTES; i++)
-        word = word << 8 | in[i];
-    return word;
+    uint64_t word;
+    memcpy(&word, in, sizeof(word));
+    return be64toh(word);
+}
+
+static void put_word(uint8_t *out, uint64_t word)
+{
+    word = htobe64(word);
+    memcpy(out, &word, sizeof(word));
 }
 
 static void put_big_endian(uint8_t *out, uint64_t value, size_t n_bytes)
@@ -140,7 +146,7 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
 static uint8_t *put_item(uint8_t *out, bool immediate, unsigned id, uint64_t value)
 {
     uint64_t word = (uint64_t)id << ADDRESS_BITS | (value & SPEAD_VALUE_MASK);
-    put_big_endian(out, immediate ? word | IMMEDIATE_FLAG : word, SPEAD_WORD_BYTES);
+    put_word(out, immediate ? word | IMMEDIATE_FLAG : word);
     return out + SPEAD_WORD_BYTES;
 }
 
@@ -148,9 +154,8 @@ size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length,
                           uint64_t payload_length, const struct spead_item *items, size_t n_items)
 {
     assert(n_items + SPEAD_N_STANDARD_ITEMS <= UINT16_MAX);
-    const uint8_t first_word[6] = {MAGIC, VERSION, ITEM_ID_BYTES, ADDRESS_BYTES, 0, 0};
-    memcpy(out, first_word, sizeof(first_word));
-    put_big_endian(out + 6, SPEAD_N_STANDARD_ITEMS + n_items, 2);
+    put_word(out, (uint64_t)MAGIC << 56 | (uint64_t)VERSION << 48 | (uint64_t)ITEM_ID_BYTES << 40 |
+                      (uint64_t)ADDRESS_BYTES << 32 | (SPEAD_N_STANDARD_ITEMS + n_items));
     uint8_t *at = out + SPEAD_WORD_BYTES;
     at = put_item(at, true, SPEAD_HEAP_CNT, heap_cnt);
     at = put_item(at, true, SPEAD_HEAP_LENGTH, heap_length);

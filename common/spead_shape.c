@@ -52,6 +52,10 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
     shape->n_wanted = n_wanted;
     shape->found = packet->found;
     shape->immediate = packet->immediate;
+    for (size_t i = 0; i < n_wanted; i++) {
+        shape->wanted_at[i] = 0;
+        shape->wanted_mask[i] = packet->found & 1u << i ? UINT64_MAX : 0;
+    }
     for (size_t i = 0; i < n_words; i++) {
         shape->words[i] = word_in_memory(header, i);
         unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
@@ -87,8 +91,7 @@ bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, s
         .immediate = shape->immediate,
     };
     for (size_t i = 0; i < shape->n_wanted; i++)
-        if (shape->found & 1u << i)
-            packet->wanted[i] = value_at(header, shape->wanted_at[i]);
+        packet->wanted[i] = value_at(header, shape->wanted_at[i]) & shape->wanted_mask[i];
     return packet->heap_length > 0 && packet->payload_length == packet_bytes - total_bytes &&
            packet->payload_offset + packet->payload_length <= packet->heap_length;
 }

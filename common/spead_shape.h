@@ -15,7 +15,8 @@ struct spead_shape {
     size_t n_words;                        /* of the header, the first included; 0: nothing learnt */
     uint64_t words[SPEAD_SHAPE_MAX_WORDS]; /* as in memory; of items, only id and flag matter */
     unsigned heap_cnt_at, heap_length_at, payload_offset_at, payload_length_at; /* word */
-    unsigned wanted_at[SPEAD_MAX_WANTED];                                       /* word, of those found */
+    unsigned wanted_at[SPEAD_MAX_WANTED];                                       /* word; 0, of those not found */
+    uint64_t wanted_mask[SPEAD_MAX_WANTED];                                     /* all ones, or 0 of those not found */
     size_t n_wanted;
     uint32_t found;
     uint32_t immediate;

@@ -1,13 +1,16 @@
 /* antenna.c - the middle stage: pairs of chunks become batches of spectra. */
 #include "fgpu/antenna.h"
 
+#include "common/clock.h"
 #include "common/device.h"
 #include "common/log.h"
 #include "common/matcher.h"
 #include "common/presence.h"
 #include "common/stats.h"
 #include "common/units.h"
+#include "fgpu/delay_text.h"
 #include "fgpu/level.h"
+#include "fgpu/monitor.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,6 +24,7 @@ struct fgpu_antenna {
     const char *name; /* the configuration's */
     struct device *device;
     struct device_stream *upload, *compute, *download;
+    struct device_kernel *gather; /* with gpudirect; else NULL */
     struct matcher *matcher;
     struct fgpu_device_input inputs[FGPU_N_DEVICE_INPUTS];
     struct fgpu_device_input *free_inputs[FGPU_N_DEVICE_INPUTS];
@@ -29,10 +33,10 @@ struct fgpu_antenna {
     struct fgpu_device_input *current;  /* being walked */
     int64_t newest_samples;             /* timestamp of the newest pair */
     struct fgpu_walk **walks;           /* [n_outputs] */
+    struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
     struct gauge power_udb[N_POLS]; /* dBFS in millionths */
     struct gauge power_valid;
-    struct counter clipped_samples[N_POLS];
     struct counter unmatched_chunks;
     struct counter late_chunks;
 };
@@ -41,6 +45,7 @@ struct fgpu_antenna {
 
 void fgpu_antenna_add_chunk(struct fgpu_antenna *antenna, unsigned pol, struct chunk *chunk)
 {
+    fgpu_monitor_chunk(&antenna->monitors[pol], chunk);
     matcher_add(antenna->matcher, pol, chunk);
 }
 
@@ -66,15 +71,6 @@ static void release_previous(struct fgpu_antenna *a)
     loan_out(&a->previous->loan, 1);
     device_then(a->compute, loan_put, &a->previous->loan);
     a->previous = NULL;
-}
-
-static void count_saturated(struct fgpu_antenna *a, unsigned pol, const struct chunk *chunk)
-{
-    uint64_t sum = 0;
-
-    for (size_t h = 0; h < chunk->n_heaps; h++)
-        sum += chunk->extra[h];
-    counter_add(&a->clipped_samples[pol], sum);
 }
 
 /* Presence of [history | chunk]. */
@@ -113,13 +109,13 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         struct chunk *chunk = pair[pol];
         set_presence(a, in, pol, chunk);
-        count_saturated(a, pol, chunk);
         if (chunk->last_arrival_ns > in->last_arrival_ns)
             in->last_arrival_ns = chunk->last_arrival_ns;
         int64_t packet_samples = a->config->recv.packet_samples;
         in->first_samples[pol] = timestamp_samples + (int64_t)n_leading_absent(chunk) * packet_samples;
         in->end_samples[pol] = timestamp_samples + (int64_t)chunk->n_times * packet_samples;
-        device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->payload, l->chunk_bytes);
+        chunk_gather(chunk, a->upload, a->gather);
+        device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->source, l->chunk_bytes);
         device_then(a->upload, loan_put, &chunk->loan);
     }
     device_event_record(in->uploaded, a->upload);
@@ -184,9 +180,14 @@ void fgpu_antenna_flush(struct fgpu_antenna *antenna)
         fgpu_walk_flush(antenna->walks[o]);
 }
 
-int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays)
+int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays)
 {
     return fgpu_walk_set_delays(antenna->walks[output], delays);
+}
+
+const struct delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol)
+{
+    return fgpu_walk_delays(antenna->walks[output], pol);
 }
 
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output)
@@ -194,9 +195,14 @@ struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t 
     return fgpu_walk_take_gains(antenna->walks[output]);
 }
 
-void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
+int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
 {
-    fgpu_walk_set_gains(antenna->walks[gains->output], gains);
+    return fgpu_walk_set_gains(antenna->walks[gains->output], gains);
+}
+
+int64_t fgpu_antenna_done_samples(const struct fgpu_antenna *antenna, size_t output)
+{
+    return fgpu_walk_done_samples(antenna->walks[output]);
 }
 
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
@@ -207,8 +213,10 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
     int64_t n_samples = (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap;
     if (!fgpu_level_add(&a->level, buffer->timestamp_samples, n_samples, buffer->power, buffer->whole))
         return;
-    for (unsigned pol = 0; pol < N_POLS; pol++)
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
         gauge_set(&a->power_udb[pol], (int64_t)rint(1e6 * a->level.dbfs[pol]));
+        fgpu_monitor_power(&a->monitors[pol], a->level.dbfs[pol], a->level.valid, a->level.end_samples);
+    }
     gauge_set(&a->power_valid, a->level.valid);
 }
 
@@ -270,18 +278,47 @@ static void register_metrics(struct fgpu_antenna *a)
                   &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
                   &a->late_chunks);
-    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in that second, else 0.", labels,
-                &a->power_valid);
+    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the time of fgpu_input_power_dbfs, else 0.",
+                labels, &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
         stats_gauge_scaled("fgpu_input_power_dbfs",
-                           "Mean power over the last second or so; 0 is a sine that fills the range.", with_pol,
-                           &a->power_udb[pol], 1e-6);
-        stats_counter("fgpu_input_clipped_samples", "Samples that the digitiser reports as saturated.", with_pol,
-                      &a->clipped_samples[pol]);
+                           "Mean power of the samples over about a second, in dBFS; 0 is a sine that fills the range.",
+                           with_pol, &a->power_udb[pol], 1e-6);
+        fgpu_monitor_init(&a->monitors[pol], a->config, with_pol);
     }
+}
+
+/* Of the inputs, and of the delay models that the outputs have of them. */
+static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *sensors)
+{
+    const struct timebase timebase = fgpu_timebase(a->config);
+    const struct delay_model none = {.start_samples = -1};
+    char name[128];
+    int err = 0;
+
+    for (size_t i = 0; i < a->layout->n_outputs * N_POLS && !err; i++) {
+        size_t o = i / N_POLS;
+        unsigned pol = i % N_POLS;
+        struct sensor_about about = {
+            .name = name,
+            .description =
+                "Delay model in effect: (ADC timestamp from which it holds, delay in s, its rate in s/s, phase in "
+                "rad, its rate in rad/s); of a quadratic one also the accelerations, in s/s^2 and rad/s^2",
+            .units = "",
+            .type = SENSOR_STRING,
+            .format = delay_text_format,
+        };
+        snprintf(name, sizeof(name), "%s.input%zu.delay", fgpu_config_output(a->config, o)->name, ant * N_POLS + pol);
+        struct sensor_reading first = delay_text_reading(&none, &timebase, 0);
+        first.unix_ns = clock_unix_ns();
+        err = sensors_add(sensors, fgpu_walk_delay_sensor(a->walks[o], pol), &about, first);
+    }
+    for (unsigned pol = 0; pol < N_POLS && !err; pol++)
+        err = fgpu_monitor_add_sensors(&a->monitors[pol], sensors, ant * N_POLS + pol);
+    return err;
 }
 
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna)
@@ -310,6 +347,8 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
     int err = matcher_create(&matcher, &a->matcher);
     if (!err)
         err = device_stream_create(a->device, name, &a->compute);
+    if (!err && a->config->recv.gpudirect)
+        err = chunk_create_gather(a->device, &a->gather);
     for (size_t i = 0; !err && i < FGPU_N_DEVICE_INPUTS; i++) {
         err = create_input(a, config, &a->inputs[i]);
         a->free_inputs[a->n_free_inputs++] = &a->inputs[i];
@@ -323,12 +362,15 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
                                                           config->dither_seeds[o], &config->choices[o],
                                                           config->filters[o]},
                                &a->walks[o]);
+    if (!err) {
+        init_level(a);
+        register_metrics(a);
+        err = add_sensors(a, config->ant, config->sensors);
+    }
     if (err) {
         fgpu_antenna_destroy(a);
         return err;
     }
-    init_level(a);
-    register_metrics(a);
     *antenna = a;
     return 0;
 }
@@ -342,6 +384,7 @@ void fgpu_antenna_destroy(struct fgpu_antenna *antenna)
     for (size_t o = 0; antenna->walks && o < antenna->layout->n_outputs; o++)
         fgpu_walk_destroy(antenna->walks[o]);
     free(antenna->walks);
+    device_kernel_destroy(antenna->gather);
     for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {
         struct fgpu_device_input *in = &antenna->inputs[i];
         device_event_destroy(in->uploaded);

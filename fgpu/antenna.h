@@ -34,6 +34,7 @@ struct fgpu_antenna_config {
     const uint64_t *dither_seeds; /* [output] */
     const struct channelise_choice *choices; /* [output] */
     float *const *filters;                   /* [output]; NULL of a wide band */
+    struct sensors *sensors;
 };
 
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna);
@@ -51,12 +52,18 @@ void fgpu_antenna_end(struct fgpu_antenna *antenna);
  * buffer (file sources, draining).  Returns true when nothing is left to do. */
 bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 
-/* New delay models of one output; errors as of fgpu_walk_set_delays(). */
-int fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
+/* New delay models of one output; as fgpu_walk_set_delays(). */
+int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
+
+/* fgpu_walk_delays() of one output. */
+const struct delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol);
 
 /* Gains of one output; fgpu_walk_take_gains() and fgpu_walk_set_gains() of that. */
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
-void fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
+int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
+
+/* From any thread: end of the last spectrum of an output. */
+int64_t fgpu_antenna_done_samples(const struct fgpu_antenna *antenna, size_t output);
 
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */
 void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);

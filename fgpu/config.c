@@ -14,7 +14,10 @@ static const struct config_key recv_keys[] = {
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Replay this capture instead of listening to the network; nothing is lost, however slow."},
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
-     "Socket buffer of each receive thread, shared by its endpoints; 0 leaves the kernel's default."},
+     "Socket buffer of each receive thread, shared by its endpoints, 0 leaves the kernel's default; with ibverbs its "
+     "ring of frames."},
+    CONFIG_TRANSPORT_ROW(struct fgpu_config_recv),
+    CONFIG_COMP_VECTOR_ROW(struct fgpu_config_recv),
     {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
      "Width of a digitiser sample: 2 to 10, 12 or 16."},
     {"packet_samples", CFG_INT, UNIT_SAMPLES, 8, 65536, "4096", false, AT(packet_samples), NULL,
@@ -31,6 +34,14 @@ static const struct config_key recv_keys[] = {
      "Receive threads, among which inputs are dealt; 0 is one per input."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each receive thread, repeated as needed; none: not pinned."},
+    {"busy_poll", CFG_INT, UNIT_NONE, 0, 10000, "0", false, AT(busy_poll_us), NULL,
+     "Microseconds for which a receive thread polls for packets before it sleeps, which takes its core; 0: it sleeps."},
+    {"direct", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(direct), NULL,
+     "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where the GPU "
+     "lets all of its memory be mapped (docs/operation.md)."},
+    {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
+     "With transport ibverbs: the network card writes payloads straight into the GPU's memory, by dma-buf "
+     "(docs/operation.md)."},
 };
 #undef AT
 
@@ -45,7 +56,7 @@ static const struct config_key antenna_keys[] = {
     {"delays", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(delays), NULL,
      "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), rate "
      "(s/s), "
-     "phase (rad), phase rate (rad/s) and, if wanted, acceleration (s/s^2)."},
+     "phase (rad), phase rate (rad/s) and, if wanted, accelerations of the delay (s/s^2) and the phase (rad/s^2)."},
     {"gains", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(gains), NULL,
      "File of gains, a line each: output, polarisation (0 or 1), channels (*, 17 or 300-310), real and imaginary part; "
      "what it does not name has its output's gain."},
@@ -117,6 +128,8 @@ static const struct config_section sections[] = {
      offsetof(struct fgpu_config, outputs), true, 1, 64, false, output_example},
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_SEND_KEYS + 1),
     CONFIG_HTTP_SECTION(struct fgpu_config),
+    CONFIG_KATCP_SECTION(struct fgpu_config),
+    CONFIG_STATE_SECTION(struct fgpu_config),
 };
 
 const struct config_table fgpu_config_table = {"fgpu", "F-engine: digitiser samples in, channelised voltages out.",

@@ -20,6 +20,8 @@ struct fgpu_config_recv {
     char *interface; /* NULL: the kernel's choice */
     char *pcap_file; /* NULL: the network */
     int64_t buffer_bytes;
+    int transport;       /* enum transport */
+    int64_t comp_vector; /* < 0: polls */
     int64_t sample_bits;
     int64_t packet_samples; /* of a digitiser heap */
     int64_t chunk_samples;  /* of an input's chunk */
@@ -28,6 +30,9 @@ struct fgpu_config_recv {
     int64_t n_chunks;  /* buffers per input */
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
+    int64_t busy_poll_us; /* 0: sleep */
+    bool direct;          /* chunks lie in device memory that the host writes to */
+    bool gpudirect;       /* packets lie in device memory that the card writes to */
 };
 
 struct fgpu_config_antenna {
@@ -69,6 +74,8 @@ struct fgpu_config {
     struct config_array outputs;  /* struct fgpu_config_output */
     struct config_send send;
     struct config_http http;
+    struct config_katcp katcp;
+    struct config_state state;
 };
 
 extern const struct config_table fgpu_config_table;

@@ -33,7 +33,8 @@ struct delay_values delay_evaluate(const struct delay_model *model, int64_t t_sa
     return (struct delay_values){
         .coarse_samples = (int64_t)coarse,
         .fine_samples = delay - coarse,
-        .phase_rad = delay_wrap(model->phase_rad + model->phase_rate_rad * r),
+        .phase_rad =
+            delay_wrap(model->phase_rad + (model->phase_rate_rad + 0.5 * model->phase_acceleration_rad * r) * r),
     };
 }
 
@@ -66,6 +67,11 @@ static size_t find(const struct delay_queue *queue, int64_t t_samples)
     return i;
 }
 
+const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples)
+{
+    return &queue->models[find(queue, t_samples)];
+}
+
 /* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot,
  * the exact time decides, and at last the later one. */
 void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples)
@@ -79,7 +85,7 @@ void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_sa
 
 struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples)
 {
-    struct delay_values values = delay_evaluate(&queue->models[find(queue, t_samples)], t_samples);
+    struct delay_values values = delay_evaluate(delay_queue_model(queue, t_samples), t_samples);
 
     if (grid_samples > 1)
         delay_align(&values, t_samples, grid_samples);

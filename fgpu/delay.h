@@ -2,8 +2,8 @@
  *
  * A model says: with r = t - start,
  *
- *     delay(t) = delay + rate r + acceleration r^2 / 2     samples
- *     phase(t) = phase + phase_rate r                      radians, the whole correction at the band's centre
+ *     delay(t) = delay + rate r + acceleration r^2 / 2               samples
+ *     phase(t) = phase + phase_rate r + phase_acceleration r^2 / 2   radians, the correction at the band's centre
  *
  * where t is the time of the *output*: a positive delay makes input sample t appear at t + delay.  A spectrum whose
  * window starts at output time t looks at the input from t - coarse on, coarse = delay(t) rounded half to even, all of
@@ -24,7 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* in a queue: a night of one a minute or two, and each of six doubles */
+#define DELAY_MAX_MODELS 256 /* in a queue: a night of one a minute or two */
 
 struct delay_model {
     int64_t start_samples; /* >= 0 */
@@ -32,7 +32,8 @@ struct delay_model {
     double rate;           /* samples per sample; |rate| < 1 */
     double acceleration;   /* samples per sample squared; slow enough that the rate stays within +-1 */
     double phase_rad;
-    double phase_rate_rad; /* per sample */
+    double phase_rate_rad;         /* per sample */
+    double phase_acceleration_rad; /* per sample squared */
 };
 
 struct delay_queue {
@@ -63,6 +64,9 @@ void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_sa
 
 /* What the queue says of one output time, on the grid. */
 struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples);
+
+/* The model that holds at an output time. */
+const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples);
 
 /* Forgets the models that hold at no time from 't_samples' on. */
 void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);

@@ -2,7 +2,7 @@
 #include "fgpu/gain_file.h"
 
 #include "common/units.h"
-#include "fgpu/table_file.h"
+#include "common/table_file.h"
 
 #include <errno.h>
 #include <math.h>
@@ -46,7 +46,7 @@ static int read_row(const struct table_row *row, void *context)
         return table_refuse(row, "a line must have output, polarisation, channels, real and imaginary part", NULL);
     while (o < r->config->outputs.n && strcmp(fgpu_config_output(r->config, o)->name, row->fields[0]) != 0)
         o++;
-    if (o == r->config->outputs.n)
+    if (o == r->config->outputs.n || !r->gains[o])
         return table_refuse(row, "the output must be the name of one", row->fields[0]);
     if (strcmp(row->fields[1], "0") != 0 && strcmp(row->fields[1], "1") != 0)
         return table_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);

@@ -171,6 +171,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         uint64_t device =
             bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
+        l.buffers_bytes = bytes_plus(l.buffers_bytes, bytes_times(l.n_ants * n_buffers, voltages + rotation));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
@@ -179,9 +180,23 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     for (size_t o = 0; o < l.n_outputs; o++)
         l.device_bytes =
             bytes_plus(l.device_bytes, bytes_times(l.n_ants, fgpu_baseband_bytes(&l, config, o, shared_bytes > 0)));
-    uint64_t chunks = chunk_pool_bytes((size_t)config->recv.n_chunks, l.heaps_per_chunk, l.packet_bytes);
+    size_t n_chunks = (size_t)config->recv.n_chunks;
+    bool on_device = config->recv.direct || config->recv.gpudirect;
+    uint64_t chunks = chunk_pool_bytes(n_chunks, l.heaps_per_chunk, l.packet_bytes, on_device);
+    uint64_t direct = chunk_pool_direct_bytes(n_chunks, l.heaps_per_chunk, l.packet_bytes, config->recv.direct);
     l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunks));
-    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
+    l.chunks_bytes = bytes_times(l.n_inputs, chunks);
+    l.direct_bytes = bytes_times(l.n_inputs, direct);
+    l.device_bytes = bytes_plus(l.device_bytes, l.direct_bytes);
+    if (config->recv.gpudirect) {
+        l.n_frames = l.heaps_per_chunk; /* a packet is a heap */
+        l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunk_frames_bytes(n_chunks, l.n_frames)));
+        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_inputs * n_chunks, l.chunk_bytes));
+        l.device_bytes =
+            bytes_plus(l.device_bytes, bytes_times(l.n_inputs * n_chunks, bytes_times(l.n_frames, FRAME_BYTES_MAX)));
+    }
+    l.host_bytes =
+        bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes(config->recv.transport, config->recv.buffer_bytes));
     l.device_bytes = bytes_plus(l.device_bytes, l.n_inputs * FGPU_N_DEVICE_INPUTS * fgpu_device_input_bytes(&l));
     *layout = l;
 }
@@ -214,6 +229,12 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
         "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
         "fewer antennas",
         why, why_bytes);
+    if (!err && config->recv.direct)
+        err = device_check_direct(
+            device, layout->direct_bytes, "recv.direct",
+            "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
+            "(docs/operation.md), or set it to false",
+            why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -307,6 +328,12 @@ static void check_narrow(const struct fgpu_config *config, const struct fgpu_con
                      out->pass_bandwidth_hz);
 }
 
+/* Sensors are named after outputs. */
+static bool is_sensor_name(const char *name)
+{
+    return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(name);
+}
+
 static void check_output(const struct fgpu_config *config, size_t o, struct config *errors)
 {
     const struct fgpu_config_output *out = fgpu_config_output(config, o);
@@ -315,6 +342,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
     for (size_t p = 0; p < o; p++)
         if (strcmp(out->name, fgpu_config_output(config, p)->name) == 0)
             config_error(errors, &out->name, "two outputs are called %s", out->name);
+    if (!is_sensor_name(out->name))
+        config_error(errors, &out->name, "name must consist of letters, digits, '.', '-' and '_', not %s", out->name);
     if (out->spectra_per_heap % 16 != 0)
         config_error(errors, &out->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)out->spectra_per_heap);
@@ -329,6 +358,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                      (long long)out->n_chan, (long long)n_substreams);
         return;
     }
+    config_check_destinations(&config->send, &out->destinations, errors);
     /* Not every receiver minds, but one that works packet by packet relies on whole channels or whole fractions. */
     int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
     int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
@@ -374,7 +404,12 @@ void fgpu_config_check(void *values, struct config *errors)
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
     config_check_device(&config->device, errors);
+    config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
+                        errors);
+    config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
+    config_check_katcp(&config->katcp, errors);
+    config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }

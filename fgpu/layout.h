@@ -30,9 +30,19 @@ struct fgpu_layout {
     size_t history_heaps;
     size_t history_bytes;
     /* UINT64_MAX where they go beyond 64 bits. */
-    uint64_t host_bytes;   /* chunks, output buffers, and the heaps laid out in them */
-    uint64_t device_bytes; /* inputs, output buffers, scratch */
+    uint64_t host_bytes;                  /* chunks, output buffers, and the heaps laid out in them */
+    uint64_t chunks_bytes, buffers_bytes; /* of these what packets land in and leave from */
+    uint64_t device_bytes;                /* inputs, output buffers, scratch, direct chunks */
+    uint64_t direct_bytes;                /* of these the direct chunks */
+    size_t n_frames;                      /* of a card that a chunk may have its payload in, with gpudirect; else 0 */
 };
+
+/* What its timestamps mean. */
+static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
+{
+    return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
+                             config->time.timebase == CONFIG_TIMEBASE_PACKETS};
+}
 
 /* Of one polarisation of a device input. */
 static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)

@@ -18,6 +18,7 @@ static void close_window(struct fgpu_level *level)
         level->dbfs[pol] = mean > 0 ? 10.0 * log10(mean / level->full_scale) : LEVEL_SILENCE_DBFS;
     }
     level->valid = level->whole;
+    level->end_samples = (level->window + 1) * level->window_samples;
     level->n_closed++;
 }
 

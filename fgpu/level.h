@@ -30,7 +30,8 @@ struct fgpu_level {
     /* The last closed window. */
     double dbfs[N_POLS];
     bool valid;
-    int64_t n_closed; /* windows so far */
+    int64_t end_samples; /* where it ends */
+    int64_t n_closed;    /* windows so far */
 };
 
 void fgpu_level_init(struct fgpu_level *level, int64_t window_samples, int sample_bits);

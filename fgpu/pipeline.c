@@ -5,19 +5,22 @@
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/service.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "fgpu/antenna.h"
 #include "fgpu/baseband.h"
-#include "fgpu/delay_file.h"
-#include "fgpu/gain_file.h"
+#include "fgpu/control.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
+#include "fgpu/settings.h"
+#include "fgpu/status.h"
 #include "fgpu/tune.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,12 +61,18 @@ struct fgpu_pipeline {
     struct device_stream *upload, *download;
     struct fgpu_send *send;
     struct fgpu_recv *recv;
-    struct fgpu_antenna **antennas;    /* [n_ants] */
+    struct fgpu_antenna **antennas; /* [n_ants] */
+    struct fgpu_settings *settings;
+    struct fgpu_control *control;
     uint64_t *dither_seeds;            /* [n_outputs] */
     struct channelise_choice *choices; /* [n_outputs] */
     float **filters;                   /* [n_outputs] of narrow bands; else NULL */
+    struct fgpu_status *status;
     struct thread worker;
     bool started;
+    uint64_t n_posted;              /* [main] commands */
+    _Atomic uint64_t n_obeyed;      /* of them; the worker's */
+    _Atomic int64_t steady_samples; /* all of those show from this timestamp on; the worker's */
     /* [worker] */
     bool draining;
     size_t n_recv_ended;
@@ -84,17 +93,26 @@ static void begin_drain(struct fgpu_pipeline *p)
         fgpu_antenna_end(p->antennas[a]);
 }
 
-/* Carries out a command.  Returns whose. */
-static struct fgpu_antenna *obey(struct fgpu_pipeline *p, struct command *command)
+/* A command has been carried out, and shows in all that is made from 'samples' on. */
+static void obeyed(struct fgpu_pipeline *p, int64_t samples)
+{
+    if (samples > atomic_load_explicit(&p->steady_samples, memory_order_relaxed))
+        atomic_store_explicit(&p->steady_samples, samples, memory_order_relaxed);
+    atomic_fetch_add_explicit(&p->n_obeyed, 1, memory_order_release); /* with fgpu_pipeline_n_obeyed() */
+}
+
+static struct fgpu_antenna *set_delays(struct fgpu_pipeline *p, struct command *command)
 {
     struct fgpu_antenna *antenna = p->antennas[command->ant];
 
-    if (fgpu_antenna_set_delays(antenna, command->output, &command->delays))
-        log_error("%s, %s: delay models refused, as too many wait for their time already",
-                  fgpu_config_antenna(p->config, command->ant)->name,
-                  fgpu_config_output(p->config, command->output)->name);
+    obeyed(p, fgpu_antenna_set_delays(antenna, command->output, &command->delays));
     inbox_push(p->free_commands, &(struct inbox_item){0, 0, command});
     return antenna;
+}
+
+static void set_gains(struct fgpu_pipeline *p, struct fgpu_gains *gains)
+{
+    obeyed(p, fgpu_antenna_set_gains(p->antennas[gains->ant], gains));
 }
 
 static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffer *buffer)
@@ -106,7 +124,7 @@ static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffe
 /* Takes in one item.  Returns the antenna that can go on, or NULL for all or none. */
 static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_item *item)
 {
-    struct fgpu_gains *gains;
+    struct fgpu_buffer *buffer;
     struct chunk *chunk;
 
     switch ((enum item_kind)item->kind) {
@@ -117,10 +135,12 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
     case ITEM_INPUT_FREE: return fgpu_antenna_give_input(item->object);
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
+        buffer = item->object;
         if (!device_ok(p->device))
-            return take_back(p, item->object); /* there may be anything in it */
-        fgpu_antenna_measure(p->antennas[((struct fgpu_buffer *)item->object)->stream->ant], item->object);
-        fgpu_send_push(item->object);
+            return take_back(p, buffer); /* there may be anything in it */
+        fgpu_antenna_measure(p->antennas[buffer->stream->ant], buffer);
+        fgpu_status_look(p->status, p->antennas[buffer->stream->ant], buffer);
+        fgpu_send_push(buffer);
         return NULL;
     case ITEM_SENT: return take_back(p, item->object);
     case ITEM_RECV_END:
@@ -129,11 +149,8 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
-    case ITEM_DELAYS: return obey(p, item->object);
-    case ITEM_GAINS:
-        gains = item->object;
-        fgpu_antenna_set_gains(p->antennas[gains->ant], gains);
-        return NULL;
+    case ITEM_DELAYS: return set_delays(p, item->object);
+    case ITEM_GAINS: set_gains(p, item->object); return NULL;
     case ITEM_DRAIN: begin_drain(p); return NULL;
     }
     return NULL;
@@ -236,73 +253,15 @@ static int create_commands(struct fgpu_pipeline *p)
     return err;
 }
 
-/* Posts what the antennas' files say of delays. */
-static int post_delays(struct fgpu_pipeline *p, char *why, size_t why_bytes)
-{
-    const struct fgpu_config *config = p->config;
-    const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
-    struct fgpu_delays *delays = malloc(sizeof(*delays));
-    int err = delays ? 0 : -ENOMEM;
-
-    for (size_t a = 0; !err && a < p->layout->n_ants; a++) {
-        const char *path = fgpu_config_antenna(config, a)->delays;
-        char sentence[512];
-        if (!path)
-            continue;
-        err = delay_file_read(path, &timebase, delays->pols, sentence, sizeof(sentence));
-        if (err)
-            snprintf(why, why_bytes, "antennas[%zu].delays: %s", a, sentence);
-        for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
-            err = fgpu_pipeline_set_delays(p, a, o, delays);
-    }
-    free(delays);
-    return err;
-}
-
-/* Posts what one antenna's file says of gains; gains[output] is room for them. */
-static int post_gains_of(struct fgpu_pipeline *p, size_t ant, float *const *gains, char *why, size_t why_bytes)
-{
-    char sentence[512];
-    int err;
-
-    for (size_t o = 0; o < p->layout->n_outputs; o++)
-        fgpu_default_gains(fgpu_config_output(p->config, o), gains[o]);
-    err = gain_file_read(fgpu_config_antenna(p->config, ant)->gains, p->config, gains, sentence, sizeof(sentence));
-    if (err)
-        snprintf(why, why_bytes, "antennas[%zu].gains: %s", ant, sentence);
-    for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
-        err = fgpu_pipeline_set_gains(p, ant, o, gains[o]);
-    return err;
-}
-
-static int post_gains(struct fgpu_pipeline *p, char *why, size_t why_bytes)
-{
-    size_t n = p->layout->n_outputs;
-    float **gains = calloc(n, sizeof(*gains));
-    int err = gains ? 0 : -ENOMEM;
-
-    for (size_t o = 0; !err && o < n; o++) {
-        gains[o] = malloc(fgpu_gain_bytes(fgpu_config_output(p->config, o)));
-        err = gains[o] ? 0 : -ENOMEM;
-    }
-    for (size_t a = 0; !err && a < p->layout->n_ants; a++)
-        if (fgpu_config_antenna(p->config, a)->gains)
-            err = post_gains_of(p, a, gains, why, why_bytes);
-    for (size_t o = 0; gains && o < n; o++)
-        free(gains[o]);
-    free(gains);
-    return err;
-}
-
 static int create_antennas(struct fgpu_pipeline *p)
 {
     p->antennas = calloc(p->layout->n_ants, sizeof(struct fgpu_antenna *));
     if (!p->antennas)
         return -ENOMEM;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
-        struct fgpu_antenna_config config = {p->config,       p->layout,       p->device,  p->upload,
-                                             p->download,     p->send,         a,          p->inbox,
-                                             ITEM_INPUT_FREE, p->dither_seeds, p->choices, p->filters};
+        struct fgpu_antenna_config config = {p->config,  p->layout,  p->device,   p->upload,       p->download,
+                                             p->send,    a,          p->inbox,    ITEM_INPUT_FREE, p->dither_seeds,
+                                             p->choices, p->filters, p->c.sensors};
         int err = fgpu_antenna_create(&config, &p->antennas[a]);
         if (err)
             return err;
@@ -313,7 +272,8 @@ static int create_antennas(struct fgpu_pipeline *p)
 static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
 {
     struct fgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
-    struct fgpu_send_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    struct fgpu_send_config send = {p->config,       p->layout, p->device,    p->inbox,
+                                    ITEM_DOWNLOADED, ITEM_SENT, p->c.sensors, p->c.service};
 
     int err = fgpu_recv_create(&recv, &p->recv, why, why_bytes);
     if (!err)
@@ -323,8 +283,15 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     why[0] = '\0';
     err = create_antennas(p);
     if (!err)
-        err = post_delays(p, why, why_bytes);
-    return err ? err : post_gains(p, why, why_bytes);
+        err = fgpu_status_create(p->config, p->layout, &p->status);
+    if (!err)
+        err = fgpu_settings_create(p->config, service_loop(p->c.service), p, &p->settings, why, why_bytes);
+    if (err)
+        return err;
+    bool all = fgpu_settings_post(p->settings);
+    assert(all); /* there is a slot for each */
+    const struct fgpu_control_config control = {p->config, p, p->settings, p->dither_seeds, &p->c};
+    return fgpu_control_create(&control, &p->control);
 }
 
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -363,9 +330,11 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    log_info("%zu antennas, %zu outputs each, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
-             p->layout->n_ants, p->layout->n_outputs, p->layout->n_recv_threads,
-             (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
+    log_info("%zu antennas, %zu outputs each, %zu receive threads", p->layout->n_ants, p->layout->n_outputs,
+             p->layout->n_recv_threads);
+    memory_log(&(struct memory_use){p->layout->host_bytes, p->layout->chunks_bytes, p->layout->buffers_bytes,
+                                    p->layout->device_bytes, p->layout->direct_bytes});
+    status_set_source(p->c.status, fgpu_status_describe, p->status);
     *pipeline = p;
     return 0;
 undo:
@@ -389,6 +358,7 @@ int fgpu_pipeline_set_delays(void *arg, size_t ant, size_t output, const struct 
     struct command *command = item.object;
     *command = (struct command){ant, output, *delays};
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DELAYS, 0, command});
+    pipeline->n_posted++;
     return 0;
 }
 
@@ -401,7 +371,36 @@ int fgpu_pipeline_set_gains(void *arg, size_t ant, size_t output, const float *v
         return -EAGAIN;
     memcpy(gains->values, values, fgpu_gain_bytes(fgpu_config_output(pipeline->config, output)));
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_GAINS, 0, gains});
+    pipeline->n_posted++;
     return 0;
+}
+
+uint64_t fgpu_pipeline_n_posted(const void *arg)
+{
+    return ((const struct fgpu_pipeline *)arg)->n_posted;
+}
+
+uint64_t fgpu_pipeline_n_obeyed(const void *arg, int64_t *steady_samples)
+{
+    const struct fgpu_pipeline *pipeline = arg;
+    uint64_t n = atomic_load_explicit(&pipeline->n_obeyed, memory_order_acquire); /* with obeyed() */
+
+    *steady_samples = atomic_load_explicit(&pipeline->steady_samples, memory_order_relaxed);
+    return n;
+}
+
+int64_t fgpu_pipeline_done_samples(const void *arg, size_t ant, size_t output)
+{
+    const struct fgpu_pipeline *pipeline = arg;
+
+    return fgpu_antenna_done_samples(pipeline->antennas[ant], output);
+}
+
+void fgpu_pipeline_control(void *arg, struct katcp_device *device)
+{
+    const struct fgpu_pipeline *pipeline = arg;
+
+    fgpu_control_requests(pipeline->control, device);
 }
 
 int fgpu_pipeline_start(void *arg)
@@ -425,6 +424,8 @@ bool fgpu_pipeline_stop(void *arg)
 
     if (!pipeline->started)
         return true;
+    fgpu_control_stop(pipeline->control);
+    fgpu_settings_stop(pipeline->settings);
     fgpu_recv_stop(pipeline->recv);
     fgpu_send_hurry(pipeline->send);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
@@ -446,6 +447,9 @@ void fgpu_pipeline_destroy(void *arg)
     if (!pipeline)
         return;
     fgpu_pipeline_stop(pipeline);
+    stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
+    fgpu_control_destroy(pipeline->control);
+    fgpu_settings_destroy(pipeline->settings);
     for (size_t a = 0; pipeline->antennas && a < pipeline->layout->n_ants; a++)
         fgpu_antenna_destroy(pipeline->antennas[a]);
     device_stream_destroy(pipeline->upload);
@@ -454,6 +458,7 @@ void fgpu_pipeline_destroy(void *arg)
     fgpu_send_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
     inbox_destroy(pipeline->free_commands);
+    fgpu_status_destroy(pipeline->status);
     free(pipeline->commands);
     for (size_t o = 0; pipeline->filters && o < pipeline->layout->n_outputs; o++)
         free(pipeline->filters[o]);

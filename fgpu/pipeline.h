@@ -20,17 +20,27 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
 /* Starts senders, worker and receivers, in that order. */
 int fgpu_pipeline_start(void *pipeline);
 
-/* Posts new delay models of one antenna's one output, from one thread at a time and not the worker; fgpu_walk_set_delays() says when
- * they hold, and a copy is made.  What was posted before the start holds from the first spectrum on.  Returns 0, or
- * -EAGAIN where the worker has not yet taken in what was posted before. */
+/* [main] Posts delay models of one antenna's one output, in place of those that there are; fgpu_walk_set_delays() says
+ * when they hold, and a copy is made.  What was posted before the start holds from the first spectrum on.  Returns 0,
+ * or -EAGAIN where the worker has not yet taken in what was posted before. */
 int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const struct fgpu_delays *delays);
 
 /* The same of gains, complex [chan][pol]: they hold from the first batch of the next output buffer on. */
 int fgpu_pipeline_set_gains(void *pipeline, size_t ant, size_t output, const float *gains);
 
+/* [main] How many such commands have been posted, and how many of them the worker has carried out: all that is made
+ * from timestamp 'steady_samples' on shows those. */
+uint64_t fgpu_pipeline_n_posted(const void *pipeline);
+uint64_t fgpu_pipeline_n_obeyed(const void *pipeline, int64_t *steady_samples);
+
+/* Delay models that hold only before this timestamp are needed no more; 0 before the first spectrum. */
+int64_t fgpu_pipeline_done_samples(const void *pipeline, size_t ant, size_t output);
+
+/* The requests that it answers. */
+void fgpu_pipeline_control(void *pipeline, struct katcp_device *device);
+
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns
- *         false if a
- * capture could not be written. */
+ * false if a capture could not be written. */
 bool fgpu_pipeline_stop(void *pipeline);
 
 /* NULL is accepted. */

@@ -62,17 +62,36 @@ static const struct endpoint_list *input_endpoints(const struct fgpu_recv *recv,
     return &fgpu_config_antenna(recv->config, input / N_POLS)->pols[input % N_POLS];
 }
 
-static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input)
+static int create_pool(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input, char *why,
+                       size_t why_bytes)
 {
     struct recv_input *in = &recv->inputs[input];
-    size_t n_chunks = (size_t)recv->config->recv.n_chunks;
+    size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_heaps = recv->layout->heaps_per_chunk;
+    char reason[400];
+
+    if (recv->config->recv.gpudirect)
+        return chunk_pool_create_gathered(c->device, n_chunks, n_heaps, recv->layout->packet_bytes,
+                                          recv->layout->n_frames, (unsigned)input, in->free_chunks, 0, &in->pool);
+    if (!recv->config->recv.direct)
+        return chunk_pool_create(c->device, n_chunks, n_heaps, recv->layout->packet_bytes, (unsigned)input,
+                                 in->free_chunks, 0, &in->pool);
+    int err = chunk_pool_create_direct(c->device, n_chunks, n_heaps, recv->layout->packet_bytes, (unsigned)input,
+                                       in->free_chunks, 0, &in->pool, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "recv.direct: %s", reason);
+    return err;
+}
+
+static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input, char *why,
+                        size_t why_bytes)
+{
+    struct recv_input *in = &recv->inputs[input];
     char labels[256] = "", pol[2] = {(char)('0' + input % N_POLS), '\0'};
 
-    int err = inbox_create(n_chunks, &in->free_chunks);
+    int err = inbox_create((size_t)recv->config->recv.n_chunks, &in->free_chunks);
     if (err)
         return err;
-    err = chunk_pool_create(c->device, n_chunks, recv->layout->heaps_per_chunk, recv->layout->packet_bytes,
-                            (unsigned)input, in->free_chunks, 0, &in->pool);
+    err = create_pool(recv, c, input, why, why_bytes);
     if (err)
         return err;
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(recv->config, input / N_POLS)->name);
@@ -152,6 +171,11 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
         .source = {.endpoints = &thread->endpoints,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
+                   .transport = config->transport,
+                   .device = config->gpudirect ? c->device : NULL,
+                   .n_kept = n_members * (size_t)config->n_chunks * recv->layout->n_frames,
+                   .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
+                   .busy_poll_ns = config->busy_poll_us * NS_PER_US,
                    .pcap_file = config->pcap_file},
         .wanted_ids = fgpu_recv_wanted,
         .n_wanted = FGPU_RECV_N_WANTED,
@@ -159,6 +183,7 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
         .context = &thread->context,
         .assemblers = assemblers,
         .n_assemblers = n_members,
+        .direct = config->direct,
         .worker = c->worker,
         .end_kind = c->end_kind,
     };
@@ -184,7 +209,7 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
 
     int err = r->threads && r->inputs ? receiver_set_init(&r->receivers, r->layout->n_recv_threads) : -ENOMEM;
     for (size_t i = 0; !err && i < r->layout->n_inputs; i++)
-        err = create_input(r, config, i);
+        err = create_input(r, config, i, why, why_bytes);
     for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
         err = create_thread(r, config, t, why, why_bytes);
     if (err) {

@@ -17,7 +17,7 @@ struct fgpu_recv;
 struct fgpu_recv_config {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
-    struct device *device; /* pins the chunks */
+    struct device *device; /* has the chunks */
     struct inbox *worker;
     int full_kind; /* {full_kind, 0, chunk}; chunk->member is the input */
     int end_kind;  /* {end_kind, 0, NULL} when a receiver's file has ended */

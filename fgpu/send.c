@@ -1,6 +1,7 @@
 /* send.c - the last stage: batches as heaps, one per substream, on their way out. */
 #include "fgpu/send.h"
 
+#include "common/clock.h"
 #include "common/device.h"
 #include "common/log.h"
 #include "common/spead.h"
@@ -20,6 +21,7 @@ struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
+    struct service *service;
     struct sender_group *senders;
     struct fgpu_stream *streams; /* [ant][output] */
 };
@@ -56,6 +58,24 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
     }
 }
 
+/* What leaves of a buffer, and how much of it is saturated; the reading's time is the end of the last batch. */
+static void tell(struct fgpu_stream *stream, const struct fgpu_buffer *buffer)
+{
+    int64_t batch_samples = fgpu_batch_samples(stream->output), end_samples = 0;
+
+    for (size_t b = 0; b < buffer->job.n_groups; b++) {
+        if (!buffer->job.groups[b].send)
+            continue;
+        end_samples = buffer->timestamp_samples + (int64_t)(b + 1) * batch_samples;
+        counter_add(&stream->samples, (uint64_t)(stream->output->n_chan * stream->output->spectra_per_heap * N_POLS));
+        for (int pol = 0; pol < N_POLS; pol++)
+            stream->n_clipped[pol] += buffer->saturated[b * N_POLS + (size_t)pol];
+    }
+    for (int pol = 0; pol < N_POLS && end_samples; pol++)
+        sensor_set_integer(&stream->clip_cnt[pol], timebase_unix_ns(&stream->timebase, end_samples), SENSOR_NOMINAL,
+                           stream->n_clipped[pol]);
+}
+
 void fgpu_send_push(struct fgpu_buffer *buffer)
 {
     struct fgpu_stream *stream = buffer->stream;
@@ -68,6 +88,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer)
             group->heaps[h].items[ITEM_TIMESTAMP].value = timestamp;
         share_group(buffer, b);
     }
+    tell(stream, buffer);
     loan_out(&buffer->loan, (int)stream->n_shares);
     for (size_t i = 0; i < stream->n_shares; i++)
         sender_push(stream->sends[i], &buffer->shares[i]);
@@ -197,6 +218,7 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_label(labels, sizeof(labels), "stream", stream->output->name);
     stats_counter("fgpu_output_heaps", "Heaps sent.", labels, &stream->stats.heaps);
     stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
+    stats_counter("fgpu_output_samples", "Complex samples sent, of both polarisations.", labels, &stream->samples);
     stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
     stats_counter("fgpu_output_failed_packets", "Packets that the kernel refused to send.", labels,
                   &stream->stats.failed);
@@ -204,8 +226,10 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
                   &stream->skipped_heaps);
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
                   &stream->dropped_heaps);
-    stats_gauge_scaled("fgpu_output_latency_seconds", "Last packet of a window received to first packet sent.", labels,
-                       &stream->stats.latency_ns, 1e-9);
+    stats_gauge_scaled(
+        "fgpu_output_latency_seconds",
+        "Seconds from the last packet of a window received to its first packet sent; the last such time.", labels,
+        &stream->stats.latency_ns, 1e-9);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
@@ -213,6 +237,33 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
         stats_counter("fgpu_output_clipped_samples", "Complex samples sent that saturated.", with_pol,
                       &stream->stats.clipped[pol]);
     }
+}
+
+static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
+{
+    char name[128];
+    int err = 0;
+
+    for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
+        const struct sensor_about about = {.name = name,
+                                           .description = "Complex samples sent that saturated, since the start",
+                                           .units = "",
+                                           .type = SENSOR_INTEGER,
+                                           .auto_shortest_s = 1.0};
+        snprintf(name, sizeof(name), "%s.input%zu.feng-clip-cnt", stream->output->name, stream->ant * N_POLS + pol);
+        err = sensors_add(sensors, &stream->clip_cnt[pol], &about,
+                          (struct sensor_reading){clock_unix_ns(), SENSOR_NOMINAL, {.integer = 0}});
+    }
+    return err;
+}
+
+/* The largest of an output's packets. */
+static size_t packet_bytes(const struct config_send *send, const struct fgpu_config_output *output)
+{
+    size_t heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
+    size_t payload_bytes = (size_t)send->packet_payload_bytes;
+
+    return spead_built_header_bytes(N_ITEMS) + (heap_bytes < payload_bytes ? heap_bytes : payload_bytes);
 }
 
 /* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
@@ -254,10 +305,13 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     struct send_stream_config config = {
         .name = output->name,
         .sink = {.destinations = &destinations,
+                 .transport = (enum transport)c->transport,
                  .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file},
+                 .pcap_file = c->pcap_file,
+                 .packet_bytes = packet_bytes(c, output),
+                 .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .rate_bytes_per_s =
             fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n,
@@ -270,7 +324,11 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
         .max_jobs = stream->n_buffers,
         .stats = &stream->stats,
     };
-    return sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
+    int err = sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
+    for (size_t i = 0; i < stream->n_buffers && !err; i++)
+        err = sender_add_memory(stream->sends[share], stream->buffers[i].voltages,
+                                fgpu_batch_bytes(output) * (size_t)output->n_batches, why, why_bytes);
+    return err;
 }
 
 static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
@@ -296,8 +354,9 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
             return err;
         fgpu_stream_give(&stream->buffers[i]);
     }
+    stream->timebase = fgpu_timebase(send->config);
     register_metrics(send, stream);
-    int err = 0;
+    int err = add_sensors(stream, c->sensors);
     for (size_t i = 0; i < stream->n_shares && !err; i++)
         err = open_share(send, stream, i, why, why_bytes);
     return err;
@@ -326,6 +385,7 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
     s->config = config->config;
     s->layout = config->layout;
     s->device = config->device;
+    s->service = config->service;
     s->streams = calloc(s->layout->n_ants * s->layout->n_outputs, sizeof(*s->streams));
     int err = s->streams ? create_senders(s) : -ENOMEM;
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)

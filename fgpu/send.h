@@ -10,10 +10,12 @@
 
 #include "common/loan.h"
 #include "common/sender_group.h"
+#include "common/sensor.h"
 #include "fgpu/layout.h"
 
 struct device;
 struct device_event;
+struct service;
 struct fgpu_stream;
 
 /* An output buffer: 'n_batches' batches of one antenna's one output, on the device and in pinned host memory. */
@@ -45,8 +47,12 @@ struct fgpu_stream {
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
     struct send_stream_stats stats;
+    struct counter samples;       /* complex, in heaps that were handed to the senders */
     struct counter skipped_heaps; /* not sent because input was missing */
     struct counter dropped_heaps; /* not made because no output buffer was free */
+    struct sensor clip_cnt[N_POLS];
+    int64_t n_clipped[N_POLS]; /* [worker] what they say */
+    struct timebase timebase;  /* [const] */
 };
 
 struct fgpu_send;
@@ -58,6 +64,8 @@ struct fgpu_send_config {
     struct inbox *worker;
     int downloaded_kind;
     int free_kind;
+    struct sensors *sensors;
+    struct service *service; /* stopped with 1 when a card that sends is lost */
 };
 
 /* Allocates all buffers, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
@@ -72,7 +80,7 @@ struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream);
 /* A buffer that came home. */
 void fgpu_stream_give(struct fgpu_buffer *buffer);
 
-/* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in here. */
+/* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in, and told, here. */
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */

@@ -5,6 +5,7 @@
 #include "common/presence.h"
 #include "common/units.h"
 #include "fgpu/baseband.h"
+#include "fgpu/delay_text.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -25,6 +26,10 @@ struct fgpu_walk {
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct delay_queue delays[N_POLS];
+    struct delay_model shown[N_POLS]; /* what 'delay_sensors' say */
+    struct sensor delay_sensors[N_POLS];
+    struct timebase timebase; /* [const] */
+    struct gauge done;        /* done_samples, for other threads */
     struct fgpu_gains gains[FGPU_N_GAINS];
     struct inbox *free_gains;
     struct fgpu_gains *new_gains; /* for the next buffer; NULL: none */
@@ -205,6 +210,26 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
                 fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
 }
 
+static void set_done(struct fgpu_walk *w)
+{
+    w->done_samples = w->next_samples;
+    gauge_set(&w->done, w->done_samples);
+}
+
+/* The last of 'n' spectra that have been made begins at 'last': which models hold now. */
+static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last_samples)
+{
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        const struct delay_model *model = delay_queue_model(&w->delays[pol], last_samples);
+        int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
+        if (memcmp(model, &w->shown[pol], sizeof(*model)) != 0) {
+            w->shown[pol] = *model;
+            sensor_set(&w->delay_sensors[pol], delay_text_reading(model, &w->timebase, since));
+        }
+        delay_queue_forget(&w->delays[pol], last_samples + w->spacing_samples);
+    }
+}
+
 /* Appends the 'n' spectra that have been placed. */
 static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
 {
@@ -223,10 +248,9 @@ static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *
     for (size_t b = w->n_filled / w->spectra_per_heap; b <= (w->n_filled + n - 1) / w->spectra_per_heap; b++)
         w->filling->job.groups[b].ready_ns = in->last_arrival_ns;
     w->n_filled += n;
+    note_models(w, w->next_samples, w->next_samples + (int64_t)(n - 1) * w->spacing_samples);
     w->next_samples += (int64_t)n * w->spacing_samples;
-    w->done_samples = w->next_samples;
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        delay_queue_forget(&w->delays[pol], w->done_samples);
+    set_done(w);
     if (w->n_filled == w->n_buffer_spectra)
         finish_buffer(w);
 }
@@ -238,7 +262,7 @@ static void drop_batches(struct fgpu_walk *w, size_t n)
 
     counter_add(&w->stream->dropped_heaps, n_batches * w->stream->output->destinations.n);
     w->next_samples += (int64_t)n_batches * w->batch_samples;
-    w->done_samples = w->next_samples;
+    set_done(w);
 }
 
 bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
@@ -263,19 +287,28 @@ bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, 
     }
 }
 
-int fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
+int64_t fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
 {
-    struct delay_queue queues[N_POLS] = {w->delays[0], w->delays[1]};
-
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        for (size_t i = 0; i < delays->pols[pol].n; i++)
-            if (delay_queue_add(&queues[pol], &delays->pols[pol].models[i]))
-                return -ENOSPC;
-    memcpy(w->delays, queues, sizeof(queues));
+    memcpy(w->delays, delays->pols, sizeof(w->delays));
     /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
-    return 0;
+    return w->started ? w->next_samples : 0;
+}
+
+int64_t fgpu_walk_done_samples(const struct fgpu_walk *w)
+{
+    return gauge_get(&w->done);
+}
+
+struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *w, unsigned pol)
+{
+    return &w->delay_sensors[pol];
+}
+
+const struct delay_queue *fgpu_walk_delays(const struct fgpu_walk *w, unsigned pol)
+{
+    return &w->delays[pol];
 }
 
 struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *w)
@@ -285,12 +318,15 @@ struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *w)
     return inbox_try_pop(w->free_gains, &item) ? NULL : item.object;
 }
 
-void fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
+int64_t fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
 {
     loan_out(&gains->loan, 1);
     if (w->new_gains)
         loan_put(&w->new_gains->loan);
     w->new_gains = gains;
+    if (w->filling)
+        return w->filling->timestamp_samples + (int64_t)w->n_buffer_spectra * w->spacing_samples;
+    return w->started ? w->next_samples : 0;
 }
 
 void fgpu_walk_restart(struct fgpu_walk *w)
@@ -356,11 +392,13 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     w->spacing_samples = (int64_t)channelise_spacing_samples(&config) * w->subsampling;
     w->window_samples = fgpu_window_samples(w->stream->output);
     w->batch_samples = fgpu_batch_samples(w->stream->output);
+    w->timebase = fgpu_timebase(c->config);
     w->spectra_per_heap = config.spectra_per_heap;
     w->n_buffer_spectra = (size_t)config.n_batches * config.spectra_per_heap;
     int err = 0;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         delay_queue_init(&w->delays[pol]);
+        w->shown[pol] = w->delays[pol].models[0];
         w->spectra[pol] = calloc(w->n_buffer_spectra, sizeof(*w->spectra[pol]));
         if (!w->spectra[pol])
             err = -ENOMEM;

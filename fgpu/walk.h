@@ -10,11 +10,12 @@
  *            skips some.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
- * Threads:   the worker only.   Blocking: never. */
+ * Threads:   the worker, but where it says otherwise.   Blocking: never. */
 #ifndef FGPU_WALK_H
 #define FGPU_WALK_H
 
 #include "common/loan.h"
+#include "common/sensor.h"
 #include "fgpu/delay.h"
 #include "fgpu/layout.h"
 #include "fgpu/send.h"
@@ -52,7 +53,7 @@ struct fgpu_walk_config {
     const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
 };
 
-/* New delay models of both polarisations, in order of start; either may have none. */
+/* The delay models of both polarisations, from the one that holds now on. */
 struct fgpu_delays {
     struct delay_queue pols[N_POLS];
 };
@@ -70,21 +71,31 @@ int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **w
  * want of an output buffer.  Returns false if it must wait for one. */
 bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *in, bool may_wait);
 
-/* Adds delay models, all or none; they hold from their start or, where that has passed, from the next spectrum on.
- * Returns 0, or -ENOSPC when too many wait already. */
-int fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
+/* Delay models in place of those that there were; they hold from their start or, where that has passed, from the next
+ * spectrum on.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
+int64_t fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
+
+/* The models of a polarisation; the first is in force for the next spectrum.  The worker's. */
+const struct delay_queue *fgpu_walk_delays(const struct fgpu_walk *walk, unsigned pol);
 
 /* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
 struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *walk);
 
-/* They hold from the first batch of the next buffer on; those that had not come to it yet are forgotten. */
-void fgpu_walk_set_gains(struct fgpu_walk *walk, struct fgpu_gains *gains);
+/* They hold from the first batch of the next buffer on; those that had not come to it yet are forgotten.  Returns the
+ * timestamp as fgpu_walk_set_delays() does. */
+int64_t fgpu_walk_set_gains(struct fgpu_walk *walk, struct fgpu_gains *gains);
 
 /* Gives up the batch that is being filled and hands over what has been filled before it. */
 void fgpu_walk_flush(struct fgpu_walk *walk);
 
 /* Flushes; the next input starts a stream, wherever in time it is. */
 void fgpu_walk_restart(struct fgpu_walk *walk);
+
+/* From any thread: end of the last spectrum that was made; 0 before the first. */
+int64_t fgpu_walk_done_samples(const struct fgpu_walk *walk);
+
+/* The delay model in effect of a polarisation; of delay_text_format(). */
+struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *walk, unsigned pol);
 
 /* Output buffers handed to the device so far. */
 size_t fgpu_walk_n_finished(const struct fgpu_walk *walk);

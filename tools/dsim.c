@@ -5,6 +5,7 @@
 #include "common/service.h"
 #include "common/version.h"
 #include "tools/dsim_config.h"
+#include "tools/dsim_control.h"
 #include "tools/dsim_live.h"
 #include "tools/dsim_play.h"
 #include "tools/dsim_send.h"
@@ -16,6 +17,7 @@
 /* Where the heaps come from; those that are not used are NULL. */
 struct origin {
     struct dsim_program *program;
+    struct dsim_format format; /* of the program's signals */
     struct dsim_heaps *heaps;
     struct dsim_live *live;
     struct dsim_play *play;
@@ -25,25 +27,26 @@ struct origin {
  * valid. */
 static int make_heaps(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
 {
-    struct dsim_format format = {
+    struct dsim_format *format = &origin->format;
+
+    *format = (struct dsim_format){
         .axis = {config->digitiser.period_samples, decimal_to_double(config->time.adc_sample_rate_hz)},
         .n_inputs = dsim_config_n_inputs(config),
         .packet_samples = (size_t)config->digitiser.packet_samples,
         .sample_bits = (int)config->digitiser.sample_bits,
         .dither_seed = (uint64_t)config->digitiser.dither_seed,
     };
-
     int err = dsim_parse(config->signals.specification, &origin->program, why, why_bytes);
     if (!err && config->digitiser.dither_seed < 0)
-        err = dsim_random_seed(&format.dither_seed);
+        err = dsim_random_seed(&format->dither_seed);
     if (!err)
         err = dsim_signal_choose_seeds(origin->program);
     if (err)
         return err;
-    log_info("dither: seed %llu", (unsigned long long)format.dither_seed);
+    log_info("dither: seed %llu", (unsigned long long)format->dither_seed);
     if (origin->program->is_live)
-        return dsim_live_create(origin->program, &format, &origin->live, why, why_bytes);
-    err = dsim_heaps_create(origin->program, &format, &origin->heaps, why, why_bytes);
+        return dsim_live_create(origin->program, format, &origin->live, why, why_bytes);
+    err = dsim_heaps_create(origin->program, format, &origin->heaps, why, why_bytes);
     if (!err)
         log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", origin->heaps->n_heaps,
                  origin->heaps->heap_bytes,
@@ -85,13 +88,18 @@ static int run(const struct dsim_config *config, const struct config *book, stru
     struct origin origin = {0};
     struct dsim_send *send = NULL;
     struct http *http = NULL;
+    struct dsim_control *control = NULL;
     int exit_code;
 
     int err = open_origin(config, &origin, why, sizeof(why));
     if (!err)
         err = dsim_send_create(config, origin.heaps, origin.play, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
-        err = http_open(&config->http.listen.items[0], NULL, &http, why, sizeof(why));
+        err = http_open(&config->http, NULL, NULL, &http, why, sizeof(why));
+    const struct dsim_control_config control_config = {config,         service,        send,
+                                                       &origin.format, origin.program, &origin.heaps};
+    if (!err && (config->katcp.listen.n || config->katcp.read_only_listen.n))
+        err = dsim_control_open(&control_config, &control, why, sizeof(why));
     if (!err)
         err = dsim_send_start(send);
     if (!err && origin.play)
@@ -102,12 +110,14 @@ static int run(const struct dsim_config *config, const struct config *book, stru
         log_info("dsim %s: %zu antennas", cbf_build_id, config->antennas.n);
         exit_code = service_run(service);
         service_stopping(service);
+        dsim_control_close(control);
         dsim_send_stop(send);
         dsim_play_stop(origin.play);
         print_summary(send, origin.play);
     }
     http_close(http);
     dsim_send_destroy(send);
+    dsim_control_destroy(control);
     close_origin(&origin);
     return exit_code;
 }

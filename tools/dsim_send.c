@@ -24,7 +24,8 @@
 #define STOP_POLL_NS           (100 * NS_PER_MS) /* the longest sleep, so that a stop is noticed */
 #define LATE_WARNING_NS        NS_PER_S
 #define DESCRIPTOR_INTERVAL_NS (5 * NS_PER_S)
-#define LIVE_LEAD_NS           (NS_PER_S / 4) /* from the start to the first heap, to compute it */
+#define LIVE_LEAD_NS           (NS_PER_S / 4)  /* from the start to the first heap, to compute it */
+#define SWITCH_LEAD_NS         (NS_PER_S / 10) /* before other heaps are sent, so that every thread hears of it */
 
 #define N_ITEMS               4
 #define DESCRIPTORS_MAX_BYTES 1024
@@ -47,9 +48,10 @@ struct lane {
     size_t n_inputs;                   /* [const] */
     struct endpoint_list destinations; /* [const] of its inputs, one after the other */
 
-    const struct dsim_heaps *heaps; /* being sent, NULL: the next block is to be taken; a period: [const] */
+    const struct dsim_heaps *heaps; /* being sent, NULL: the next block is to be taken */
     struct dsim_block *block;       /* whose heaps they are; NULL: those of a period */
     size_t i_heap;                  /* of 'heaps', the next one */
+    const struct change *taken;     /* the last change; NULL: none */
     bool has_ended;                 /* no more recordings */
 
     struct packet_sink *sink;
@@ -64,6 +66,12 @@ struct lane {
     int cpu; /* [const] < 0: not pinned */
     struct thread thread;
     bool is_running; /* [caller of start and stop] */
+};
+
+/* Other heaps of a period. */
+struct change {
+    const struct dsim_heaps *heaps;
+    int64_t timestamp; /* from which on they are sent */
 };
 
 struct dsim_send {
@@ -84,6 +92,12 @@ struct dsim_send {
     size_t descriptors_bytes;                    /* [const] */
     struct spead_item descriptor_items[N_ITEMS]; /* [const] */
 
+    /* The one that is published is not changed until all lanes have taken the one after it. */
+    struct change changes[2];
+    struct change *_Atomic change; /* NULL: none yet */
+    atomic_size_t n_changed;       /* lanes that have taken it */
+
+    struct counter n_heaps_sent, n_bytes_sent;
     struct counter n_packets_sent;
     struct counter n_packets_failed;
     struct counter n_waits;
@@ -100,23 +114,33 @@ struct dsim_send {
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
+static void note_failures(struct lane *lane)
+{
+    int last_errno;
+    uint64_t n_failed = packet_sink_take_failed(lane->sink, &last_errno);
+
+    if (n_failed == 0)
+        return;
+    counter_add(&lane->send->n_packets_failed, n_failed);
+    log_limited(&lane->send->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
+}
+
 static void flush(struct lane *lane)
 {
-    struct dsim_send *send = lane->send;
-    size_t n = lane->n_batch;
-
-    if (n == 0)
+    if (lane->n_batch == 0)
         return;
-    size_t n_left = packet_sink_send(lane->sink, lane->batch, n);
+    counter_add(&lane->send->n_packets_sent, packet_sink_send(lane->sink, lane->batch, lane->n_batch));
     lane->batch = NULL;
     lane->n_batch = 0;
-    counter_add(&send->n_packets_sent, n_left);
-    if (n_left == n)
-        return;
-    int last_errno = 0;
-    packet_sink_n_failed(lane->sink, &last_errno);
-    counter_add(&send->n_packets_failed, n - n_left);
-    log_limited(&send->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
+    note_failures(lane);
+}
+
+/* Until when to sleep, if 'wake_ns' is not before: packets in flight may refer to a block that is waited for. */
+static int64_t reap(struct lane *lane, int64_t now_ns, int64_t wake_ns)
+{
+    int64_t reap_ns = now_ns + PACKET_SINK_REAP_NS;
+
+    return packet_sink_reap(lane->sink) > 0 && reap_ns < wake_ns ? reap_ns : wake_ns;
 }
 
 /* A packet of the batch, to be filled before the next call. */
@@ -188,8 +212,10 @@ static bool have_heaps(struct lane *lane)
         log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
                     "Heaps are due and not read or computed yet: disk or processor do not keep up.");
     }
-    while (err == -ETIMEDOUT && !must_stop(send))
-        err = dsim_play_take(send->play, clock_monotonic_ns() + STOP_POLL_NS, &lane->block);
+    while (err == -ETIMEDOUT && !must_stop(send)) {
+        int64_t now_ns = clock_monotonic_ns();
+        err = dsim_play_take(send->play, reap(lane, now_ns, now_ns + STOP_POLL_NS), &lane->block);
+    }
     lane->has_ended = err == -EPIPE;
     if (err)
         return false;
@@ -208,9 +234,31 @@ static void next_heap(struct lane *lane)
         lane->heaps = NULL;
 }
 
+/* Takes up other heaps, once their time has come. */
+static void take_change(struct lane *lane)
+{
+    struct dsim_send *send = lane->send;
+    const struct change *change =
+        atomic_load_explicit(&send->change, memory_order_acquire); /* with dsim_send_switch() */
+    char why[512];
+
+    if (change == lane->taken || lane->timestamp < change->timestamp)
+        return;
+    flush(lane);
+    packet_sink_flush(lane->sink);
+    packet_sink_forget_memory(lane->sink);
+    if (packet_sink_add_memory(lane->sink, change->heaps->payloads, dsim_heaps_bytes(change->heaps), why, sizeof(why)))
+        log_warning("The new heaps are copied before they are sent: %s.", why);
+    lane->taken = change;
+    lane->heaps = change->heaps;
+    lane->i_heap = (size_t)(lane->timestamp / send->packet_samples) % lane->heaps->n_heaps;
+    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* with dsim_send_has_switched() */
+}
+
 /* The packets of one timestamp. */
 static void add_heaps(struct lane *lane)
 {
+    take_change(lane);
     if (!have_heaps(lane))
         return;
     if (lane->timestamp >= lane->next_descriptors) {
@@ -221,6 +269,8 @@ static void add_heaps(struct lane *lane)
     }
     for (size_t i = 0; i < lane->n_inputs; i++)
         add_heap(lane, i);
+    counter_add(&lane->send->n_heaps_sent, lane->n_inputs);
+    counter_add(&lane->send->n_bytes_sent, lane->n_inputs * lane->heaps->heap_bytes);
     next_heap(lane);
     lane->n_heaps++;
     lane->timestamp += lane->send->packet_samples;
@@ -304,7 +354,7 @@ static void send_paced(struct lane *lane)
         if (wake_ns > now_ns + STOP_POLL_NS)
             wake_ns = now_ns + STOP_POLL_NS;
         if (!is_over(lane))
-            clock_sleep_until(wake_ns);
+            clock_sleep_until(reap(lane, now_ns, wake_ns));
     }
 }
 
@@ -325,6 +375,8 @@ static void *run(void *arg)
         send_paced(lane);
     else
         send_unpaced(lane);
+    packet_sink_flush(lane->sink);
+    note_failures(lane);
     if (atomic_fetch_sub(&send->n_lanes_left, 1) == 1)
         service_stop(send->service, lane->has_ended && dsim_play_failed(send->play) ? 1 : 0);
     return NULL;
@@ -399,16 +451,29 @@ static int deal_inputs(struct lane *lane, const struct dsim_config *config, size
 
 static int open_lane(struct lane *lane, const struct dsim_config *config, size_t l, char *why, size_t why_bytes)
 {
+    const struct dsim_send *send = lane->send;
+    size_t heap_bytes = (size_t)(config->digitiser.packet_samples * config->digitiser.sample_bits) / 8;
+    size_t payload_bytes = heap_bytes > send->descriptors_bytes ? heap_bytes : send->descriptors_bytes;
     const struct packet_sink_config sink_config = {
         .destinations = &lane->destinations,
+        .transport = (enum transport)config->send.transport,
         .interface = config->send.interface,
         .ttl = (int)config->send.ttl,
         .buffer_bytes = (size_t)config->send.buffer_bytes,
         .pcap_file = config->send.pcap_file,
+        .packet_bytes = spead_built_header_bytes(N_ITEMS) + payload_bytes,
+        .service = send->service,
     };
     int err = deal_inputs(lane, config, l, why, why_bytes);
-
-    return err ? err : packet_sink_open(&sink_config, &lane->sink, why, why_bytes);
+    if (!err)
+        err = packet_sink_open(&sink_config, &lane->sink, why, why_bytes);
+    if (!err && lane->heaps)
+        err = packet_sink_add_memory(lane->sink, lane->heaps->payloads, dsim_heaps_bytes(lane->heaps), why, why_bytes);
+    for (size_t i = 0; send->play && i < dsim_play_n_blocks(send->play) && !err; i++) {
+        const struct dsim_heaps *heaps = &dsim_play_block(send->play, i)->heaps;
+        err = packet_sink_add_memory(lane->sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
+    }
+    return err;
 }
 
 static void set_times(struct dsim_send *send, const struct dsim_config *config)
@@ -429,12 +494,14 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
 
 static void register_metrics(struct dsim_send *send)
 {
+    stats_counter("dsim_output_heaps", "Heaps sent, descriptors not counted.", NULL, &send->n_heaps_sent);
+    stats_counter("dsim_output_bytes", "Payload bytes of heaps sent.", NULL, &send->n_bytes_sent);
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->n_packets_sent);
     stats_counter("dsim_packets_failed", "Packets that the kernel refused.", NULL, &send->n_packets_failed);
     if (send->play)
         stats_counter("dsim_reader_late", "Times that heaps were due and not read or computed yet.", NULL,
                       &send->n_waits);
-    stats_gauge_scaled("dsim_late_seconds", "How late the last heaps left.", NULL, &send->late_ns, 1e-9);
+    stats_gauge_scaled("dsim_time_error_s", "How late the last heaps left, in seconds.", NULL, &send->late_ns, 1e-9);
 }
 
 /* What is read once, or written once, is not shared. */
@@ -502,6 +569,32 @@ int dsim_send_start(struct dsim_send *send)
 int64_t dsim_send_first_timestamp(const struct dsim_send *send)
 {
     return send->starts_when_read ? -1 : send->first_timestamp;
+}
+
+bool dsim_send_can_switch(const struct dsim_send *send)
+{
+    return !send->play && send->paced;
+}
+
+int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps)
+{
+    int64_t lead_ns = clock_monotonic_ns() + SWITCH_LEAD_NS - send->origin_ns;
+    int64_t ahead =
+        lead_ns > 0 ? round_up(timebase_duration_samples(&send->timebase, lead_ns), send->packet_samples) : 0;
+
+    assert(dsim_send_can_switch(send) && dsim_send_has_switched(send));
+    const struct change *before = atomic_load_explicit(&send->change, memory_order_relaxed);
+    struct change *change = &send->changes[before == &send->changes[0]];
+    *change = (struct change){heaps, send->first_timestamp + ahead};
+    atomic_store_explicit(&send->n_changed, 0, memory_order_relaxed);
+    atomic_store_explicit(&send->change, change, memory_order_release); /* with take_change() */
+    return change->timestamp;
+}
+
+bool dsim_send_has_switched(const struct dsim_send *send)
+{
+    return !atomic_load_explicit(&send->change, memory_order_relaxed) ||
+           atomic_load_explicit(&send->n_changed, memory_order_acquire) == send->n_lanes; /* with take_change() */
 }
 
 void dsim_send_stop(struct dsim_send *send)

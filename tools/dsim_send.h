@@ -16,6 +16,7 @@
 #include "tools/dsim_play.h"
 #include "tools/dsim_signal.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -33,6 +34,16 @@ int dsim_send_start(struct dsim_send *send);
 
 /* The timestamp of the first heaps, once started; of recordings, it is not known and -1 may be returned. */
 int64_t dsim_send_first_timestamp(const struct dsim_send *send);
+
+/* Whether other heaps of a period can take the place of those that are sent: not of dsim_play, nor to a capture. */
+bool dsim_send_can_switch(const struct dsim_send *send);
+
+/* From the thread that started it, and once what was switched before has been: sends these heaps from a timestamp on, a
+ * tenth of a second from now, which is returned.  Both must live until dsim_send_has_switched(). */
+int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps);
+
+/* Whether no thread uses the heaps of before any more. */
+bool dsim_send_has_switched(const struct dsim_send *send);
 
 /* Ends the threads, within a tenth of a second, and waits for them. */
 void dsim_send_stop(struct dsim_send *send);

@@ -33,7 +33,7 @@ static int run(const struct fsim_config *config, const struct config *book, stru
     if (!err)
         err = fsim_send_create(config, heaps, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
-        err = http_open(&config->http.listen.items[0], NULL, &http, why, sizeof(why));
+        err = http_open(&config->http, NULL, NULL, &http, why, sizeof(why));
     if (!err)
         err = fsim_send_start(send);
     if (err) {

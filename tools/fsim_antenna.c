@@ -60,10 +60,12 @@ static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_byt
     return ((n_packets - 1) / n_runs + 1) * payload_bytes;
 }
 
-void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps)
+void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps,
+                    struct service *service)
 {
     wire->config = config;
     wire->heaps = heaps;
+    wire->service = service;
     wire->batch_samples = fsim_config_batch_samples(config);
     wire->payload_bytes = (size_t)config->send.packet_payload_bytes;
     wire->run_bytes = choose_run_bytes(config, heaps->heap_bytes);
@@ -72,21 +74,38 @@ void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, co
     build_descriptors(wire);
 }
 
+/* The largest of the wire's packets. */
+static size_t packet_bytes(const struct fsim_wire *wire)
+{
+    size_t heap_bytes = wire->heaps->heap_bytes;
+
+    if (heap_bytes < wire->descriptors_bytes)
+        heap_bytes = wire->descriptors_bytes;
+    return spead_built_header_bytes(FSIM_N_ITEMS) +
+           (heap_bytes < wire->payload_bytes ? heap_bytes : wire->payload_bytes);
+}
+
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes)
 {
     const struct config_send *send = &wire->config->send;
     const struct packet_sink_config sink_config = {
         .destinations = &wire->config->stream.destinations,
+        .transport = (enum transport)send->transport,
         .interface = send->interface,
         .ttl = (int)send->ttl,
         .buffer_bytes = (size_t)send->buffer_bytes,
         .pcap_file = send->pcap_file,
+        .packet_bytes = packet_bytes(wire),
+        .service = wire->service,
     };
 
     ant->wire = wire;
     ant->feng_id = feng_id;
     ant->heap_cnt = sender_first_heap_cnt(feng_id, wire->heaps->n_ants, send->pcap_file != NULL);
-    return packet_sink_open(&sink_config, &ant->sink, why, why_bytes);
+    int err = packet_sink_open(&sink_config, &ant->sink, why, why_bytes);
+    return err ? err
+               : packet_sink_add_memory(ant->sink, wire->heaps->payloads, fsim_heaps_bytes(wire->heaps), why,
+                                        why_bytes);
 }
 
 void fsim_antenna_close(struct fsim_antenna *ant)
@@ -96,23 +115,26 @@ void fsim_antenna_close(struct fsim_antenna *ant)
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
-bool fsim_antenna_flush(struct fsim_antenna *ant)
+static void note_failures(struct fsim_antenna *ant)
 {
     struct fsim_wire *wire = ant->wire;
-    size_t n = ant->n_batch;
+    int last_errno;
+    uint64_t n_failed = packet_sink_take_failed(ant->sink, &last_errno);
 
-    if (n == 0)
+    if (n_failed == 0)
+        return;
+    counter_add(&wire->n_packets_failed, n_failed);
+    log_limited(&wire->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
+}
+
+bool fsim_antenna_flush(struct fsim_antenna *ant)
+{
+    if (ant->n_batch == 0)
         return false;
-    size_t n_left = packet_sink_send(ant->sink, ant->batch, n);
+    counter_add(&ant->wire->n_packets, packet_sink_send(ant->sink, ant->batch, ant->n_batch));
     ant->batch = NULL;
     ant->n_batch = 0;
-    counter_add(&wire->n_packets, n_left);
-    if (n_left < n) {
-        int last_errno = 0;
-        packet_sink_n_failed(ant->sink, &last_errno);
-        counter_add(&wire->n_packets_failed, n - n_left);
-        log_limited(&wire->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
-    }
+    note_failures(ant);
     return true;
 }
 
@@ -168,6 +190,8 @@ void fsim_antenna_send_stops(struct fsim_antenna *ant)
         packet->destination = (unsigned)s;
     }
     fsim_antenna_flush(ant);
+    packet_sink_flush(ant->sink);
+    note_failures(ant);
 }
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------ */

@@ -27,6 +27,7 @@
 struct fsim_wire {
     const struct fsim_config *config;
     const struct fsim_heaps *heaps;
+    struct service *service;
     int64_t batch_samples;
     size_t payload_bytes; /* of a packet */
     size_t run_bytes;     /* of a heap's packets in a row: as many as can be joined, one in a capture */
@@ -50,8 +51,9 @@ struct fsim_antenna {
     size_t n_batch;
 };
 
-/* Both arguments must outlive the wire. */
-void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps);
+/* All arguments must outlive the wire.  The service is stopped with 1 when a card that sends is lost. */
+void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps,
+                    struct service *service);
 
 /* Opens its sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes);
@@ -69,7 +71,7 @@ void fsim_antenna_end_heaps(struct fsim_antenna *ant);
 /* Sends what has been added.  Returns false if there was nothing. */
 bool fsim_antenna_flush(struct fsim_antenna *ant);
 
-/* Sends descriptors, or a stop, to each substream. */
+/* Sends descriptors, or a stop, to each substream; with stops, waits until all has left. */
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant);
 void fsim_antenna_send_stops(struct fsim_antenna *ant);
 

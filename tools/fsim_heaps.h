@@ -26,6 +26,11 @@ int fsim_heaps_create(const struct fsim_config *config, struct fsim_heaps **heap
 /* NULL is accepted. */
 void fsim_heaps_destroy(struct fsim_heaps *heaps);
 
+static inline size_t fsim_heaps_bytes(const struct fsim_heaps *heaps)
+{
+    return heaps->n_batches * heaps->n_ants * heaps->n_substreams * heaps->heap_bytes;
+}
+
 static inline const uint8_t *fsim_heaps_payload(const struct fsim_heaps *heaps, size_t batch, size_t ant,
                                                 size_t substream)
 {

@@ -254,7 +254,7 @@ static int64_t count_batches(const struct fsim_config *config, const struct fsim
 
 static void set_up(struct fsim_send *send, const struct fsim_config *config)
 {
-    fsim_wire_init(&send->wire, config, send->heaps);
+    fsim_wire_init(&send->wire, config, send->heaps, send->service);
     send->timebase.sync_time_s = config->time.sync_time_s;
     send->timebase.adc_sample_rate_hz = config->time.adc_sample_rate_hz;
     send->batch_samples = fsim_config_batch_samples(config);
@@ -269,7 +269,7 @@ static void register_metrics(struct fsim_send *send)
     stats_counter("fsim_output_heaps", "Heaps of data sent.", NULL, &send->wire.n_heaps);
     stats_counter("fsim_output_packets", "Packets sent.", NULL, &send->wire.n_packets);
     stats_counter("fsim_output_failed_packets", "Packets that the kernel refused.", NULL, &send->wire.n_packets_failed);
-    stats_gauge_scaled("fsim_late_seconds", "How late the last heaps left.", NULL, &send->late_ns, 1e-9);
+    stats_gauge_scaled("fsim_late_seconds", "How late the last heaps left, in seconds.", NULL, &send->late_ns, 1e-9);
 }
 
 int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *heaps, struct service *service,

@@ -172,6 +172,8 @@ static int create_receiver(struct visrec *v, char *why, size_t why_bytes)
         .source = {.endpoints = &recv->sources,
                    .interface = recv->interface,
                    .buffer_bytes = (size_t)recv->buffer_bytes,
+                   .transport = recv->transport,
+                   .comp_vector = (int)recv->comp_vector,
                    .pcap_file = recv->pcap_file},
         .wanted_ids = visrec_recv_wanted,
         .n_wanted = VISREC_N_WANTED,
@@ -212,7 +214,7 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = create_buffers(v, why, why_bytes);
     if (!err && v->config->http.listen.n > 0)
-        err = http_open(&v->config->http.listen.items[0], NULL, &v->http, why, why_bytes);
+        err = http_open(&v->config->http, NULL, NULL, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
     if (!err)

@@ -14,13 +14,15 @@
 #define AT(member) offsetof(struct visrec_config_recv, member)
 static const struct config_key recv_keys[] = {
     {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
-     "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated."},
+     "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.", .example = "239.10.2.0+15:7148"},
     {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
      "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Read this capture instead of listening to the network; nothing is lost, however slow."},
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
-     "Socket buffer, shared by the sources; 0 leaves the kernel's default."},
+     "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."},
+    CONFIG_TRANSPORT_ROW(struct visrec_config_recv),
+    CONFIG_COMP_VECTOR_ROW(struct visrec_config_recv),
     {"window", CFG_INT, UNIT_NONE, 1, 64, "2", false, AT(window_dumps), NULL,
      "Dumps that are kept open for late packets."},
 };
@@ -29,17 +31,17 @@ static const struct config_key recv_keys[] = {
 #define AT(member) offsetof(struct visrec_config_stream, member)
 static const struct config_key stream_keys[] = {
     {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
-     "Channels of the whole stream, over all engines."},
+     "Channels of the whole stream, over all engines.", .example = "4096"},
     {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
-     "Channels that each X-engine sends."},
+     "Channels that each X-engine sends.", .example = "256"},
     {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 1, 65520, "256", false, AT(spectra_per_heap), NULL,
      "Spectra in a heap of an F-engine, which is a batch."},
     {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
-     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream."},
+     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
     {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
      "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."},
     {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
-     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."},
+     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches.", .example = "0.5"},
     {"weights", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(weights), NULL,
      "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."},
     {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e12, "0", false, AT(centre_frequency_hz), NULL,
@@ -49,13 +51,13 @@ static const struct config_key stream_keys[] = {
 
 #define AT(member) offsetof(struct visrec_config_telescope, member)
 static const struct config_key telescope_keys[] = {
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the telescope."},
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the telescope.", .example = "array"},
     {"latitude", CFG_DOUBLE, UNIT_DEG, -90, 90, NULL, false, AT(latitude_deg), NULL,
-     "Geodetic latitude (WGS84) of the reference position, north positive."},
+     "Geodetic latitude (WGS84) of the reference position, north positive.", .example = "-30.7128"},
     {"longitude", CFG_DOUBLE, UNIT_DEG, -180, 360, NULL, false, AT(longitude_deg), NULL,
-     "Longitude of the reference position, east positive."},
+     "Longitude of the reference position, east positive.", .example = "21.4436"},
     {"altitude", CFG_DOUBLE, UNIT_M, -1000, 10000, NULL, false, AT(altitude_m), NULL,
-     "Height of the reference position above the ellipsoid."},
+     "Height of the reference position above the ellipsoid.", .example = "1038"},
 };
 #undef AT
 
@@ -70,7 +72,8 @@ static const struct config_key antenna_keys[] = {
 #define AT(member) offsetof(struct visrec_config_output, member)
 static const struct config_key output_keys[] = {
     {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
-     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC of the start."},
+     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC of the start.",
+     .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"},
     {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
      "Replace the file if it exists, instead of refusing."},
     {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
@@ -166,11 +169,13 @@ void visrec_config_check(void *values_, struct config *config)
 
     if (config_n_errors(config) > 0)
         return; /* values may be missing */
+    config_check_http(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);
     check_integration(values, config);
     config_check_sources(&values->recv.sources, config);
+    config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
     check_heap(values, config);
     if (files_are_same(values->recv.pcap_file, values->output.file))
         config_error(config, &values->output.file, "output.file would overwrite the capture that is read");

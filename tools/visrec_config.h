@@ -16,6 +16,8 @@ struct visrec_config_recv {
     char *interface;
     char *pcap_file;
     int64_t buffer_bytes;
+    int transport;       /* enum transport */
+    int64_t comp_vector; /* < 0: polls */
     int64_t window_dumps;
 };
 

@@ -18,7 +18,10 @@ static const struct config_key recv_keys[] = {
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Replay this capture instead of listening to the network; nothing is lost, however slow."},
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
-     "Socket buffer of each receive thread, shared by its endpoints; 0 leaves the kernel's default."},
+     "Socket buffer of each receive thread, shared by its endpoints, 0 leaves the kernel's default; with ibverbs its "
+     "ring of frames."},
+    CONFIG_TRANSPORT_ROW(struct xbgpu_config_recv),
+    CONFIG_COMP_VECTOR_ROW(struct xbgpu_config_recv),
     {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL, "Antennas in the array.", .example = "4"},
     {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
      "Channels of the whole stream, over all engines.", .example = "4096"},
@@ -45,9 +48,28 @@ static const struct config_key recv_keys[] = {
      "Receive threads, among which F-engines are dealt."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each receive thread, repeated as needed; none: not pinned."},
+    {"busy_poll", CFG_INT, UNIT_NONE, 0, 10000, "0", false, AT(busy_poll_us), NULL,
+     "Microseconds for which a receive thread polls for packets before it sleeps, which takes its core; 0: it sleeps."},
+    {"direct", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(direct), NULL,
+     "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where the GPU "
+     "lets all of its memory be mapped (docs/operation.md)."},
+    {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
+     "With transport ibverbs: the network card writes payloads straight into the GPU's memory, by dma-buf "
+     "(docs/operation.md)."},
+    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
+     "With gpudirect: what packets of F-engines carry at least, but for the last of a heap."},
     {"shifts", CFG_INT_LIST, UNIT_SPECTRA, -65520, 65520, "", false, AT(shifts), NULL,
      "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 and 1 of "
      "antenna 0, then of antenna 1, and so on; none: by none."},
+    {"max_shift", CFG_INT, UNIT_SPECTRA, 0, 65520, "0", false, AT(max_shift), NULL,
+     "Spectra, at most a heap's, by which inputs can be shifted either way while running, whatever shifts says; with 0 "
+     "as "
+     "far as shifts goes."},
+    {"input_labels", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(input_labels), NULL,
+     "What the inputs are called over KATCP, in the order of shifts, comma separated; empty: a0v, a0h, a1v and so "
+     "on."},
+    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
+     "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."},
 };
 #undef AT
 
@@ -68,7 +90,8 @@ static const struct config_key output_keys[] = {
      "A dump in which no antenna was complete is sent, all flagged, or skipped."},
     {"audit_samples", CFG_INT, UNIT_NONE, 0, 65536, "1", false, AT(audit_samples), NULL,
      "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
-    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(send_enabled), NULL, "Send data from the start."},
+    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "true", false, AT(send_enabled), NULL,
+     "Send data from the start; with false not before ?capture-start asks for it."},
     {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,
      "Dump buffers; 0 is enough for the dumps of two chunks."},
     {"gate", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(gate), NULL,
@@ -94,6 +117,8 @@ static const struct config_section sections[] = {
      offsetof(struct xbgpu_config, outputs), true, 1, 64, false, output_example},
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct xbgpu_config),
+    CONFIG_KATCP_SECTION(struct xbgpu_config),
+    CONFIG_STATE_SECTION(struct xbgpu_config),
 };
 
 const struct config_table xbgpu_config_table = {"xbgpu", "X-engine: channelised voltages in, visibilities out.",

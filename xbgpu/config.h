@@ -23,6 +23,8 @@ struct xbgpu_config_recv {
     char *interface; /* NULL: the kernel's choice */
     char *pcap_file; /* NULL: the network */
     int64_t buffer_bytes;
+    int transport;       /* enum transport */
+    int64_t comp_vector; /* < 0: polls */
     int64_t n_ants;
     int64_t n_chan; /* of the whole stream */
     int64_t n_chan_substream;
@@ -36,12 +38,18 @@ struct xbgpu_config_recv {
     int64_t n_chunks; /* buffers per receive thread */
     int64_t n_threads;
     struct config_int_list affinity;
+    int64_t busy_poll_us;          /* 0: sleep */
+    bool direct;                   /* chunks lie in device memory that the host writes to: nothing is audited */
+    bool gpudirect;                /* packets lie in device memory that the card writes to: likewise */
+    int64_t packet_payload_bytes;  /* of these at least */
     struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
+    int64_t max_shift;             /* spectra either way that there is room for beside those */
+    char *input_labels;            /* one for each input, comma separated; NULL: none are given */
+    double centre_frequency_hz;    /* of the stream; 0: not known */
 };
 
 struct xbgpu_config_output {
-    int kind; /* enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
-enum xbgpu_output_kind */
+    int kind; /* enum xbgpu_output_kind */
     char *name;
     int64_t integration_batches;      /* 0: from integration_time */
     double integration_time_s;        /* 0: from integration_batches */
@@ -62,6 +70,8 @@ struct xbgpu_config {
     struct config_array outputs; /* struct xbgpu_config_output */
     struct config_send send;
     struct config_http http;
+    struct config_katcp katcp;
+    struct config_state state;
 };
 
 extern const struct config_table xbgpu_config_table;

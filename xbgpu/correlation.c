@@ -202,6 +202,8 @@ static bool close_window(struct correlation *c, bool may_wait)
         if (!dump && may_wait)
             return false;
         count_absent(c);
+        xstream_ended(c->stream, window_end(&c->window) * c->layout->batch_samples,
+                      c->window.n_full == c->window.n_length);
         if (dump) {
             finish_dump(c, dump);
         } else {

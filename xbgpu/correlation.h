@@ -32,7 +32,7 @@ struct correlation_input {
     size_t n_batches;            /* where to end: fewer than a chunk's at the end of a stream */
     const void *voltages;        /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent */
     const uint8_t *present;      /* host: [batch][ant] 0 or 1 */
-    const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent */
+    const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
     size_t n_history;            /* batches before batch 0 */
     const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
     const struct correlation_gate *gates; /* [n_gates] */

@@ -10,6 +10,7 @@
 #include "common/units.h"
 #include "kernels/correlate.h"
 #include "xbgpu/gate.h"
+#include "xbgpu/labels.h"
 
 #include <math.h>
 #include <string.h>
@@ -112,25 +113,29 @@ static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
     return recv->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_16_BITS;
 }
 
-uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i)
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift)
 {
-    int64_t shift = config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
-
     return (uint32_t)(shift + (int64_t)(layout->n_lag * layout->n_spectra));
+}
+
+int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i)
+{
+    return config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
 }
 
 static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *config)
 {
     const struct config_int_list *shifts = &config->recv.shifts;
 
+    l->min_shift = -config->recv.max_shift;
+    l->max_shift = config->recv.max_shift;
     for (size_t i = 0; i < shifts->n; i++) {
-        l->shifted = l->shifted || shifts->items[i] != 0;
-        l->n_lag = shifts->items[i] < 0 ? 1 : l->n_lag;
+        l->min_shift = shifts->items[i] < l->min_shift ? shifts->items[i] : l->min_shift;
+        l->max_shift = shifts->items[i] > l->max_shift ? shifts->items[i] : l->max_shift;
     }
-    for (size_t i = 0; i < shifts->n; i++) {
-        size_t n = (xbgpu_delay(l, config, i) + l->n_spectra - 1) / l->n_spectra;
-        l->n_history = n > l->n_history ? n : l->n_history;
-    }
+    l->shifted = l->min_shift < 0 || l->max_shift > 0;
+    l->n_lag = l->min_shift < 0;
+    l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
 /* What gates take beside their outputs' dumps. */
@@ -163,6 +168,18 @@ static uint64_t gate_output_bytes(const struct xbgpu_layout *l, const struct xbg
     return output->gate ? bytes_plus(counts, bytes_times(sent, xbgpu_output_buffers(config, output))) : 0;
 }
 
+/* What receiving so many heaps into a card's frames takes. */
+static void add_frames(struct xbgpu_layout *l, const struct xbgpu_config_recv *recv, uint64_t n_heaps)
+{
+    size_t payload = (size_t)recv->packet_payload_bytes;
+
+    l->n_frames = (l->heap_bytes + payload - 1) / payload;
+    uint64_t frames = bytes_times(n_heaps, l->n_frames);
+    l->host_bytes = bytes_plus(l->host_bytes, chunk_frames_bytes(n_heaps, l->n_frames));
+    l->gathered_bytes = bytes_plus(
+        l->gathered_bytes, bytes_plus(bytes_times(n_heaps, l->heap_bytes), bytes_times(frames, FRAME_BYTES_MAX)));
+}
+
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
@@ -187,9 +204,15 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.totals_bytes = 2 * l.vis_bytes;
     for (size_t m = 0; m < l.n_members; m++) {
         size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
-        l.host_bytes =
-            bytes_plus(l.host_bytes, chunk_pool_bytes((size_t)recv->n_chunks, l.n_batches * n_sources, l.heap_bytes));
+        size_t n_chunks = (size_t)recv->n_chunks, n_heaps = l.n_batches * n_sources;
+        bool on_device = recv->direct || recv->gpudirect;
+        l.host_bytes = bytes_plus(l.host_bytes, chunk_pool_bytes(n_chunks, n_heaps, l.heap_bytes, on_device));
+        l.direct_bytes =
+            bytes_plus(l.direct_bytes, chunk_pool_direct_bytes(n_chunks, n_heaps, l.heap_bytes, recv->direct));
+        if (recv->gpudirect)
+            add_frames(&l, recv, bytes_times(n_chunks, n_heaps));
     }
+    l.chunks_bytes = l.host_bytes;
     l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * (l.n_history + l.n_batches) * l.n_ants, l.heap_bytes);
     if (l.shifted)
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_batches * l.n_ants, l.heap_bytes));
@@ -197,13 +220,15 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
         uint64_t n_buffers = xbgpu_output_buffers(config, output);
         uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
+        l.buffers_bytes = bytes_plus(l.buffers_bytes, dumps);
         l.host_bytes = bytes_plus(l.host_bytes, bytes_plus(dumps, gate_output_bytes(&l, config, output)));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, l.vis_bytes) /* 32-bit sums */);
         if (xbgpu_output_has_totals(&l, config, output))
             l.device_bytes = bytes_plus(l.device_bytes, l.totals_bytes);
     }
     add_gates(&l, config);
-    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes());
+    l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(l.direct_bytes, l.gathered_bytes));
+    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes(recv->transport, recv->buffer_bytes));
     *layout = l;
 }
 
@@ -215,6 +240,12 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
                             "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
+    if (!err && config->recv.direct)
+        err = device_check_direct(device, layout->direct_bytes, "recv.direct",
+                                  "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
+                                  "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
+                                  "false",
+                                  why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -236,6 +267,11 @@ static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *er
                          (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
             return false;
         }
+    if (recv->max_shift > recv->spectra_per_heap) {
+        config_error(errors, &recv->max_shift, "max_shift of %lld spectra is longer than a heap of %lld",
+                     (long long)recv->max_shift, (long long)recv->spectra_per_heap);
+        return false;
+    }
     return true;
 }
 
@@ -302,6 +338,18 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->n_chunks);
 }
 
+/* What chunks have that the host cannot read, it cannot sum again. */
+static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
+{
+    if (!config->recv.direct && !config->recv.gpudirect)
+        return;
+    if (config_given(errors, &out->audit_samples) && out->audit_samples > 0)
+        config_error(errors, &out->audit_samples,
+                     "audit_samples must be 0 with recv.%s: the host does not read what is in the GPU's memory",
+                     config->recv.direct ? "direct" : "gpudirect");
+    out->audit_samples = 0;
+}
+
 static void check_output(const struct xbgpu_config *config, size_t o, struct config *errors)
 {
     const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
@@ -310,6 +358,9 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
     for (size_t p = 0; p < o; p++)
         if (strcmp(out->name, xbgpu_config_output(config, p)->name) == 0)
             config_error(errors, &out->name, "two outputs are called %s", out->name);
+    if (!xlabel_is_name(out->name))
+        config_error(errors, &out->name, "an output's name has letters, digits, '.', '-' and '_', but '%s' is given",
+                     out->name);
     if (batches == time)
         config_error(errors, batches ? (const void *)&out->integration_time_s : (const void *)&out->name,
                      "output %s needs one of integration_batches and integration_time%s", out->name,
@@ -345,11 +396,20 @@ void xbgpu_config_check(void *values, struct config *errors)
     const struct xbgpu_config *config = values;
 
     check_recv(config, errors);
-    for (size_t o = 0; o < config->outputs.n; o++)
+    for (size_t o = 0; o < config->outputs.n; o++) {
         check_output(config, o, errors);
+        config_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);
+        check_audit(config, xbgpu_config_output(config, o), errors);
+    }
     xbgpu_gates_check(config, errors);
+    xlabels_check(config, errors);
     config_check_device(&config->device, errors);
+    config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
+                        errors);
+    config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
+    config_check_katcp(&config->katcp, errors);
+    config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }

@@ -28,16 +28,21 @@ struct xbgpu_layout {
     size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    bool shifted;     /* some input is */
-    size_t n_lag;     /* batches that outputs are behind what came: 1 where an input reads ahead, else 0 */
+    int64_t min_shift, max_shift; /* spectra that inputs can be shifted by: there is 0 among them */
+    bool shifted;                 /* some input may be */
+    size_t n_lag;     /* batches that outputs are behind what came: 1 where an input may read ahead, else 0 */
     size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
-    size_t n_selected_spectra; /* of a heap of what a gate takes */
-    size_t n_selected_batches; /* that hold a whole chunk */
-    size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
-    size_t totals_bytes;       /* of its 64-bit ones, where it has them */
-    uint64_t host_bytes;       /* UINT64_MAX where they go beyond 64 bits */
-    uint64_t device_bytes;     /* likewise */
+    size_t n_selected_spectra;            /* of a heap of what a gate takes */
+    size_t n_selected_batches;            /* that hold a whole chunk */
+    size_t vis_bytes;                     /* of a dump's visibilities, and of an output's 32-bit sums */
+    size_t totals_bytes;                  /* of its 64-bit ones, where it has them */
+    uint64_t host_bytes;                  /* UINT64_MAX where they go beyond 64 bits */
+    uint64_t chunks_bytes, buffers_bytes; /* of the host's: what packets land in, and dumps leave from */
+    uint64_t device_bytes;                /* likewise */
+    uint64_t direct_bytes;                /* of these the direct chunks */
+    uint64_t gathered_bytes;              /* of these chunks and frames, with gpudirect */
+    size_t n_frames;                      /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
 /* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
@@ -48,8 +53,11 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
-/* Spectra by which input 'i' (2 * ant + pol) is later than the foremost that may be: its shift and the lag. */
-uint32_t xbgpu_delay(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t i);
+/* Spectra by which an input that is shifted by so many is later than the foremost that may be: shift and lag. */
+uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
+
+/* The shift that the configuration gives input 'i' (2 * ant + pol). */
+int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);

@@ -54,23 +54,45 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
-static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m)
+static int create_pool(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
+                       size_t why_bytes)
 {
     struct recv_member *member = &recv->members[m];
-    size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_sources = recv->first_ant[m + 1] - recv->first_ant[m];
+    size_t n_chunks = (size_t)recv->config->recv.n_chunks, heap_bytes = recv->layout->heap_bytes;
+    size_t n_heaps = recv->layout->n_batches * (recv->first_ant[m + 1] - recv->first_ant[m]);
+    char reason[400];
+
+    if (recv->config->recv.gpudirect)
+        return chunk_pool_create_gathered(c->device, n_chunks, n_heaps, heap_bytes, n_heaps * recv->layout->n_frames,
+                                          (unsigned)m, member->free_chunks, 0, &member->pool);
+    if (!recv->config->recv.direct)
+        return chunk_pool_create(c->device, n_chunks, n_heaps, heap_bytes, (unsigned)m, member->free_chunks, 0,
+                                 &member->pool);
+    int err = chunk_pool_create_direct(c->device, n_chunks, n_heaps, heap_bytes, (unsigned)m, member->free_chunks, 0,
+                                       &member->pool, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "recv.direct: %s", reason);
+    return err;
+}
+
+static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
+                         size_t why_bytes)
+{
+    struct recv_member *member = &recv->members[m];
     char labels[64] = "", fengs[48];
 
     snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
-    int err = inbox_create(n_chunks, &member->free_chunks);
+    int err = inbox_create((size_t)recv->config->recv.n_chunks, &member->free_chunks);
     if (err)
         return err;
-    err = chunk_pool_create(c->device, n_chunks, recv->layout->n_batches * n_sources, recv->layout->heap_bytes,
-                            (unsigned)m, member->free_chunks, 0, &member->pool);
+    err = create_pool(recv, c, m, why, why_bytes);
     if (err)
         return err;
     snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
     stats_label(labels, sizeof(labels), "fengs", fengs);
     assembler_stats_register("xbgpu_input", labels, &member->stats);
+    stats_counter_times("xbgpu_input_samples", "Complex samples of complete heaps, of both polarisations.", labels,
+                        &member->stats.heaps, recv->layout->n_chan * recv->layout->n_spectra * N_POLS);
     return 0;
 }
 
@@ -118,6 +140,12 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .source = {.endpoints = &config->sources,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
+                   .transport = config->transport,
+                   .device = config->gpudirect ? c->device : NULL,
+                   .n_kept = (recv->first_ant[end] - recv->first_ant[first]) * recv->layout->n_batches *
+                             (size_t)config->n_chunks * recv->layout->n_frames,
+                   .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
+                   .busy_poll_ns = config->busy_poll_us * NS_PER_US,
                    .pcap_file = config->pcap_file,
                    .share = recv->layout->n_recv_threads > 1 ? &recv->contexts[t].share : NULL},
         .wanted_ids = xbgpu_recv_wanted,
@@ -126,6 +154,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .context = &recv->contexts[t],
         .assemblers = assemblers,
         .n_assemblers = end - first,
+        .direct = config->direct,
         .worker = c->worker,
         .end_kind = c->end_kind,
     };
@@ -154,7 +183,7 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
     for (size_t m = 0; !err && m <= n_members; m++)
         r->first_ant[m] = xbgpu_member_first(r->layout, m);
     for (size_t m = 0; !err && m < n_members; m++)
-        err = create_member(r, config, m);
+        err = create_member(r, config, m, why, why_bytes);
     for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
         err = create_thread(r, config, t, why, why_bytes);
     if (err) {

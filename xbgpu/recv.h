@@ -17,7 +17,7 @@ struct xbgpu_recv;
 struct xbgpu_recv_config {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
-    struct device *device; /* pins the chunks */
+    struct device *device; /* has the chunks */
     struct inbox *worker;
     int full_kind; /* {full_kind, 0, chunk}; chunk->member is the member */
     int end_kind;  /* {end_kind, 0, NULL} when a receiver's file has ended */

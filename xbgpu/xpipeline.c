@@ -5,12 +5,17 @@
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/service.h"
 #include "common/matcher.h"
 #include "common/thread.h"
 #include "common/units.h"
+#include "xbgpu/control.h"
 #include "xbgpu/correlation.h"
+#include "xbgpu/facts.h"
+#include "xbgpu/labels.h"
 #include "xbgpu/recv.h"
+#include "xbgpu/status.h"
 #include "xbgpu/xinput.h"
 #include "xbgpu/xsend.h"
 
@@ -26,9 +31,12 @@ enum item_kind {
     ITEM_INPUT_FREE, /* a device input has no readers left [xinput.c's] */
     ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
     ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
+    ITEM_COMMAND,    /* what main wants changed [struct xcommand] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DRAIN,      /* main: no more chunks will come */
 };
+
+#define RX_TIMEOUT_MIN_NS NS_PER_S /* of silence; and ten chunks at least */
 
 struct xpipeline {
     const struct xbgpu_config *config;
@@ -42,8 +50,13 @@ struct xpipeline {
     struct xsend *send;
     struct xbgpu_recv *recv;
     struct xinputs *inputs;
+    struct xinput_sensors input_sensors;
+    struct xlabels labels;
+    struct xfacts facts;
+    struct xcontrol *control;
     void *selected;              /* device: what the outputs with gates use by turns */
     struct correlation *outputs; /* [n_outputs] */
+    struct xbgpu_status *status;
     struct thread worker;
     bool started;
     struct counter late_chunks;
@@ -93,6 +106,28 @@ static void begin_drain(struct xpipeline *p)
         matcher_end(p->matcher, (unsigned)m);
 }
 
+/* Carries out a command. */
+static void obey(struct xpipeline *p, struct xcommand *command)
+{
+    int64_t next_samples = xinputs_next_samples(p->inputs);
+
+    switch (command->what) {
+    case XCOMMAND_CAPTURE:
+        command->holds_samples =
+            xstream_set_capture(xsend_stream(p->send, command->index), command->on, command->from_samples);
+        break;
+    case XCOMMAND_SHIFTS:
+        xinputs_set_delays(p->inputs, command->delays);
+        command->holds_samples = next_samples;
+        break;
+    case XCOMMAND_GATE:
+        xinputs_set_gate(p->inputs, command->index, &command->gate, command->from_samples);
+        command->holds_samples = next_samples;
+        break;
+    }
+    xcontrol_obeyed(p->control, command);
+}
+
 static void handle(struct xpipeline *p, const struct inbox_item *item)
 {
     struct chunk *chunk;
@@ -113,9 +148,11 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
             gauge_set(p->c.healthy, 0);
             service_status(p->c.service, "FAILED: sums of the device are wrong");
         }
+        xbgpu_status_look(p->status, item->object);
         xsend_push(item->object);
         break;
     case ITEM_SENT: xstream_give(item->object); break;
+    case ITEM_COMMAND: obey(p, item->object); break;
     case ITEM_RECV_END:
         if (xbgpu_recv_failed(p->recv))
             service_stop(p->c.service, 1);
@@ -162,7 +199,7 @@ static size_t inbox_slots(const struct xpipeline *p)
 
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += xbgpu_output_buffers(p->config, xbgpu_config_output(p->config, o));
-    return n + p->layout->n_recv_threads + 1 /* drain */;
+    return n + xcontrol_n_commands(p->config) + p->layout->n_recv_threads + 1 /* drain */;
 }
 
 static int create_device_side(struct xpipeline *p)
@@ -186,8 +223,8 @@ static int create_device_side(struct xpipeline *p)
         err = device_stream_create(p->device, "download", &p->download);
     if (err)
         return err;
-    struct xinput_config inputs = {p->config,  p->layout,  p->device, p->upload,
-                                   p->compute, p->matcher, p->inbox,  ITEM_INPUT_FREE};
+    struct xinput_config inputs = {p->config,  p->layout, p->device,       p->upload,        p->compute,
+                                   p->matcher, p->inbox,  ITEM_INPUT_FREE, &p->input_sensors};
     return xinputs_create(&inputs, &p->inputs);
 }
 
@@ -205,7 +242,8 @@ static int create_outputs(struct xpipeline *p)
         if (err)
             return err;
         if (!stream->output->send_enabled)
-            log_warning("%s: dumps are made but not sent: send_enabled is false", stream->output->name);
+            log_warning("%s: dumps are made but not sent before ?capture-start asks for it: send_enabled is false",
+                        stream->output->name);
         log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name,
                  (long long)p->outputs[o].window.n_length,
                  (double)(p->outputs[o].window.n_length * p->layout->batch_samples) /
@@ -214,10 +252,33 @@ static int create_outputs(struct xpipeline *p)
     return 0;
 }
 
+static int add_sensors(struct xpipeline *p)
+{
+    double chunk_ns =
+        (double)NS_PER_S * (double)p->layout->chunk_samples / decimal_to_double(p->config->time.adc_sample_rate_hz);
+    int64_t timeout_ns = chunk_ns < RX_TIMEOUT_MIN_NS / 10 ? RX_TIMEOUT_MIN_NS : (int64_t)(10 * chunk_ns);
+    int err = xinput_sensors_add(&p->input_sensors, p->c.sensors, timeout_ns);
+
+    for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
+        err = xstream_add_sensors(xsend_stream(p->send, o), p->c.sensors);
+    return err ? err : xfacts_init(&p->facts, p->config, p->layout, &p->labels, p->c.sensors);
+}
+
+static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
+{
+    struct xcontrol_config control = {p->config, p->layout,    &p->labels,        service_loop(p->c.service),
+                                      p->inbox,  ITEM_COMMAND, p->c.katcp_sensors};
+    int err = xlabels_init(&p->labels, p->config);
+
+    if (!err)
+        err = add_sensors(p);
+    return err ? err : xcontrol_create(&control, &p->control, why, why_bytes);
+}
+
 static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
 {
     struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
-    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT, p->c.service};
 
     int err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
     if (!err)
@@ -225,7 +286,10 @@ static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
     if (err)
         return err;
     why[0] = '\0';
-    return create_outputs(p);
+    err = create_outputs(p);
+    if (!err)
+        err = xbgpu_status_create(p->config, p->layout, &p->status);
+    return err ? err : create_control(p, why, why_bytes);
 }
 
 int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -248,13 +312,17 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    log_info(
-        "%zu antennas, %zu channels, %zu outputs, %zu receive threads; %llu MiB of host memory, %llu MiB on the device",
-        p->layout->n_ants, p->layout->n_chan, p->layout->n_outputs, p->layout->n_recv_threads,
-        (unsigned long long)(p->layout->host_bytes >> 20), (unsigned long long)(p->layout->device_bytes >> 20));
+    log_info("%zu antennas, %zu channels, %zu outputs, %zu receive threads", p->layout->n_ants, p->layout->n_chan,
+             p->layout->n_outputs, p->layout->n_recv_threads);
+    memory_log(&(struct memory_use){p->layout->host_bytes, p->layout->chunks_bytes, p->layout->buffers_bytes,
+                                    p->layout->device_bytes, p->layout->direct_bytes});
+    if (p->config->recv.direct || p->config->recv.gpudirect)
+        log_info("recv.%s: voltages go straight to the device, so no sums are audited",
+                 p->config->recv.direct ? "direct" : "gpudirect");
     stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
                   &p->late_chunks);
     stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, p->c.healthy);
+    status_set_source(p->c.status, xbgpu_status_describe, p->status);
     *pipeline = p;
     return 0;
 undo:
@@ -266,6 +334,13 @@ undo:
                  (unsigned long long)(p->layout->device_bytes >> 20));
     xpipeline_destroy(p);
     return err;
+}
+
+void xpipeline_control(void *arg, struct katcp_device *device)
+{
+    struct xpipeline *pipeline = arg;
+
+    xcontrol_serve(pipeline->control, device);
 }
 
 int xpipeline_start(void *arg)
@@ -311,6 +386,10 @@ void xpipeline_destroy(void *arg)
     if (!pipeline)
         return;
     xpipeline_stop(pipeline);
+    stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
+    xcontrol_destroy(pipeline->control);
+    xfacts_fini(&pipeline->facts);
+    xlabels_fini(&pipeline->labels);
     matcher_destroy(pipeline->matcher);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->compute);
@@ -323,5 +402,6 @@ void xpipeline_destroy(void *arg)
     xbgpu_recv_destroy(pipeline->recv);
     xsend_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
+    xbgpu_status_destroy(pipeline->status);
     free(pipeline);
 }

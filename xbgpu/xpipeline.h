@@ -21,6 +21,9 @@
 int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                      size_t why_bytes);
 
+/* What requests it answers (daemon.h). */
+void xpipeline_control(void *pipeline, struct katcp_device *device);
+
 /* Starts senders, worker and receivers, in that order. */
 int xpipeline_start(void *pipeline);
 

@@ -21,6 +21,7 @@ struct xsend {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
+    struct service *service;
     struct sender_group *senders;
     struct xstream *streams; /* [n_outputs] */
 };
@@ -41,16 +42,42 @@ void xstream_give(struct xdump *dump)
     dump->stream->free[dump->stream->n_free++] = dump;
 }
 
+int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_samples)
+{
+    stream->capture = on;
+    stream->from_samples = from_samples;
+    return stream->next_samples;
+}
+
+void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete)
+{
+    sensor_set_integer(&stream->synchronised, timebase_unix_ns(&stream->timebase, end_samples),
+                       complete ? SENSOR_NOMINAL : SENSOR_ERROR, complete);
+}
+
+static void set_dump_sensors(struct xstream *stream)
+{
+    int64_t end_ns = timebase_unix_ns(&stream->timebase, stream->next_samples);
+    uint64_t n_failures = counter_get(&stream->audit_failures);
+
+    sensor_set_integer(&stream->clip_cnt, end_ns, SENSOR_NOMINAL, (int64_t)counter_get(&stream->clipped_visibilities));
+    sensor_set_integer(&stream->next_timestamp, end_ns, SENSOR_NOMINAL, stream->next_samples);
+    sensor_set_integer(&stream->audit_failure_cnt, end_ns, n_failures > 0 ? SENSOR_ERROR : SENSOR_NOMINAL,
+                       (int64_t)n_failures);
+}
+
 void xsend_push(struct xdump *dump)
 {
     struct xstream *stream = dump->stream;
 
     dump->heap.items[ITEM_TIMESTAMP].value = (uint64_t)dump->timestamp_samples & SPEAD_VALUE_MASK;
-    dump->group.send = dump->group.send && stream->send_enabled;
+    dump->group.send = dump->group.send && stream->capture && dump->timestamp_samples >= stream->from_samples;
     if (dump->group.send) {
         counter_add(&stream->visibilities, stream->layout->vis_bytes / (2 * sizeof(int32_t)));
         counter_add(&stream->clipped_visibilities, *dump->n_saturated);
     }
+    stream->next_samples = dump->timestamp_samples + stream->dump_samples;
+    set_dump_sensors(stream);
     loan_out(&dump->loan, 1);
     sender_push(stream->send, &dump->job);
 }
@@ -155,8 +182,42 @@ static void register_metrics(struct xstream *stream)
     stats_label(labels, sizeof(labels), "stream", stream->output->name);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
-    stats_gauge_scaled("xbgpu_output_x_latency_seconds", "Last packet of a dump received to its first packet sent.",
+    stats_gauge_scaled("xbgpu_output_x_latency_seconds",
+                       "Seconds from the last packet of a dump received to its first packet sent; the last such time.",
                        labels, &stream->stats.latency_ns, 1e-9);
+}
+
+int xstream_add_sensors(struct xstream *stream, struct sensors *sensors)
+{
+    const struct {
+        const char *name, *help;
+        enum sensor_type type;
+        enum sensor_status status;
+        struct sensor *sensor;
+    } rows[] = {
+        {"rx.synchronised", "Whether the last accumulation had the data of all F-engines; if not, error.",
+         SENSOR_BOOLEAN, SENSOR_ERROR, &stream->synchronised},
+        {"xeng-clip-cnt", "Visibilities sent that saturated, since the start.", SENSOR_INTEGER, SENSOR_NOMINAL,
+         &stream->clip_cnt},
+        {"tx.next-timestamp",
+         "ADC timestamp (in samples) that has not been sent yet: beyond those of captures so far, and not beyond those "
+         "of the next "
+         "one.",
+         SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
+        {"audit-failure-cnt", "Products of which the host and the device had different sums; above 0 is an error.",
+         SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
+    };
+    int64_t begin_ns = timebase_unix_ns(&stream->timebase, 0);
+    int err = 0;
+
+    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
+        char name[160];
+        snprintf(name, sizeof(name), "%s.%s", stream->output->name, rows[i].name);
+        const struct sensor_about about = {
+            .name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
+        err = sensors_add(sensors, rows[i].sensor, &about, (struct sensor_reading){begin_ns, rows[i].status, {0}});
+    }
+    return err;
 }
 
 /* Writes what receivers must know of the items of a dump.  Returns how many there are. */
@@ -217,6 +278,15 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     return n;
 }
 
+/* The largest of a dump's packets. */
+static size_t packet_bytes(const struct config_send *send, const struct send_heap *heap)
+{
+    size_t payload_bytes = (size_t)send->packet_payload_bytes;
+
+    return spead_built_header_bytes(heap->n_items) +
+           (heap->payload_bytes < payload_bytes ? heap->payload_bytes : payload_bytes);
+}
+
 static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
 {
     const struct config_send *c = &send->config->send;
@@ -226,10 +296,13 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
     struct send_stream_config config = {
         .name = stream->output->name,
         .sink = {.destinations = &stream->output->destination,
+                 .transport = (enum transport)c->transport,
                  .interface = c->interface,
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file},
+                 .pcap_file = c->pcap_file,
+                 .packet_bytes = packet_bytes(c, &stream->dumps[0].heap),
+                 .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),
         .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
@@ -241,7 +314,11 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
         .max_jobs = stream->n_dumps,
         .stats = &stream->stats,
     };
-    return sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
+    int err = sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
+    for (size_t d = 0; d < stream->n_dumps && !err; d++)
+        err = sender_add_memory(stream->send, stream->dumps[d].heap.payload, stream->dumps[d].heap.payload_bytes, why,
+                                why_bytes);
+    return err;
 }
 
 static int create_stream(struct xsend *send, const struct xsend_config *c, size_t index, char *why, size_t why_bytes)
@@ -250,7 +327,9 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
 
     stream->output = xbgpu_config_output(send->config, index);
     stream->layout = send->layout;
-    stream->send_enabled = stream->output->send_enabled;
+    stream->timebase = (struct timebase){send->config->time.sync_time_s, send->config->time.adc_sample_rate_hz, false};
+    stream->dump_samples = xbgpu_integration_batches(send->config, stream->output) * send->layout->batch_samples;
+    stream->capture = stream->output->send_enabled;
     size_t n_dumps = xbgpu_output_buffers(send->config, stream->output);
     stream->dumps = calloc(n_dumps, sizeof(*stream->dumps));
     stream->free = calloc(n_dumps, sizeof(*stream->free));
@@ -287,6 +366,7 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
     s->config = config->config;
     s->layout = config->layout;
     s->device = config->device;
+    s->service = config->service;
     s->streams = calloc(s->layout->n_outputs, sizeof(*s->streams));
     int err = s->streams ? create_senders(s) : -ENOMEM;
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)

@@ -3,17 +3,21 @@
  * Flow:      worker: take -> reduce writes it -> download -> xsend_push --job--> sender thread --> network
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
  * Ownership: as in fgpu/send.h.
+ * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xstream_set_capture()).  Descriptors
+ *            leave in any case.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef XBGPU_XSEND_H
 #define XBGPU_XSEND_H
 
 #include "common/loan.h"
 #include "common/sender_group.h"
+#include "common/sensor.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 
 struct device;
 struct device_event;
+struct service;
 struct xstream;
 
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
@@ -43,10 +47,14 @@ struct xdump {
 struct xstream {
     const struct xbgpu_config_output *output; /* [const] */
     const struct xbgpu_layout *layout;        /* [const] */
-    bool send_enabled;
-    struct xdump *dumps; /* [const] [n_dumps] */
-    size_t n_dumps;      /* [const] */
-    struct xdump **free; /* [worker] stack of [n_free] */
+    struct timebase timebase;                 /* [const] */
+    int64_t dump_samples;                     /* [const] length of an accumulation */
+    bool capture;                             /* [worker] dumps are sent... */
+    int64_t from_samples;                     /* [worker] ...that begin here or later */
+    int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
+    struct xdump *dumps;                      /* [const] [n_dumps] */
+    size_t n_dumps;                           /* [const] */
+    struct xdump **free;                      /* [worker] stack of [n_free] */
     size_t n_free;
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -57,6 +65,10 @@ struct xstream {
     struct counter absent_accs;          /* not made: no heap came, though of earlier and later ones */
     struct counter dropped_accs;         /* not sent: no output buffer was free */
     struct counter audits, audit_failures;
+    struct sensor synchronised;   /* whether the last accumulation had all F-engines' data; its time is its end */
+    struct sensor clip_cnt;       /* as clipped_visibilities; its time is the end of the last dump */
+    struct sensor next_timestamp; /* next_samples, of those below */
+    struct sensor audit_failure_cnt;
 };
 
 struct xsend;
@@ -68,6 +80,7 @@ struct xsend_config {
     struct inbox *worker;
     int downloaded_kind;
     int free_kind;
+    struct service *service; /* stopped with 1 when a card that sends is lost */
 };
 
 /* Allocates all dumps, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
@@ -81,6 +94,16 @@ int xsend_start(struct xsend *send);
 struct xdump *xstream_take(struct xstream *stream);
 /* A dump that came home. */
 void xstream_give(struct xdump *dump);
+
+/* Adds a stream's sensors.  Returns 0 or -ENOMEM. */
+int xstream_add_sensors(struct xstream *stream, struct sensors *sensors);
+
+/* Dumps that have not been pushed yet are sent if 'on', and if they begin at 'from_samples' or later.  Returns the first
+ * timestamp that may be of one of them. */
+int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_samples);
+
+/* An accumulation has ended, whether it becomes a dump or not. */
+void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete);
 
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xsend_push(struct xdump *dump);

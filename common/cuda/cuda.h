@@ -1,7 +1,7 @@
 /* cuda.h - what the files of the cuda device share.  Only the shared object includes it.
  *
- * Flow:      device.c opens and closes; gpu.c chooses; memory.c; stream.c: streams, events, copies, callbacks; fft.c;
- *            kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what happens when a call fails.
+ * Flow:      device.c opens and closes; gpu.c chooses; memory.c; direct.c (vulkan.h); exported.c; stream.c: streams,
+ *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what happens when a call fails.
  * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
  *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
@@ -21,6 +21,8 @@
 #error "the cuda device needs the CUDA toolkit 12.8 or later"
 #endif
 
+struct vulkan;
+
 struct cuda_device {
     struct device base;
     const struct device_host *host; /* [const] */
@@ -29,6 +31,9 @@ struct cuda_device {
     size_t max_pitch_bytes;         /* [const] of a 2D copy */
     int numa_node;                  /* [const] of the host; < 0: none */
     char *kernel_cache;             /* [const] directory; NULL: none */
+    uint8_t uuid[16];               /* [const] */
+    bool orders_writes;             /* [const] those of network cards, and the work that comes after */
+    struct vulkan *vulkan;          /* [creating thread] opened when it is first needed */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
@@ -52,6 +57,8 @@ struct cuda_stream {
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
     uint64_t n_given GUARDED;                       /* [lock] callbacks since creation */
     uint64_t n_run GUARDED;                         /* [lock] those of them that were taken to be run */
+    uint64_t n_run_seen;                            /* [watch] */
+    unsigned n_looks;                               /* [watch] since then callbacks wait, and none was run */
 };
 
 struct cuda_event {
@@ -96,6 +103,19 @@ void *cuda_alloc(struct device *device, size_t bytes);
 void cuda_free(struct device *device, void *memory);
 void *cuda_alloc_pinned(struct device *device, size_t bytes);
 void cuda_free_pinned(struct device *device, void *memory);
+
+/* ---- direct.c ---- */
+
+int cuda_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes);
+int cuda_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+void cuda_free_direct(struct device *device, const struct device_direct *direct);
+
+/* ---- exported.c ---- */
+
+int cuda_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                        size_t why_bytes);
+void cuda_free_exported(struct device *device, const struct device_exported *exported);
+void cuda_flush_exported(struct device *device);
 
 /* ---- stream.c ---- */
 

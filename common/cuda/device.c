@@ -2,6 +2,7 @@
 #include "common/cuda/cuda.h"
 
 #include "common/cuda/image.h"
+#include "common/cuda/vulkan.h"
 #include "common/log.h"
 #include "common/version.h"
 
@@ -45,6 +46,7 @@ static void cuda_close(struct device *device)
     struct cuda_device *self = cuda_device_of(device);
 
     cuda_watch_stop(self);
+    vulkan_close(self->vulkan);
     lock_take(&self->lock);
     assert(!self->streams && !self->pinned); /* destroyed, freed */
     lock_give(&self->lock);
@@ -60,6 +62,12 @@ static const struct device_ops cuda_ops = {
     .free = cuda_free,
     .alloc_pinned = cuda_alloc_pinned,
     .free_pinned = cuda_free_pinned,
+    .direct_memory = cuda_direct_memory,
+    .alloc_direct = cuda_alloc_direct,
+    .free_direct = cuda_free_direct,
+    .alloc_exported = cuda_alloc_exported,
+    .free_exported = cuda_free_exported,
+    .flush_exported = cuda_flush_exported,
     .stream_create = cuda_stream_create,
     .stream_destroy = cuda_stream_destroy,
     .stream_wait = cuda_stream_wait,
@@ -99,12 +107,15 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     error = cudaGetDeviceProperties(&properties, device->index);
     if (error != cudaSuccess)
         return cuda_explain(error, "cudaGetDeviceProperties", why, why_bytes);
+    memcpy(device->uuid, properties.uuid.bytes, sizeof(device->uuid));
     device->major = attribute(device, cudaDevAttrComputeCapabilityMajor, 0);
     device->minor = attribute(device, cudaDevAttrComputeCapabilityMinor, 0);
     snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
              device->major, device->minor);
     device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
+    device->orders_writes =
+        attribute(device, cudaDevAttrGPUDirectRDMAWritesOrdering, 0) >= cudaGPUDirectRDMAWritesOrderingOwner;
     device->numa_node = attribute(device, cudaDevAttrHostNumaId, -1);
     return 0;
 }

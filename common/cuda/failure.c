@@ -2,7 +2,10 @@
  *
  * A kernel that fails is first heard of by whichever call comes next.  Where no call comes, because everybody waits for
  * a callback that CUDA will never run, the watch asks a few times a second.  Whoever hears first says the sentence, and
- * runs the callbacks that CUDA owes us; from then on operations do nothing (device.h). */
+ * runs the callbacks that CUDA owes us; from then on operations do nothing (device.h).
+ *
+ * A GPU that hangs gives no error, and every call may wait for it.  The watch beats (thread.h) as long as callbacks
+ * are run where some wait, so it is the process's watchdog that ends this. */
 #include "common/cuda/cuda.h"
 
 #include <errno.h>
@@ -13,6 +16,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
+#define HANGS_LOOKS       30 /* 3 s: more than any chunk takes that comes in real time */
 
 static int errno_of(cudaError_t error)
 {
@@ -101,6 +105,31 @@ static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
     return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
+/* Whether callbacks wait and none has been run for too long; says so once. */
+static bool stream_hangs(struct cuda_device *device, struct cuda_stream *stream)
+{
+    lock_take(&stream->lock);
+    bool stands = stream->n_run < stream->n_given && stream->n_run == stream->n_run_seen;
+    stream->n_run_seen = stream->n_run;
+    lock_give(&stream->lock);
+    stream->n_looks = stands ? stream->n_looks + 1 : 0;
+    if (stream->n_looks == HANGS_LOOKS)
+        device->host->log(LOG_LEVEL_ERROR, "cuda: stream %s hangs: nothing has ended for %d s; it was last given: %s",
+                          stream->name, HANGS_LOOKS * WATCH_INTERVAL_MS / 1000, stream->newest);
+    return stream->n_looks >= HANGS_LOOKS;
+}
+
+static bool any_hangs(struct cuda_device *device)
+{
+    bool any = false;
+
+    lock_take(&device->lock);
+    for (struct cuda_stream *s = device->streams; s; s = s->next)
+        any = stream_hangs(device, s) || any;
+    lock_give(&device->lock);
+    return any;
+}
+
 static void *watch(void *arg)
 {
     struct cuda_device *device = arg;
@@ -109,8 +138,11 @@ static void *watch(void *arg)
     char stream[32] = "";
 
     cuda_enter(device);
-    while (error == cudaSuccess && poll(&stop, 1, WATCH_INTERVAL_MS) <= 0)
+    while (error == cudaSuccess && poll(&stop, 1, WATCH_INTERVAL_MS) <= 0) {
+        if (!any_hangs(device))
+            device->host->thread_beat();
         error = ask(device, stream, sizeof(stream));
+    }
     if (error != cudaSuccess)
         fail(device, stream, "the GPU failed", error, "cudaStreamQuery");
     return NULL;
@@ -121,7 +153,7 @@ int cuda_watch_start(struct cuda_device *device)
     device->watch_stop = eventfd(0, EFD_CLOEXEC);
     if (device->watch_stop < 0)
         return -errno;
-    int err = thread_start(&device->watch, "cuda-watch", -1, watch, device);
+    int err = device->host->thread_start(&device->watch, "cuda-watch", -1, watch, device);
     if (err)
         close(device->watch_stop);
     return err;

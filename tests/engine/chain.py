@@ -214,8 +214,8 @@ class Dump:
 class Dumps:
     """Receives what both X-engines send, with spead2, and holds every dump to the references as it comes."""
 
-    def __init__(self, layout, references):
-        self.receiver = harness.Receiver(layout.visibilities)
+    def __init__(self, layout, references, interface_address=harness.LOOPBACK):
+        self.receiver = harness.Receiver(layout.visibilities, interface_address)
         self.references = references
         self.endpoints = endpoints(layout.visibilities)
         self.n_seen = 0

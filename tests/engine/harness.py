@@ -29,10 +29,13 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
+SANITIZED = any(word in BUILD.name for word in ("address", "thread"))
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every daemon that does not say otherwise
+DIRECT = os.environ.get("CBF_TEST_DIRECT", "0") != "0"  # likewise recv.direct, where a test does not say
 FGPU_WRAPPER = shlex.split(os.environ.get("CBF_FGPU_WRAPPER", ""))  # a program that runs fgpu, such as a sanitizer
 XBGPU_WRAPPER = []  # likewise of xbgpu
+WATCHDOG_S = 0  # of every daemon that is started; 0: the init system does not want to know
 LIBRARY_PATH = os.environ.get("CBF_LIBRARY_PATH")  # of the programs; this one keeps its own
 LOOPBACK = "127.0.0.1"
 
@@ -273,16 +276,20 @@ def decode_pcap(path):
 
 
 class Receiver:
-    """Receives multicast with spead2 on a thread of its own; 'heaps' grows as they come."""
+    """Receives multicast with spead2 on a thread of its own, from sockets or with ibverbs; 'heaps' grows as they come."""
 
-    def __init__(self, destinations):
+    def __init__(self, destinations, interface_address=LOOPBACK, ibverbs=False):
         self.heaps = []
         self.changed = threading.Condition()
         self.streams = []
         self.threads = []
         for endpoint in endpoints(destinations):
             stream = _recv_stream()
-            stream.add_udp_reader(*endpoint, buffer_size=4 << 20, interface_address=LOOPBACK)
+            if ibverbs:
+                stream.add_udp_ibv_reader(spead2.recv.UdpIbvConfig(
+                    endpoints=[endpoint], interface_address=interface_address, buffer_size=16 << 20))
+            else:
+                stream.add_udp_reader(*endpoint, buffer_size=4 << 20, interface_address=interface_address)
             thread = threading.Thread(target=self._run, args=(stream, Decoder(endpoint)), daemon=True)
             self.streams.append(stream)
             self.threads.append(thread)
@@ -322,16 +329,21 @@ class Receiver:
         self.stop()
 
 
-def send_live(sent, rate=1e6, max_packet=9000):
-    """Sends heaps over loopback multicast with spead2, in order, at 'rate' bytes/s; returns when all are gone.
+def send_live(sent, rate=1e6, max_packet=9000, interface_address=LOOPBACK, ibverbs=False, **more):
+    """Sends heaps by multicast with spead2, in order, at 'rate' bytes/s, from a socket or with ibverbs; returns when all are
+    gone.  'more' is of spead2's StreamConfig.
 
     The threads of a daemon receive apart, and one that falls behind the others by the window of chunks loses heaps.  So a
     test with several threads chooses a rate at which that takes longer than a busy machine keeps a thread waiting.
     """
     where = list(dict.fromkeys(s.endpoint for s in sent))
     config = spead2.send.StreamConfig(max_packet_size=max_packet, max_heaps=len(sent) + 1, rate=rate,
-                                      burst_size=16384)
-    stream = spead2.send.UdpStream(spead2.ThreadPool(), where, config, ttl=1, interface_address=LOOPBACK)
+                                      burst_size=16384, **more)
+    if ibverbs:
+        stream = spead2.send.UdpIbvStream(spead2.ThreadPool(), config, spead2.send.UdpIbvConfig(
+            endpoints=where, interface_address=interface_address))
+    else:
+        stream = spead2.send.UdpStream(spead2.ThreadPool(), where, config, ttl=1, interface_address=interface_address)
     references = [spead2.send.HeapReference(s.heap, cnt=s.cnt, substream_index=where.index(s.endpoint)) for s in sent]
     stream.send_heaps(references, spead2.send.GroupMode.SERIAL)
 
@@ -420,10 +432,21 @@ def wait_asleep(process, timeout=TIMEOUT_S):
         select.select([], [], [], 0.001)
 
 
+def directly(config):
+    """With recv.direct, and so without an audit, unless the test says."""
+    config = merge(config, {})
+    if config.get("recv", {}).setdefault("direct", True):
+        for output in config["outputs"]:
+            output.pop("audit_samples", None)
+    return config
+
+
 class Daemon:
     """One running fgpu or xbgpu."""
 
     def __init__(self, program, config, work, name):
+        if DIRECT and program in ("fgpu", "xbgpu"):
+            config = directly(config)
         binary = BUILD / program
         assert binary.exists(), f"{binary} is not built: run make"
         self.name = name
@@ -436,6 +459,8 @@ class Daemon:
         self.notify.bind(str(notify_path))
         environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "WATCHDOG_USEC")}
         environment["NOTIFY_SOCKET"] = str(notify_path)
+        if WATCHDOG_S:
+            environment["WATCHDOG_USEC"] = str(int(WATCHDOG_S * 1e6))
         if LIBRARY_PATH:
             environment["LD_LIBRARY_PATH"] = LIBRARY_PATH
         wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, [])

@@ -61,3 +61,27 @@ def test_whatever_operation(run, rng, how):
             np.testing.assert_array_equal(voltages, expected[key], f"{how}={n}, heap {key}")
         n_sent.append(len(found))
     assert n_sent[0] == 0 and len(expected) > n_sent[-1] > 0, (len(expected), n_sent)
+
+
+def test_gpu_that_hangs(daemon, work, monkeypatch):
+    """The watchdog is fed no more, and the stream and what it was given are named."""
+    monkeypatch.setattr(harness, "WATCHDOG_S", 3)
+    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
+    for name in ("common", "kernels", "tests"):
+        (work / name).symlink_to(harness.ROOT / name)
+    config = fgpu_config(device={"kind": "cuda"}, recv={"interface": "lo"}, send={"interface": "lo"})
+    chunk_for(config)
+    rng = np.random.default_rng(1)
+    samples = noise(rng, 1, 40 * config["recv"]["chunk_samples"], config["recv"]["sample_bits"])
+    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,hang=40")
+    process = daemon("fgpu", config).wait_ready()
+    harness.send_live(digitiser_heaps(config, samples, 0), rate=2e6)
+    said = b""
+    while b"STATUS=FAILED" not in said:
+        process.notify.settimeout(3 * harness.WATCHDOG_S + 3)
+        said = process.notify.recv(4096)
+    assert re.match(rb"STATUS=FAILED: thread cuda-watch \(\d+\) hangs", said), said
+    assert re.search(r"cuda: stream \w+ hangs: nothing has ended for 3 s; it was last given: \w+", process.log.read_text())
+    process.notify.settimeout(2)
+    with pytest.raises(TimeoutError):
+        process.notify.recv(4096)

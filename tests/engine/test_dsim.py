@@ -445,7 +445,7 @@ def test_stop_by_signal(receiver, start, tmp_path):
     values = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if not line.startswith("#"))
     assert float(values["dsim_packets_sent_total"]) >= 80
     assert float(values["dsim_packets_failed_total"]) == 0
-    assert 0 <= float(values["dsim_late_seconds"]) < TIMEOUT_S
+    assert 0 <= float(values["dsim_time_error_s"]) < TIMEOUT_S
 
     process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=TIMEOUT_S)

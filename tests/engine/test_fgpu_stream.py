@@ -48,6 +48,17 @@ def n_stops(config):
     return len(config["antennas"]) * len(endpoints(destinations(config)))
 
 
+def wait_batches(receiver, config, start, samples):
+    """Waits for the last batch of each output that is sure to come before the end."""
+    for output in config["outputs"]:
+        model = scenario.model_of(output)
+        last = sure_batches(config, model, start, samples.shape[2])[-1] * model.batch
+        where = endpoints(output["destinations"])
+        n = len(config["antennas"]) * len(where)
+        receiver.wait(lambda heaps: sum(h.endpoint in where and h.items.get("timestamp") == last for h in heaps) == n,
+                      f"the last batch of {output['name']}")
+
+
 def finish(config, process, receiver):
     """SIGTERM, then stop heaps on every substream from every antenna and a clean end; returns the streams."""
     process.terminate().wait_end()
@@ -82,13 +93,7 @@ def test_live_stream(timebase, rate_factor, n_threads, daemon, rng):
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
         harness.send_live(scenario.digitiser_heaps(config, samples, start))
-        for o, output in enumerate(config["outputs"]):
-            model = scenario.model_of(output)
-            last = sure_batches(config, model, start, samples.shape[2])[-1] * model.batch
-            n = 2 * len(endpoints(output["destinations"]))
-            where = endpoints(output["destinations"])
-            receiver.wait(lambda heaps: sum(h.endpoint in where and h.items.get("timestamp") == last for h in heaps) == n,
-                          f"the last batch of {output['name']}")
+        wait_batches(receiver, config, start, samples)
         streams = finish(config, process, receiver)
     check(config, streams, samples, start)
 

@@ -21,14 +21,13 @@ import harness
 import numpy as np
 import pytest
 import yaml
-from harness import BUILD, LOOPBACK, endpoints, free_tcp_port, groups
+from harness import BUILD, LOOPBACK, SANITIZED, endpoints, free_tcp_port, groups
 from scenario import chunk_for, digitiser_heaps, feng_heaps, fgpu_config, noise, random_voltages, xbgpu_config
 
 CONFIG = 78  # a restart does not help
 AGAIN = 1  # it may
 PROGRAMS = ("fgpu", "xbgpu", "dsim", "visrec")
 FOREIGN = "203.0.113.9"  # of nobody (RFC 5737)
-SANITIZED = any(word in BUILD.name for word in ("address", "thread"))
 MIB = 1 << 20
 
 
@@ -726,6 +725,23 @@ def test_buffers_that_are_not_granted(case, program, sides):
         wanted = int(re.search(rf'"sysctl net.core.{letter}mem_max=(\d+)"', warning)[1])
         n_sockets = 2 if program in ("fgpu", "visrec") else 1  # of one receive thread, which share its buffer
         assert wanted == (asked // n_sockets if side == "recv" else asked)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+def test_polling_that_is_not_allowed(case, program, allowed):
+    """Without the right to have the card polled, where the kernel asks for one, the sockets are: one warning, with the
+    cure in it."""
+    one = case(program)
+    one.set("recv.busy_poll", 50)
+    one.write_file()
+    if not allowed:
+        without_net_admin(one)
+    was_ready, code, _, err = one.run()
+    assert was_ready and code == 0, err
+    warnings = [line for line in warnings_in(err) if "busy_poll" in line]
+    assert len(warnings) <= (0 if allowed and os.geteuid() == 0 else 1), err
+    assert all(re.search(r'recv\.busy_poll: .*"sysctl net\.core\.busy_read=50"', warning) for warning in warnings)
 
 
 def test_no_init_system(case):

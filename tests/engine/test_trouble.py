@@ -22,7 +22,6 @@ from test_visrec import recorder  # noqa: F401
 from test_visrec import Sender, Stream, flatten, from_capture, heaps_of_dump, live, packets_of
 
 ROUNDS = int(os.environ.get("CBF_KILL_ROUNDS", "1"))
-SANITIZED = any(word in harness.BUILD.name for word in ("thread", "address"))
 sys.path.append(str(harness.ROOT / "scripts"))
 import repair_uvh5  # noqa: E402
 
@@ -36,7 +35,7 @@ def memory_kib(pid):
 def check_memory(before_kib, pid, what):
     # A sanitizer keeps what was freed for a while.
     after_kib = memory_kib(pid)
-    assert SANITIZED or after_kib < before_kib + 4096, f"{what}: {before_kib} KiB have become {after_kib} KiB"
+    assert harness.SANITIZED or after_kib < before_kib + 4096, f"{what}: {before_kib} KiB have become {after_kib} KiB"
 
 
 # ---- Receivers and clients -------------------------------------------------------------------------------------------
@@ -182,7 +181,7 @@ int fallocate(int fd, int mode, long offset, long n_bytes)
 
 @pytest.fixture
 def shim(tmp_path):
-    if SANITIZED:
+    if harness.SANITIZED:
         pytest.skip("a sanitizer wants to be the first library")
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler")

@@ -172,6 +172,7 @@ TABLE = {
     "alignment": alignment, "bad_timestamp": bad_timestamp, "bad_source": bad_source, "bad_frequency": bad_frequency,
     "too_old": too_old, "jump": jump, "duplicate": duplicate,
 }
+HEAPS = {"too_old": "too_old", "no_items": "metadata", "bad_timestamp": "bad_timestamp", "bad_source": "bad_feng_id"}
 SILENT = ("stop", "other_thread")  # part of any stream, so no warning
 CASES = [(program, reason) for program in STREAMS for reason in TABLE
          if (program, reason) not in [("fgpu", "bad_frequency"), ("visrec", "bad_source")]]
@@ -210,15 +211,21 @@ def disturb(stream, bad_at):
 def test_reason(program, reason, undisturbed, daemon, work, rng):
     """Counted to the packet under its own reason and no other, named in the log, and the output is the same."""
     stream, expected = undisturbed(program)
+    n_heaps = 0  # refused, by their first packets
 
     def bad_at(good):
-        bad = TABLE[reason](stream, good)
-        return [(reason, bad[i]) for i in rng.permutation(len(bad))] if rng.random() < 0.2 else []
+        nonlocal n_heaps
+        bad = TABLE[reason](stream, good) if rng.random() < 0.2 else []
+        n_heaps += sum(wire.parse(p).get(PAYLOAD_OFFSET) in (0, None) for p in bad) if reason in HEAPS else 0
+        return [(reason, bad[i]) for i in rng.permutation(len(bad))]
 
     packets, refused = disturb(stream, bad_at)
     assert refused
     outcome = replay(daemon, work, stream, packets, "disturbed")
     check_same(stream, outcome, expected, refused)
+    for name in HEAPS if program == "xbgpu" else ():
+        counted = outcome.metrics.get(f"xbgpu_input_{HEAPS[name]}_heaps_total")
+        assert counted == (n_heaps if name == reason else 0), name
     assert bool(warnings(outcome.log, reason)) == (reason not in SILENT)
 
 

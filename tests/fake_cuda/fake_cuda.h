@@ -9,10 +9,14 @@
  *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
  *   emulate=1     kernels are their CUDA variants
  *   register=0    memory of ours cannot be registered
+ *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
+ *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
+ *   ordering=0, flush=CODE  what cards write must be flushed, which fails
  *   init=CODE     cudaInitDevice returns this error
  *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
  *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every
- *                 call from then on says so */
+ *                 call from then on says so
+ *   hang=N        the GPU never ends the Nth operation */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
 

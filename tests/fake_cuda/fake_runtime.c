@@ -3,10 +3,16 @@
 
 #include "tests/emulator/device_emulated.h"
 
+#include <cuda.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define N_EXTERNALS 1024
 
 static struct device *cpu;
 static _Atomic bool dead;
@@ -42,6 +48,12 @@ static void die(void *arg)
     atomic_store(&dead, true);
 }
 
+static void hang(void *arg)
+{
+    for (;;)
+        pause();
+}
+
 cudaError_t fake_cuda_operation(struct device_stream *stream)
 {
     long n = atomic_fetch_add(&n_operations, 1) + 1;
@@ -50,6 +62,8 @@ cudaError_t fake_cuda_operation(struct device_stream *stream)
         return cudaErrorInvalidValue;
     if (n == setting("die", 0))
         cpu->ops->then(stream, die, NULL);
+    if (n == setting("hang", 0))
+        cpu->ops->then(stream, hang, NULL);
     return state();
 }
 
@@ -96,6 +110,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
     case cudaDevAttrHostNumaId: *value = 0; break;
+    case cudaDevAttrGPUDirectRDMAWritesOrdering: *value = (int)setting("ordering", 100); break;
     default: return cudaErrorInvalidValue;
     }
     return cudaSuccess;
@@ -152,10 +167,109 @@ cudaError_t cudaMalloc(void **memory, size_t bytes)
     return allocate(memory, bytes);
 }
 
+/* Memory of another, by its file descriptor. */
+struct external {
+    void *address; /* NULL: none */
+    size_t bytes;
+    bool mapped; /* what cudaFree() must come for, before it goes */
+};
+
+static struct external externals[N_EXTERNALS];
+
+cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *memory, const struct cudaExternalMemoryHandleDesc *handle)
+{
+    struct external *e = externals;
+    struct stat file;
+
+    while (e < externals + N_EXTERNALS && e->address)
+        e++;
+    if (setting("import", 0))
+        return (cudaError_t)setting("import", 0);
+    if (handle->type != cudaExternalMemoryHandleTypeOpaqueFd || e == externals + N_EXTERNALS ||
+        fstat(handle->handle.fd, &file) || (unsigned long long)file.st_size != handle->size)
+        return cudaErrorInvalidValue;
+    *e = (struct external){.bytes = handle->size};
+    e->address = mmap(NULL, e->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, handle->handle.fd, 0);
+    if (e->address == MAP_FAILED)
+        abort();
+    close(handle->handle.fd); /* ours from now on */
+    *memory = (cudaExternalMemory_t)(void *)e;
+    return state();
+}
+
+cudaError_t cudaExternalMemoryGetMappedBuffer(void **address, cudaExternalMemory_t memory,
+                                              const struct cudaExternalMemoryBufferDesc *buffer)
+{
+    struct external *e = (struct external *)(void *)memory;
+
+    if (setting("map", 0))
+        return (cudaError_t)setting("map", 0);
+    if (e->mapped || buffer->offset || buffer->size != e->bytes)
+        return cudaErrorInvalidValue;
+    e->mapped = true;
+    *address = e->address;
+    return state();
+}
+
+cudaError_t cudaDestroyExternalMemory(cudaExternalMemory_t memory)
+{
+    struct external *e = (struct external *)(void *)memory;
+
+    if (e->mapped)
+        abort();
+    munmap(e->address, e->bytes);
+    e->address = NULL;
+    return state();
+}
+
 cudaError_t cudaFree(void *memory)
 {
-    free(memory);
+    struct external *e = externals;
+
+    while (e < externals + N_EXTERNALS && (!e->mapped || e->address != memory))
+        e++;
+    if (e < externals + N_EXTERNALS)
+        e->mapped = false;
+    else
+        free(memory);
     return state();
+}
+
+/* ---- Memory for network cards ------------------------------------------------------------------------------------ */
+
+static CUresult get_handle(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                           unsigned long long flags)
+{
+    if (setting("dmabuf", 0))
+        return (CUresult)setting("dmabuf", 0);
+    if (address % 65536 || bytes % 65536 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)bytes))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    /* From now on the memory is the file. */
+    if (mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+        abort();
+    *(int *)handle = fd;
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
+{
+    CUresult (*found)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
+
+    *result = strcmp(symbol, "cuMemGetHandleForAddressRange") || setting("dmabuf", 0) < 0
+                  ? cudaDriverEntryPointSymbolNotFound
+                  : cudaDriverEntryPointSuccess;
+    memcpy(function, &found, sizeof(found));
+    return state();
+}
+
+cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
+                                               enum cudaFlushGPUDirectRDMAWritesScope scope)
+{
+    return setting("flush", 0) ? (cudaError_t)setting("flush", 0) : state();
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)

@@ -116,9 +116,23 @@ def pcap_seeds():
     return [bytes(sizes) + f for f in files for sizes in [(1, 2, 255)]] + [b"\0\0\0" + files[0], b"\x01\0\0" + files[0]]
 
 
+def katcp_lines():
+    return [rb"?help", rb"?watchdog[5]", rb"?sensor-list /^[a-c]|x$/", rb"?sensor-value a", rb"?log-level debug",
+            rb"?sensor-sampling a,b.c,h event", rb"?sensor-sampling a differential-rate 1 0 inf", rb"?set 1 2.5 1e3 \@",
+            rb"?sensor-sampling b.c period 0.01", rb"?sensor-sampling-clear", rb"?client-list", rb"?version-list",
+            rb"?request-timeout-hint set", rb"!x[2147483647] ok a\_b\\\0\n\r\e\t", rb"#log error 1 a b", rb"?halt", rb"?restart"]
+
+
+def katcp_client_seeds():
+    texts = [line + b"\n" for line in katcp_lines()]
+    texts.append(b"".join(texts)[:250])
+    return [bytes([len(text)]) + text for text in texts] + [b"".join(bytes([3]) + texts[5][i:i + 3] for i in range(0, 33, 3))]
+
+
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
-                        ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds())]:
+                        ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
+                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds())]:
         directory = Path(sys.argv[1]) / name
         directory.mkdir(parents=True, exist_ok=True)
         for i, seed in enumerate(seeds):

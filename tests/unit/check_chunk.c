@@ -91,12 +91,102 @@ START_TEST(reset_clears_all_but_the_payload)
 }
 END_TEST
 
+/* What is written at one address is there at the other, which is what the device is given. */
+START_TEST(direct_payloads_have_two_addresses)
+{
+    char why[200] = "";
+
+    ck_assert_int_eq(
+        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(
+        chunk_pool_create_direct(device, N_CHUNKS, N_HEAPS, 1001, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    for (int i = 0; i < N_CHUNKS; i++) {
+        struct chunk *chunk = take_chunk();
+
+        ck_assert_ptr_ne(chunk->payload, chunk->source);
+        memset(chunk->payload, i + 1, N_HEAPS * 1001);
+        for (size_t k = 0; k < N_HEAPS * 1001; k++)
+            ck_assert_uint_eq(chunk->source[k], i + 1);
+    }
+    destroy_pool();
+}
+END_TEST
+
+START_TEST(direct_pool_that_cannot_be_had_says_why)
+{
+    char why[200] = "";
+
+    ck_assert_int_eq(
+        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_lt(
+        chunk_pool_create_direct(device, N_CHUNKS, 1, SIZE_MAX / 4, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_msg(strstr(why, "cannot be mapped twice"), "%s", why);
+    inbox_destroy(home);
+    device_close(device);
+}
+END_TEST
+
+/* Heaps in frames of which the beginnings lie elsewhere than the rest, one wholly there; what is not noted stays. */
+START_TEST(frames_are_gathered)
+{
+    enum { HEAP_BYTES = 1003, N_FIRST = 101 };
+    struct device_stream *stream;
+    struct device_kernel *gather;
+    uint8_t first[N_HEAPS][HEAP_BYTES], rest[N_HEAPS][HEAP_BYTES];
+    char why[200] = "";
+
+    ck_assert_int_eq(
+        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+    ck_assert_int_eq(device_stream_create(device, "gather", &stream), 0);
+    ck_assert_int_eq(chunk_create_gather(device, &gather), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(
+        chunk_pool_create_gathered(device, N_CHUNKS, N_HEAPS, HEAP_BYTES, N_HEAPS - 1, MEMBER, home, KIND, &pool), 0);
+    struct chunk *chunk = take_chunk();
+    for (int life = 0; life < 2; life++) {
+        memset(chunk->payload, 0xe7, N_HEAPS * HEAP_BYTES);
+        for (int h = 0; h < N_HEAPS; h++) {
+            memset(first[h], 10 * life + h + 1, HEAP_BYTES);
+            memset(rest[h], 10 * life + h + 101, HEAP_BYTES);
+        }
+        for (int h = 1; h < N_HEAPS; h++) {
+            size_t n_first = h == 2 ? HEAP_BYTES : h == 3 ? 0 : N_FIRST;
+            ck_assert(chunk_has_room(chunk));
+            chunk_add_frame(chunk, (uint32_t)(7 * h), chunk->payload + h * HEAP_BYTES, first[h], n_first, rest[h],
+                            HEAP_BYTES - n_first);
+            ck_assert_uint_eq(chunk->frames[h - 1], 7 * h);
+        }
+        ck_assert(!chunk_has_room(chunk));
+        chunk_gather(chunk, stream, gather);
+        device_stream_wait(stream);
+        for (int h = 0; h < N_HEAPS; h++)
+            for (int k = 0; k < HEAP_BYTES; k++) {
+                int n_first = h == 2 ? HEAP_BYTES : h == 3 ? 0 : N_FIRST;
+                int expected = h == 0 ? 0xe7 : 10 * life + h + (k < n_first ? 1 : 101);
+                ck_assert_int_eq(chunk->source[h * HEAP_BYTES + k], expected);
+            }
+        chunk_reset(chunk, 0);
+        ck_assert(chunk_has_room(chunk) && chunk->n_frames == 0);
+        chunk_gather(chunk, stream, gather); /* nothing */
+    }
+    device_kernel_destroy(gather);
+    device_stream_destroy(stream);
+    destroy_pool();
+}
+END_TEST
+
 START_TEST(bytes_cover_the_payload)
 {
     size_t payload = 3 * 16 * 5120;
 
-    ck_assert_uint_ge(chunk_pool_bytes(3, 16, 5120), payload + payload / 64);
-    ck_assert_uint_le(chunk_pool_bytes(3, 16, 5120), payload + payload / 64 + 2000);
+    ck_assert_uint_ge(chunk_pool_bytes(3, 16, 5120, false), payload + payload / 64);
+    ck_assert_uint_le(chunk_pool_bytes(3, 16, 5120, false), payload + payload / 64 + 2000);
+    ck_assert_uint_eq(chunk_pool_direct_bytes(3, 16, 5120, false), 0);
+    ck_assert_uint_eq(chunk_pool_direct_bytes(3, 16, 5120, true), payload);
+    ck_assert_uint_eq(chunk_pool_bytes(3, 16, 5120, true) + payload, chunk_pool_bytes(3, 16, 5120, false));
+    ck_assert_uint_eq(chunk_pool_direct_bytes(SIZE_MAX, 16, 5120, true), UINT64_MAX);
     chunk_pool_destroy(NULL);
 }
 END_TEST
@@ -110,6 +200,9 @@ int main(void)
 
     tcase_add_test(tests, chunks_start_at_home);
     tcase_add_test(tests, reset_clears_all_but_the_payload);
+    tcase_add_test(tests, direct_payloads_have_two_addresses);
+    tcase_add_test(tests, direct_pool_that_cannot_be_had_says_why);
+    tcase_add_test(tests, frames_are_gathered);
     tcase_add_test(tests, bytes_cover_the_payload);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);

@@ -361,9 +361,10 @@ START_TEST(files_are_read)
                                "1700000001 1 0 0 0 0",
                                pols, why, sizeof(why)),
                      0);
-    ck_assert_uint_eq(pols[0].n, 1);
-    ck_assert_uint_eq(pols[1].n, 2);
-    const struct delay_model *a = &pols[0].models[0], *b = &pols[1].models[0];
+    ck_assert_uint_eq(pols[0].n, 2);
+    ck_assert_uint_eq(pols[1].n, 3);
+    const struct delay_model *a = &pols[0].models[1], *b = &pols[1].models[1];
+    ck_assert_int_eq(pols[0].models[0].start_samples, -1);
     ck_assert_int_eq(a->start_samples, 0);
     ck_assert(a->delay_samples == -6e9 && a->rate == 0.5 && a->phase_rate_rad == 0);
     ck_assert_double_eq_tol(a->phase_rad, -7 + 2 * M_PI, 1e-14);
@@ -373,7 +374,7 @@ START_TEST(files_are_read)
     ck_assert_double_eq_tol(b->delay_samples, 2000, 1e-12);
     ck_assert_double_eq_tol(b->phase_rad, 4 - 2 * M_PI, 1e-14);
     ck_assert_double_eq_tol(b->phase_rate_rad, 5e-7, 1e-20);
-    ck_assert_int_eq(pols[1].models[1].start_samples, 1500000000);
+    ck_assert_int_eq(pols[1].models[2].start_samples, 1500000000);
 }
 END_TEST
 
@@ -383,19 +384,19 @@ START_TEST(what_is_wrong_in_a_file_is_named)
         const char *text, *why;
     } table[] = {
         {"1700000001 0 0 0 0\n", ":1: a line must have"},
-        {"\n1700000001 0 0 0 0 0 0 0\n", ":2: a line must have"},
+        {"\n1700000001 0 0 0 0 0 0 0 0\n", ":2: a line must have"},
         {"then 0 0 0 0 0\n", ":1: the start must be a UNIX time in seconds with at most 9 decimals, not then"},
         {"1700000001.0000000001 0 0 0 0 0\n", ":1: the start must be a UNIX time"},
         {"1e10 0 0 0 0 0\n", ":1: the start must be a UNIX time"},
         {"1700000000 0 0 0 0 0\n", ":1: the start must not be before time.sync_time, not 1700000000"},
         {"1700000001 2 0 0 0 0\n", ":1: the polarisation must be 0 or 1, not 2"},
         {"1700000001 00 0 0 0 0\n", ":1: the polarisation must be 0 or 1"},
-        {"1700000001 0 x 0 0 0\n", ":1: delay, rate, phase, phase rate and acceleration must be numbers, not x"},
+        {"1700000001 0 x 0 0 0\n", ":1: delay, rate, phase, phase rate and accelerations must be numbers, not x"},
         {"1700000001 0 0 0 nan 0\n", ":1: delay, rate, phase"},
         {"1700000001 0 0 0 0 0 inf\n", ":1: delay, rate, phase"},
         {"1700000001 0 1s 0 0 0\n", ":1: delay, rate, phase"},
-        {"1700000001 0 1e8 0 0 0\n", ":1: the delay must be at most 2^53 samples, not 1e8"},
-        {"1700000001 0 0 1 0 0\n", ":1: the rate must be between -1 and 1, not 1"},
+        {"1700000001 0 1e8 0 0 0\n", ":1: the delay must be at most 2^53 samples"},
+        {"1700000001 0 0 1 0 0\n", ":1: the rate must be between -1 and 1"},
         {"1700000001 0 0 -1.5 0 0\n", ":1: the rate must be"},
         {"1700000001 0 0 0 0 0\n1700000001 1 0 0 0 0\n1700000001 0 0 0 0 0\n",
          ":3: models of a polarisation must be in"},

@@ -4,21 +4,25 @@
  * A gate is a kernel that does not end before the test says so.  What must not happen before that is given time to
  * happen; what must happen is waited for.  What kernels leave for the test lies in pinned memory. */
 #include "common/clock.h"
+#include "common/copy.h"
 #include "common/device.h"
 #include "common/loan.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "device_under_test.h"
 #include "test_random.h"
+#include "tests/direct_guard/direct_guard.h"
 
 #include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define GRACE_NS  (20 * NS_PER_MS) /* given to what must not happen */
@@ -306,6 +310,96 @@ START_TEST(memory_is_aligned)
 }
 END_TEST
 
+/* What the host writes past the cache, in packets that begin anywhere, the device reads; where there is such memory, which
+ * CBF_TEST_DIRECT=1 wants. */
+START_TEST(direct_memory_is_written_by_the_host_and_read_by_the_device)
+{
+    enum { BYTES = (3 << 20) + 123, PACKET_BYTES = 1003 };
+    const char *wanted = getenv("CBF_TEST_DIRECT");
+    uint8_t *sent = malloc(BYTES), *found = malloc(BYTES), *memory = device_alloc(device, BYTES);
+    struct device_direct direct[2];
+    char why[500] = "";
+
+    int err = device_check_direct(device, 2 * BYTES, "a.b", "lower it", why, sizeof(why));
+    ck_assert_msg(!err || (err == -ENODEV && !(wanted && wanted[0] == '1')), "%s", why);
+    if (err)
+        fprintf(stderr, "no direct memory: %s\n", why);
+    for (size_t k = 0; !err && k < ARRAY_LEN(direct); k++) {
+        ck_assert_msg(!device_alloc_direct(device, BYTES, &direct[k], why, sizeof(why)), "%s", why);
+        ck_assert_ptr_ne(direct[k].host, direct[k].device);
+        ck_assert_uint_eq((uintptr_t)direct[k].host % 4096, 0);
+        ck_assert_uint_eq((uintptr_t)direct[k].device % 256, 0);
+        random_bytes(sent, BYTES);
+        for (size_t at = 0, n; at < BYTES; at += n) {
+            n = BYTES - at < PACKET_BYTES ? BYTES - at : PACKET_BYTES;
+            copy_past_cache(direct[k].host + at, sent + at, n);
+        }
+        copy_finish();
+        device_copy(streams[k], memory, direct[k].device, BYTES);
+        test_read(streams[k], found, memory, BYTES);
+        ck_assert_mem_eq(found, sent, BYTES);
+    }
+    for (size_t k = 0; !err && k < ARRAY_LEN(direct); k++)
+        device_free_direct(device, &direct[k]);
+    device_free(device, memory);
+    free(found);
+    free(sent);
+}
+END_TEST
+
+/* What is written to the file is in the memory; as often as is asked for. */
+START_TEST(exported_memory_is_the_files)
+{
+    enum { N = 3 };
+    static const size_t sizes[N] = {1, 65536, 200000};
+    struct device_exported exported[N];
+    uint8_t sent[1000], found[1000];
+    char why[500] = "";
+
+    for (size_t k = 0; k < N; k++) {
+        int err = device_alloc_exported(device, sizes[k], &exported[k], why, sizeof(why));
+        if (err == -ENODEV && test_on_cuda()) { /* not every driver can */
+            fprintf(stderr, "no exported memory: %s\n", why);
+            return;
+        }
+        ck_assert_msg(!err, "%s", why);
+        ck_assert_uint_ge(exported[k].bytes, sizes[k]);
+        ck_assert_uint_eq((uintptr_t)exported[k].device % 65536, 0);
+    }
+    for (size_t k = 0; k < N; k++) {
+        size_t at = random_below(exported[k].bytes - sizeof(sent));
+        uint8_t *card = mmap(NULL, exported[k].bytes, PROT_READ | PROT_WRITE, MAP_SHARED, exported[k].fd, 0);
+        if (card == MAP_FAILED) /* which only a file in memory can be for sure */
+            continue;
+        random_bytes(sent, sizeof(sent));
+        memcpy(card + at, sent, sizeof(sent));
+        device_flush_exported(device);
+        test_read(streams[0], found, exported[k].device + at, sizeof(found));
+        ck_assert_mem_eq(found, sent, sizeof(found));
+        munmap(card, exported[k].bytes);
+    }
+    for (size_t k = 0; k < N; k++)
+        device_free_exported(device, &exported[(k + 1) % N]);
+    device_free_exported(device, &(struct device_exported){0});
+    ck_assert_int_eq(device_alloc_exported(device, SIZE_MAX - 100, &exported[0], why, sizeof(why)), -ENOMEM);
+    ck_assert(device_ok(device));
+}
+END_TEST
+
+START_TEST(who_reads_direct_memory_is_noticed)
+{
+    struct device_direct direct;
+    char why[300] = "";
+
+    ck_assert_int_eq(device_alloc_direct(device, 10000, &direct, why, sizeof(why)), 0);
+    direct_guard(direct.host, direct.bytes);
+    memset(direct.host, 0x5a, direct.bytes);
+    ck_assert_uint_eq(direct.device[9999], 0x5a);
+    if (direct_guard_writes() > 0)
+        exit(direct.host[9999]);
+}
+END_TEST
+
 START_TEST(memory_is_checked_before_it_is_taken)
 {
     char why[300] = "";
@@ -341,6 +435,45 @@ START_TEST(kernels_get_the_configured_threads)
         ck_assert_int_eq(seen, n_threads ? n_threads : (int)sysconf(_SC_NPROCESSORS_ONLN));
         device_close(opened);
     }
+}
+END_TEST
+
+/* Says that it has begun, and ends when it is told to. */
+struct slow {
+    atomic_bool begun, end;
+};
+
+static void be_slow(const void *args, int n_threads)
+{
+    struct slow *slow = *(struct slow *const *)args;
+
+    atomic_store(&slow->begun, true);
+    while (!atomic_load(&slow->end))
+        sched_yield();
+}
+
+START_TEST(computing_is_no_standing_still)
+{
+    static const struct kernel kernel = {.name = "slow", .args_bytes = sizeof(struct slow *), .cpu = be_slow};
+    struct slow slow = {false, false}, *args = &slow;
+    struct device *opened = test_open_device(1);
+    struct device_kernel *ready;
+    struct device_stream *stream;
+
+    ck_assert_int_eq(device_stream_create(opened, "slow", &stream), 0);
+    ck_assert_int_eq(device_kernel_create(opened, &kernel, NULL, 0, &ready), 0);
+    launch(stream, ready, &args);
+    while (!atomic_load(&slow.begun))
+        sched_yield();
+    threads_look();
+    for (int n = 0; n < 2; n++) {
+        clock_sleep_until(clock_monotonic_ns() + 2 * THREAD_BEAT_NS); /* whoever waits has beaten */
+        ck_assert_uint_eq(threads_look().n_looks, 0);
+    }
+    atomic_store(&slow.end, true);
+    device_stream_destroy(stream);
+    device_kernel_destroy(ready);
+    device_close(opened);
 }
 END_TEST
 
@@ -774,6 +907,8 @@ END_TEST
 static void setup_fake(void)
 {
     test_use_fake_cuda();
+    if (test_fake_vulkan())
+        test_use_fake_vulkan();
     setup();
 }
 
@@ -783,6 +918,8 @@ static void add_tests(TCase *tests, bool on_cpu)
     tcase_add_test(tests, without_the_cuda_device_auto_opens_cpu_and_cuda_says_why_not);
     tcase_add_test(tests, destroy_accepts_null);
     tcase_add_test(tests, memory_is_aligned);
+    tcase_add_test(tests, direct_memory_is_written_by_the_host_and_read_by_the_device);
+    tcase_add_test(tests, exported_memory_is_the_files);
     tcase_add_test(tests, memory_is_checked_before_it_is_taken);
     tcase_add_test(tests, order_is_kept_as_the_ring_wraps);
     tcase_add_test(tests, destroy_runs_what_is_queued);
@@ -802,7 +939,9 @@ static void add_tests(TCase *tests, bool on_cpu)
     tcase_add_test(tests, fft_is_the_dft);
     if (!on_cpu)
         return;
+    tcase_add_exit_test(tests, who_reads_direct_memory_is_noticed, DIRECT_GUARD_EXIT_CODE);
     tcase_add_test(tests, kernels_get_the_configured_threads);
+    tcase_add_test(tests, computing_is_no_standing_still);
     tcase_add_test_raise_signal(tests, aborts_when_fft_in_and_out_overlap, SIGABRT);
 }
 

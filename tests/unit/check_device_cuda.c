@@ -163,9 +163,89 @@ START_TEST(too_little_gpu_memory_is_said_with_both_sizes)
 }
 END_TEST
 
-/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+/* ---- Direct memory ----------------------------------------------------------------------------------------------- */
 
-static struct inbox *inbox;
+START_TEST(direct_memory_is_vulkans)
+{
+    struct device_direct direct[3];
+    struct device_stream *stream;
+    uint8_t expected[3000], found[3000];
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    setenv("CBF_FAKE_VULKAN", _i ? "dedicated=1" : "", 1);
+    test_use_fake_vulkan();
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_stream_create(device, "copies", &stream), 0);
+    ck_assert_int_eq(device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why)), 0);
+    for (size_t k = 0; k < ARRAY_LEN(direct); k++) {
+        ck_assert_msg(!device_alloc_direct(device, sizeof(found), &direct[k], why, sizeof(why)), "%s", why);
+        ck_assert_ptr_ne(direct[k].host, direct[k].device);
+        memset(expected, (int)k + 1, sizeof(expected));
+        memcpy(direct[k].host, expected, sizeof(expected));
+        test_read(stream, found, direct[k].device, sizeof(found));
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+    for (size_t k = 0; k < ARRAY_LEN(direct); k++)
+        device_free_direct(device, &direct[(k + 1) % 3]);
+    device_free_direct(device, &(struct device_direct){0});
+    device_stream_destroy(stream);
+    device_close(device);
+}
+END_TEST
+
+static const struct {
+    const char *cuda, *vulkan;
+    int err;
+    const char *words;
+} direct_failures[] = {
+    {"gpus=1", "heap_mib=246", -E2BIG,
+     "a.b: this configuration needs 256 MiB of GPU memory that the host can write to, and of 246 MiB here 246 MiB are "
+     "available; lower it"},
+    {"gpus=1", "gpus=1", -ENODEV,
+     "a.b: Vulkan does not see the GPU with UUID 00010203-0405-0607-0809-0a0b0c0d0e0f; it sees Fake Vulkan 0 "
+     "(eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee)"},
+    {"gpus=1", "vkMapMemory=-5", -ENOMEM, "vkMapMemory failed: VK_ERROR_MEMORY_MAP_FAILED (-5)"},
+    {"import=999", "", -EIO, "cudaImportExternalMemory failed: the words of CUDA (cudaErrorUnknown)"},
+    {"map=2", "", -ENOMEM, "cudaExternalMemoryGetMappedBuffer failed: the words of CUDA (cudaErrorMemoryAllocation)"},
+};
+
+/* The device itself is well. */
+START_TEST(failure_of_direct_memory_is_said)
+{
+    struct device_direct direct;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", direct_failures[_i].cuda, 1);
+    setenv("CBF_FAKE_VULKAN", direct_failures[_i].vulkan, 1);
+    test_use_fake_vulkan();
+    struct device *device = test_open_device(1);
+    int err = device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why));
+    if (!err)
+        err = device_alloc_direct(device, 1000, &direct, why, sizeof(why));
+    ck_assert_int_eq(err, direct_failures[_i].err);
+    ck_assert_str_eq(why, direct_failures[_i].words);
+    ck_assert(device_ok(device));
+    device_close(device);
+}
+END_TEST
+
+/* ---- Exported memory --------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *fake;
+    int err;
+    const char *words;
+} export_failures[] = {
+    {"dmabuf=-1", -ENODEV, "the NVIDIA driver is too old to share the GPU's memory with network cards"},
+    {"dmabuf=801", -ENODEV,
+     "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 801): "
+     "that takes its open kernel modules and Linux 5.12"},
+    {"dmabuf=2", -ENOMEM,
+     "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 2): "
+     "that takes its open kernel modules and Linux 5.12"},
+};
+
 static _Atomic int n_failures;
 
 static void count_failure(void *arg)
@@ -173,6 +253,40 @@ static void count_failure(void *arg)
     ck_assert_ptr_eq(arg, &n_failures);
     n_failures++;
 }
+
+START_TEST(failure_to_export_is_said)
+{
+    struct device_exported exported;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", export_failures[_i].fake, 1);
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_alloc_exported(device, 1000, &exported, why, sizeof(why)), export_failures[_i].err);
+    ck_assert_str_eq(why, export_failures[_i].words);
+    ck_assert(device_ok(device));
+    device_close(device);
+}
+END_TEST
+
+/* Where the GPU does not keep the order, what fails is the device's end. */
+START_TEST(writes_of_cards_are_flushed_where_they_must_be)
+{
+    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    struct device *device;
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", _i ? "ordering=0,flush=999" : "ordering=100,flush=999", 1);
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    device_flush_exported(device);
+    ck_assert(device_ok(device) == (_i == 0));
+    ck_assert_int_eq(n_failures, _i);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+
+static struct inbox *inbox;
 
 static void push_arg(void *arg)
 {
@@ -391,6 +505,12 @@ static void add_tests(TCase *tests)
     tcase_add_test(tests, builds_do_not_mix);
     tcase_add_test(tests, memory_that_cannot_be_registered_is_cudas_own);
     tcase_add_test(tests, too_little_gpu_memory_is_said_with_both_sizes);
+    if (test_fake_vulkan()) {
+        tcase_add_loop_test(tests, direct_memory_is_vulkans, 0, 2);
+        tcase_add_loop_test(tests, failure_of_direct_memory_is_said, 0, (int)ARRAY_LEN(direct_failures));
+    }
+    tcase_add_loop_test(tests, failure_to_export_is_said, 0, (int)ARRAY_LEN(export_failures));
+    tcase_add_loop_test(tests, writes_of_cards_are_flushed_where_they_must_be, 0, 2);
     tcase_add_loop_test(tests, a_failure_is_said_once_and_all_callbacks_come, 0, 40);
     tcase_add_test(tests, a_gpu_that_dies_while_all_wait_is_noticed);
     tcase_add_test(tests, the_sentence_names_call_stream_and_kernel);

@@ -189,9 +189,11 @@ START_TEST(shifts_and_gates)
         size_t n_lag, n_history;
         uint32_t first_delay;
     } cases[] = {
-        {"[0, 0, 0, 0]", 0, 0, 0},   {"[1, 0, 0, 0]", 0, 1, 1},         {"[0, 16, 0, 0]", 0, 1, 0},
-        {"[0, 0, -1, 0]", 1, 1, 16}, {"[-16, 1, 0, 0]", 1, 2, 0},       {"[16, 0, -16, 0]", 1, 2, 32},
-        {"[-3, 0, 0, 0]", 1, 1, 13}, {"[-16, -16, -16, -16]", 1, 0, 0},
+        {"[0, 0, 0, 0]", 0, 0, 0},      {"[1, 0, 0, 0]", 0, 1, 1},
+        {"[0, 16, 0, 0]", 0, 1, 0},     {"[0, 0, -1, 0]", 1, 1, 16},
+        {"[-16, 1, 0, 0]", 1, 2, 0},    {"[16, 0, -16, 0]", 1, 2, 32},
+        {"[-3, 0, 0, 0]", 1, 1, 13},    {"[-16, -16, -16, -16]", 1, 1, 0},
+        {"[], max_shift: 3", 1, 2, 16}, {"[5, 0, 0, 0], max_shift: 3", 1, 2, 21},
     };
     static const char format[] =
         "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
@@ -216,7 +218,7 @@ START_TEST(shifts_and_gates)
         xbgpu_layout_init(&l, &config);
         ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
         ck_assert_uint_eq(l.n_history, cases[i].n_history);
-        ck_assert_uint_eq(xbgpu_delay(&l, &config, 0), cases[i].first_delay);
+        ck_assert_uint_eq(xbgpu_delay(&l, xbgpu_config_shift(&config, 0)), cases[i].first_delay);
         ck_assert_int_eq(l.shifted, i > 0);
         const size_t dump_bytes[] = {vis, vis + 8 * 3 * 4 + 8 * 4, vis + 3 * 4 + 8 * 4, vis + 8 * 4};
         for (size_t o = 0; o < 4; o++)

@@ -1,4 +1,5 @@
 /* check_memory - what memory there is, from trees like the kernel's; and sums that stay where they would wrap. */
+#include "common/log.h"
 #include "common/memory.h"
 #include "common/units.h"
 
@@ -7,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char root[64];
 
@@ -136,6 +140,97 @@ START_TEST(sums)
 }
 END_TEST
 
+/* Of this process, in KiB.  Sanitizers let nothing be locked, and say that it was. */
+static long locked_kib(void)
+{
+    FILE *in = fopen("/proc/self/status", "r");
+    char line[256];
+    long kib = -1;
+
+    ck_assert_ptr_nonnull(in);
+    while (fgets(line, sizeof(line), in))
+        sscanf(line, "VmLck: %ld kB", &kib);
+    fclose(in);
+    return kib;
+}
+
+START_TEST(locks)
+{
+    const size_t n_bytes = 3 << 20, page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    uint8_t *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char present = 1;
+
+    ck_assert_ptr_ne(memory, MAP_FAILED);
+    memory[0] = 1;
+    ck_assert_int_eq(locked_kib(), 0);
+    int err = memory_lock();
+    if (err) { /* not root, and a low limit */
+        ck_assert(err == -ENOMEM || err == -EPERM);
+        return;
+    }
+    if (locked_kib() == 0)
+        return;
+    ck_assert_int_ge(locked_kib(), 3 << 10);
+    /* What has not been touched has not been taken, either (but for the rest of a huge page). */
+    ck_assert_int_eq(mincore(memory + n_bytes - page_bytes, page_bytes, &present), 0);
+    ck_assert_uint_eq(present & 1, 0);
+}
+END_TEST
+
+START_TEST(locks_only_what_it_may)
+{
+    const struct rlimit little = {1 << 16, 1 << 16}, none = {0, 0};
+    uid_t user = geteuid();
+
+    if (setrlimit(RLIMIT_MEMLOCK, &little) || (user == 0 && seteuid(65534)))
+        return;
+    int first = memory_lock(), second = setrlimit(RLIMIT_MEMLOCK, &none) ? 0 : memory_lock();
+    long kib = locked_kib();
+    ck_assert_int_eq(seteuid(user), 0);
+    ck_assert_int_eq(kib, 0);
+    ck_assert(first == 0 || first == -ENOMEM); /* 0: a sanitizer's */
+    ck_assert_int_eq(second, first ? -EPERM : 0);
+}
+END_TEST
+
+START_TEST(what_is_used)
+{
+    struct memory_use use = {(uint64_t)1000 << 20, (uint64_t)700 << 20, ((uint64_t)200 << 20) + 4096,
+                             (uint64_t)50 << 20, (uint64_t)30 << 20};
+    char text[512];
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    ck_assert(file && saved >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0);
+    log_init("test", LOG_LEVEL_INFO);
+    memory_log(&use);
+    dup2(saved, STDERR_FILENO);
+    rewind(file);
+    ck_assert_ptr_nonnull(fgets(text, sizeof(text), file));
+    ck_assert_msg(strstr(text,
+                         "memory: 700 MiB of chunks, 200 MiB of output buffers, 99 MiB of others: 1000 MiB of host "
+                         "memory, 50 MiB on the device, 30 MiB of that direct chunks\n"),
+                  "%s", text);
+    fclose(file);
+}
+END_TEST
+
+START_TEST(huge_pages)
+{
+    size_t bytes = 2 * MEMORY_HUGE_PAGE_BYTES + 1, n_zero = 0;
+    uint8_t *memory = memory_map(bytes, memory_node_of_interface("lo"));
+
+    ck_assert_uint_eq(memory_mapped_bytes(bytes), 3 * MEMORY_HUGE_PAGE_BYTES);
+    ck_assert_uint_eq((uintptr_t)memory % MEMORY_HUGE_PAGE_BYTES, 0);
+    while (n_zero < memory_mapped_bytes(bytes) && memory[n_zero] == 0)
+        n_zero++;
+    ck_assert_uint_eq(n_zero, memory_mapped_bytes(bytes));
+    memory_unmap(memory, bytes);
+    memory_unmap(NULL, bytes);
+    ck_assert_int_eq(memory_node_of_interface("no-such-if"), -1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("memory");
@@ -150,6 +245,12 @@ int main(void)
     tcase_add_test(tests, group_of_version_1);
     tcase_add_test(tests, checks);
     tcase_add_test(tests, sums);
+    tcase_add_test(tests, what_is_used);
+    tcase_add_test(tests, huge_pages);
+    if (srunner_fork_status(runner) == CK_FORK) { /* the process has fewer rights after them */
+        tcase_add_test(tests, locks);
+        tcase_add_test(tests, locks_only_what_it_may);
+    }
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

@@ -4,6 +4,7 @@
 #include "common/packet_sink.h"
 #include "common/packet_source.h"
 #include "common/units.h"
+#include "common/verbs.h"
 #include "tests/unit/test_random.h"
 
 #include <arpa/inet.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -475,6 +477,46 @@ START_TEST(recv_waits_as_long_as_it_was_told)
 }
 END_TEST
 
+/* How often this thread has slept. */
+static long n_sleeps(void)
+{
+    struct rusage usage;
+
+    ck_assert_int_eq(getrusage(RUSAGE_THREAD, &usage), 0);
+    return usage.ru_nvcsw;
+}
+
+START_TEST(who_polls_does_not_sleep)
+{
+    static struct landing landing;
+    const int64_t timeout_ns = 5 * NS_PER_MS;
+    struct endpoint_list list;
+    struct packet_source *source;
+    long before;
+
+    parse(&list, _i == 0 ? "127.0.0.1:%d" : "127.0.0.1:%d 127.0.0.2:7148", free_port());
+    struct packet_source_config config = {
+        .endpoints = &list, .buffer_bytes = 8 << 20, .busy_poll_ns = timeout_ns + NS_PER_US};
+    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    make_landing(&landing, 72, 0, 0);
+    before = n_sleeps();
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, timeout_ns), 0);
+    ck_assert_int_eq(n_sleeps(), before);
+    packet_source_close(source);
+
+    /* For as long as it is told, and then it sleeps. */
+    config.busy_poll_ns = timeout_ns / 5;
+    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    int64_t before_ns = clock_monotonic_ns();
+    ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, timeout_ns), 0);
+    ck_assert_int_ge(clock_monotonic_ns() - before_ns, timeout_ns);
+    ck_assert_int_gt(n_sleeps(), before);
+    packet_source_close(source);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
 static void assert_no_source(const struct packet_source_config *config, int expected, const char *named)
 {
     struct packet_source *source = NULL;
@@ -500,6 +542,10 @@ START_TEST(sources_that_cannot_be)
     assert_no_source(&(struct packet_source_config){.endpoints = &foreign}, -EADDRNOTAVAIL, "192.0.2.1:7148");
     assert_no_source(&(struct packet_source_config){.endpoints = &group, .interface = "no-such-if"}, -ENODEV,
                      "no-such-if");
+    if (!verbs_built_in)
+        assert_no_source(
+            &(struct packet_source_config){.endpoints = &group, .interface = "lo", .transport = TRANSPORT_IBVERBS},
+            -ENOTSUP, "built without ibverbs");
     packet_source_close(source);
     packet_source_close(NULL);
     endpoint_list_fini(&own);
@@ -1010,6 +1056,7 @@ int main(void)
     tcase_add_test(sockets, sockets_share_a_group);
     tcase_add_test(sockets, kernel_drops_are_counted);
     tcase_add_test(sockets, recv_waits_as_long_as_it_was_told);
+    tcase_add_loop_test(sockets, who_polls_does_not_sleep, 0, 2);
     tcase_add_test(sockets, sources_that_cannot_be);
     suite_add_tcase(suite, sockets);
     tcase_add_test(sinks, a_refused_packet_costs_only_itself);

@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "common/receiver.h"
 #include "common/units.h"
+#include "tests/direct_guard/direct_guard.h"
 
 #include <check.h>
 #include <errno.h>
@@ -300,6 +301,37 @@ static struct chunk_pool *pools[MEMBERS_MAX];
 static struct assembler_stats stats[MEMBERS_MAX];
 static struct receiver *receiver;
 static size_t n_present[MEMBERS_MAX];
+static bool direct; /* chunks are, and who reads them from the host ends the test */
+
+static void make_pool(unsigned i)
+{
+    size_t n_heaps = shape.n_heaps_per_source * shape.n_sources;
+    struct inbox_item item;
+    char why[200];
+
+    if (!direct) {
+        ck_assert_int_eq(
+            chunk_pool_create(device, POOL_CHUNKS, n_heaps, shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]), 0);
+        return;
+    }
+    ck_assert_int_eq(chunk_pool_create_direct(device, POOL_CHUNKS, n_heaps, shape.heap_bytes, i, home[i], FREE_CHUNK,
+                                              &pools[i], why, sizeof(why)),
+                     0);
+    for (int k = 0; k < POOL_CHUNKS; k++) {
+        ck_assert_int_eq(inbox_try_pop(home[i], &item), 0);
+        direct_guard(((struct chunk *)item.object)->payload, n_heaps * shape.heap_bytes);
+        inbox_push(home[i], &item);
+    }
+}
+
+static void destroy_pool(unsigned i)
+{
+    struct inbox_item item;
+
+    while (direct && inbox_try_pop(home[i], &item) == 0)
+        direct_unguard(((struct chunk *)item.object)->payload);
+    chunk_pool_destroy(pools[i]);
+}
 
 static const uint16_t wanted_ids[] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID};
 
@@ -329,9 +361,7 @@ static void make_receiver(struct packet_source *source)
     ck_assert_int_eq(inbox_create(MEMBERS_MAX * POOL_CHUNKS + 1, &worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_int_eq(inbox_create(POOL_CHUNKS, &home[i]), 0);
-        ck_assert_int_eq(chunk_pool_create(device, POOL_CHUNKS, shape.n_heaps_per_source * shape.n_sources,
-                                           shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]),
-                         0);
+        make_pool(i);
         members[i] = (struct assembler_config){
             .layout = {HEAP_SAMPLES, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
             .name = "member",
@@ -354,6 +384,7 @@ static void make_receiver(struct packet_source *source)
         .context = &shape,
         .assemblers = members,
         .n_assemblers = shape.n_members,
+        .direct = direct,
         .worker = worker,
         .end_kind = END,
     };
@@ -366,7 +397,7 @@ static void destroy_receiver(void)
     ck_assert_uint_eq(inbox_length(worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_uint_eq(inbox_length(home[i]), POOL_CHUNKS);
-        chunk_pool_destroy(pools[i]);
+        destroy_pool(i);
         inbox_destroy(home[i]);
     }
     inbox_destroy(worker);
@@ -379,7 +410,7 @@ static void check_chunk(struct chunk *chunk, bool exact)
         unsigned source = (unsigned)(heap % shape.n_sources);
         int64_t timestamp = chunk->timestamp_samples + (int64_t)(heap / shape.n_sources) * HEAP_SAMPLES;
         int64_t time = (timestamp - shape.first) / HEAP_SAMPLES;
-        const uint8_t *payload = chunk->payload + heap * chunk->heap_bytes;
+        const uint8_t *payload = chunk->source + heap * chunk->heap_bytes;
 
         if (exact)
             ck_assert_int_eq(chunk->present[heap],
@@ -393,7 +424,7 @@ static void check_chunk(struct chunk *chunk, bool exact)
                 ck_abort_msg("member %u source %u time %d: byte %zu is wrong", chunk->member, source, (int)time, i);
     }
     ck_assert_int_gt(chunk->last_arrival_ns, 0);
-    memset(chunk->payload, POISON, chunk->n_heaps * chunk->heap_bytes);
+    memset(direct ? chunk->direct.device : chunk->payload, POISON, chunk->n_heaps * chunk->heap_bytes);
     loan_put(&chunk->loan);
 }
 
@@ -442,8 +473,9 @@ START_TEST(every_heap_sent_whole_arrives_as_sent)
 {
     unsigned seed = (unsigned)getpid();
 
+    direct = _i;
     fprintf(stderr, "seed %u\n", seed); /* at once: a failure ends the process */
-    for (int run = 0; run < 15; run++) {
+    for (int run = 0; run < (direct ? 6 : 15); run++) {
         choose_shape(&seed);
         make_stream(&seed, false);
         scramble(&seed, (size_t[]){0, 2, packets_per_time()}[below(&seed, 3)]);
@@ -456,6 +488,8 @@ START_TEST(every_heap_sent_whole_arrives_as_sent)
         ck_assert_int_eq(gauge_get(&receiver_get_stats(receiver)->kernel_drops), (int64_t)n_sent); /* to the last */
         for (unsigned i = 0; i < shape.n_members; i++)
             ck_assert_uint_eq(counter_get(&stats[i].heaps), n_present[i]);
+        if (direct)
+            ck_assert_uint_gt(direct_guard_writes(), n_sent);
         destroy_receiver();
     }
     device_close(device);
@@ -744,7 +778,7 @@ int main(void)
 
     log_init("check_receiver", LOG_LEVEL_ERROR);
     tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, every_heap_sent_whole_arrives_as_sent);
+    tcase_add_loop_test(tests, every_heap_sent_whole_arrives_as_sent, 0, 2);
     tcase_add_test(tests, nothing_false_is_called_present);
     tcase_add_test(tests, orderly_packets_land_in_place);
     tcase_add_test(tests, lent_packets_are_copied);

@@ -8,14 +8,26 @@
 
 static struct assembler_stats stats;
 
+/* The page, to be freed. */
+static char *make_page(void)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *out = open_memstream(&text, &text_bytes);
+
+    ck_assert_ptr_nonnull(out);
+    stats_write(out);
+    ck_assert_int_eq(fclose(out), 0);
+    return text;
+}
+
 static void check_published(const char *prefix, const char *line, bool expected)
 {
     char whole[160], *text;
 
     stats_reset();
     assembler_stats_register(prefix, "pol=\"0\"", &stats);
-    text = stats_format();
-    ck_assert_ptr_nonnull(text);
+    text = make_page();
     snprintf(whole, sizeof(whole), "\n%s\n", line);
     ck_assert_msg((strstr(text, whole) != NULL) == expected, "%s: %s in\n%s", prefix, line, text);
     free(text);
@@ -43,6 +55,37 @@ START_TEST(heaps_of_several_packets)
 }
 END_TEST
 
+/* A receive thread counts heaps by their first packets, for xbgpu only. */
+START_TEST(refused_heaps)
+{
+    static const struct {
+        const char *prefix, *line;
+        bool expected;
+    } cases[] = {
+        {"xbgpu_input", "xbgpu_input_too_old_heaps_total{thread=\"recv0\"} 1", true},
+        {"xbgpu_input", "xbgpu_input_metadata_heaps_total{thread=\"recv0\"} 2", true},
+        {"xbgpu_input", "xbgpu_input_bad_timestamp_heaps_total{thread=\"recv0\"} 3", true},
+        {"xbgpu_input", "xbgpu_input_bad_feng_id_heaps_total{thread=\"recv0\"} 4", true},
+        {"fgpu_input", "fgpu_input_too_old_heaps_total{thread=\"recv0\"} 1", false},
+    };
+    static struct receiver_stats receiver;
+
+    counter_add(&receiver.refused_heaps[REJECT_TOO_OLD], 1);
+    counter_add(&receiver.refused_heaps[REJECT_NO_ITEMS], 2);
+    counter_add(&receiver.refused_heaps[REJECT_BAD_TIMESTAMP], 3);
+    counter_add(&receiver.refused_heaps[REJECT_BAD_SOURCE], 4);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stats_reset();
+        receiver_stats_register(cases[i].prefix, "recv0", &receiver);
+        char whole[160], *text = make_page();
+        snprintf(whole, sizeof(whole), "\n%s\n", cases[i].line);
+        ck_assert_int_eq(strstr(text, whole) != NULL, cases[i].expected);
+        free(text);
+    }
+    stats_reset();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("receiver_metrics");
@@ -55,6 +98,7 @@ int main(void)
     counter_add(&stats.rejects[REJECT_DUPLICATE], 8);
     tcase_add_test(tcase, heaps_of_one_packet);
     tcase_add_test(tcase, heaps_of_several_packets);
+    tcase_add_test(tcase, refused_heaps);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);

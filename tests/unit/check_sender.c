@@ -3,6 +3,7 @@
 #include "common/inbox.h"
 #include "common/pace.h"
 #include "common/packet_source.h"
+#include "common/send_stream.h"
 #include "common/sender.h"
 #include "tests/unit/test_random.h"
 
@@ -590,7 +591,7 @@ START_TEST(a_squeezed_pace_ends_in_time)
         int64_t max_ns = NS_PER_S;
         if (left_ns > SENDER_LATE_MAX_NS) /* much less than that is lost in the rounding of the lateness */
             max_ns = left_ns / 2 + (int64_t)random_below((size_t)left_ns);
-        pace_squeeze(&squeezed, now_ns, n_bytes, max_ns);
+        ck_assert_int_eq(pace_squeeze(&squeezed, now_ns, n_bytes, max_ns), left_ns > max_ns);
         int64_t end_ns = depart_all(&squeezed, sizes, n, after);
 
         double factor = left_ns > max_ns ? (double)max_ns / (double)left_ns : 1;
@@ -655,6 +656,98 @@ START_TEST(no_packet_leaves_early)
     free_job(&jobs[0]);
     free_job(&jobs[1]);
     rig_fini(&rig);
+}
+END_TEST
+
+/* What came to a sink, call by call, instead of being sent. */
+#define MAX_PIECES 65536
+static struct piece {
+    int64_t ns;
+    int64_t not_before_ns; /* as the stream had it */
+    size_t n_bytes;
+} pieces[MAX_PIECES];
+static size_t n_pieces;
+static const struct send_stream *noted_stream;
+
+static size_t note_piece(struct packet_sink *sink, struct packet_out *packets, size_t n)
+{
+    struct piece *piece = &pieces[n_pieces++];
+
+    ck_assert_uint_lt(n_pieces, MAX_PIECES);
+    *piece = (struct piece){.ns = clock_monotonic_ns(), .not_before_ns = noted_stream->apart_ns};
+    for (size_t i = 0; i < n; i++) {
+        piece->n_bytes += packets[i].header_bytes + packets[i].payload_bytes;
+        packet_sink_put_loan(&packets[i]);
+    }
+    return n;
+}
+
+/* A job of a group with a heap for each destination. */
+static void make_large_job(struct test_job *job, size_t n_heaps, size_t heap_bytes)
+{
+    make_job(job, 1);
+    make_group(&job->job.groups[0], n_heaps, n_heaps, 1, true);
+    for (size_t i = 0; i < n_heaps; i++) {
+        struct send_heap *heap = &job->job.groups[0].heaps[i];
+
+        free((void *)heap->payload);
+        heap->payload_bytes = heap_bytes;
+        heap->payload = calloc(1, heap->payload_bytes);
+    }
+}
+
+/* A stream so fast that a quantum has many pieces: each is no larger than it may be, and they leave apart. */
+START_TEST(pieces_leave_apart)
+{
+    const double rate_bytes_per_s = 2e9;
+    size_t n_heaps = 1 + random_below(5), n_bytes = 0;
+    struct test_job jobs[MAX_JOBS];
+    struct packet_sink_ops noting;
+    struct rig rig;
+
+    rig_init(&rig, n_heaps, 8 * (1 + random_below(500)));
+    rig.config.rate_bytes_per_s = rate_bytes_per_s;
+    rig.config.run_packets = 1 + random_below(10);
+    rig_open(&rig);
+    noting = *rig.stream->sink->ops;
+    noting.send = note_piece;
+    rig.stream->sink->ops = &noting;
+    n_pieces = 0;
+    noted_stream = rig.stream;
+    for (size_t j = 0; j < MAX_JOBS; j++) {
+        make_large_job(&jobs[j], n_heaps, 1 + random_below(500000));
+        sender_push(rig.stream, &jobs[j].job);
+        n_bytes += n_heaps * jobs[j].job.groups[0].heaps[0].payload_bytes;
+    }
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_stop(rig.sender);
+    for (size_t i = 0; i + 1 < n_pieces; i++) { /* but for the stops */
+        double piece_ns = (double)pieces[i].n_bytes / rate_bytes_per_s * 1e9;
+        ck_assert_uint_le(pieces[i].n_bytes, SENDER_PIECE_BYTES);
+        n_bytes -= pieces[i].n_bytes < n_bytes ? pieces[i].n_bytes : n_bytes;
+        ck_assert_int_ge(pieces[i].ns, pieces[i].not_before_ns);
+        /* Apart by when the clock was looked at: later than the piece before, and not later than this one.  A thread may
+         * be held up between that look and the sink, so pieces themselves may be closer. */
+        if (i > 0 && i + 2 < n_pieces) {
+            ck_assert_double_ge((double)(pieces[i + 1].not_before_ns - pieces[i - 1].ns), 0.4 * piece_ns - 1);
+            ck_assert_double_le((double)(pieces[i + 1].not_before_ns - pieces[i].ns), 0.4 * piece_ns + 1);
+        }
+    }
+    ck_assert_uint_eq(n_bytes, 0); /* all of it, with headers */
+    assert_home(MAX_JOBS);
+    for (size_t j = 0; j < MAX_JOBS; j++)
+        free_job(&jobs[j]);
+    rig_fini(&rig);
+}
+END_TEST
+
+START_TEST(pieces_are_apart_by_their_time)
+{
+    struct pace pace = pace_make(1e9);
+
+    ck_assert_int_eq(pace_apart_ns(&pace, 60000), 24000);
+    pace = pace_make(0);
+    ck_assert_int_eq(pace_apart_ns(&pace, 60000), 0);
 }
 END_TEST
 
@@ -1053,6 +1146,8 @@ int main(void)
     tcase_add_test(time_case, pace_forgets);
     tcase_add_test(time_case, unpaced_departs_now);
     tcase_add_test(time_case, no_packet_leaves_early);
+    tcase_add_loop_test(time_case, pieces_leave_apart, 0, 3);
+    tcase_add_test(time_case, pieces_are_apart_by_their_time);
     tcase_add_loop_test(time_case, a_squeezed_pace_ends_in_time, 0, 20);
     tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
     tcase_add_loop_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, 0, 2);

@@ -1,4 +1,6 @@
 /* check_thread.c - what a thread finds when it starts: its argument, name, CPU, and no signals. */
+#include "common/clock.h"
+#include "common/inbox.h"
 #include "common/thread.h"
 #include "common/units.h"
 
@@ -10,6 +12,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct seen {
     bool ran;
@@ -145,6 +148,110 @@ START_TEST(cpus_that_there_are)
 }
 END_TEST
 
+/* What the test and the threads that it watches say to each other: each answers every request, unless it is the one
+ * that stands still, which reads nothing until it is told to. */
+struct watched {
+    struct thread thread;
+    int requests[2], answers[2];
+};
+
+static void *beat_on_request(void *arg)
+{
+    struct watched *w = arg;
+    char c;
+
+    while (read(w->requests[0], &c, 1) == 1) {
+        thread_beat();
+        ck_assert_int_eq(write(w->answers[1], &c, 1), 1);
+    }
+    return NULL;
+}
+
+static void request(struct watched *w)
+{
+    char c = 'b';
+
+    ck_assert_int_eq(write(w->requests[1], &c, 1), 1);
+    ck_assert_int_eq(read(w->answers[0], &c, 1), 1);
+}
+
+START_TEST(who_stands_still)
+{
+    static const char *const names[] = {"first", "second", "a third, cut to 15"};
+    struct watched watched[ARRAY_LEN(names)];
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        ck_assert_int_eq(pipe(watched[i].requests), 0);
+        ck_assert_int_eq(pipe(watched[i].answers), 0);
+        ck_assert_int_eq(thread_start(&watched[i].thread, names[i], -1, beat_on_request, &watched[i]), 0);
+    }
+    for (size_t still = 0; still < ARRAY_LEN(names); still++) {
+        for (size_t i = 0; i < ARRAY_LEN(names); i++)
+            request(&watched[i]);
+        ck_assert_uint_eq(threads_look().n_looks, 0);
+        for (unsigned n = 1; n < 5; n++) {
+            for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+                if (i != still)
+                    request(&watched[i]);
+            }
+            struct thread_still found = threads_look();
+            ck_assert_uint_eq(found.n_looks, n);
+            ck_assert(!strncmp(found.name, names[still], 15));
+            ck_assert_int_ne(found.tid, getpid());
+        }
+    }
+    /* The first has stood still longer than the second. */
+    request(&watched[1]);
+    request(&watched[2]);
+    ck_assert_str_eq(threads_look().name, "first");
+    request(&watched[2]);
+    ck_assert_str_eq(threads_look().name, "first");
+    /* One that has ended is missed by nobody. */
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        close(watched[i].requests[1]);
+        thread_join(&watched[i].thread);
+    }
+    for (int n = 0; n < 3; n++)
+        ck_assert_uint_eq(threads_look().n_looks, 0);
+    thread_beat(); /* of a thread that is not watched */
+}
+END_TEST
+
+/* Waits of all kinds, each longer than a beat's interval. */
+static void *wait_long(void *arg)
+{
+    struct inbox *inbox = arg;
+    struct inbox_item item;
+
+    clock_sleep_until(clock_monotonic_ns() + 3 * THREAD_BEAT_NS);
+    ck_assert_int_eq(inbox_pop_until(inbox, clock_monotonic_ns() + 3 * THREAD_BEAT_NS, &item), -ETIMEDOUT);
+    ck_assert_int_eq(inbox_pop(inbox, &item), 0);
+    return NULL;
+}
+
+START_TEST(waiting_is_no_standing_still)
+{
+    const unsigned looks_per_beat = 10;
+    struct inbox *inbox;
+    struct thread thread;
+    unsigned most = 0;
+
+    ck_assert_int_eq(inbox_create(1, &inbox), 0);
+    ck_assert_int_eq(thread_start(&thread, "waits", -1, wait_long, inbox), 0);
+    int64_t begin_ns = clock_monotonic_ns();
+    for (unsigned n = 0; n < 9 * looks_per_beat; n++) {
+        unsigned n_looks = threads_look().n_looks;
+        most = n_looks > most ? n_looks : most;
+        clock_sleep_until(begin_ns + n * THREAD_BEAT_NS / looks_per_beat);
+    }
+    inbox_push(inbox, &(struct inbox_item){0, 0, NULL});
+    thread_join(&thread);
+    ck_assert_uint_le(most, 2 * looks_per_beat);
+    ck_assert_uint_gt(most, looks_per_beat / 2); /* the test would have noticed */
+    inbox_destroy(inbox);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("thread");
@@ -158,6 +265,9 @@ int main(void)
     tcase_add_test(tests, signals_go_to_main_only);
     tcase_add_test(tests, all_or_none_begin);
     tcase_add_test(tests, cpus_that_there_are);
+    tcase_add_test(tests, who_stands_still);
+    tcase_add_test(tests, waiting_is_no_standing_still);
+    tcase_set_timeout(tests, 30);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

@@ -45,6 +45,8 @@ struct fixture {
     struct fgpu_walk *walk;
     struct fgpu_device_input input;
     int64_t n_chunks; /* that the walk has seen */
+    struct fgpu_delays delays;
+    struct sensors *sensors;
 };
 
 static void load(struct fixture *f)
@@ -91,7 +93,10 @@ static void setup(struct fixture *f)
     ck_assert_int_eq(device_stream_create(f->device, "compute", &f->compute), 0);
     ck_assert_int_eq(device_stream_create(f->device, "download", &f->download), 0);
     ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f->worker), 0);
-    const struct fgpu_send_config send = {&f->values, &f->layout, f->device, f->worker, 1, 2};
+    ck_assert_int_eq(sensors_create(&f->sensors), 0);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        delay_queue_init(&f->delays.pols[pol]);
+    const struct fgpu_send_config send = {&f->values, &f->layout, f->device, f->worker, 1, 2, f->sensors};
     ck_assert_msg(fgpu_send_create(&send, &f->send, why, sizeof(why)) == 0, "%s", why);
     f->stream = fgpu_send_stream(f->send, 0, 0);
     const struct fgpu_walk_config walk = {&f->values, &f->layout, f->device, f->compute, f->download,
@@ -111,6 +116,7 @@ static void teardown(struct fixture *f)
         free(f->input.present[pol]);
         free(f->input.sums[pol]);
     }
+    sensors_destroy(f->sensors);
     inbox_destroy(f->worker);
     config_free(&fgpu_config_table, &f->values, f->config);
     device_close(f->device);
@@ -175,7 +181,7 @@ static void check_no_buffer(struct fixture *f)
     ck_assert_int_eq(inbox_try_pop(f->worker, &item), -EAGAIN);
 }
 
-static void set_gains(struct fixture *f, double complex gain)
+static int64_t set_gains(struct fixture *f, double complex gain)
 {
     struct fgpu_gains *gains = fgpu_walk_take_gains(f->walk);
 
@@ -186,25 +192,39 @@ static void set_gains(struct fixture *f, double complex gain)
         gains->values[2 * i] = (float)creal(gain);
         gains->values[2 * i + 1] = (float)cimag(gain);
     }
-    fgpu_walk_set_gains(f->walk, gains);
+    return fgpu_walk_set_gains(f->walk, gains);
 }
 
-static void set_delay_of(struct fixture *f, unsigned n_pols, int64_t start, double delay, double phase)
+/* Returns from when on it holds. */
+static int64_t set_delay_of(struct fixture *f, unsigned n_pols, int64_t start, double delay, double phase)
 {
-    static struct fgpu_delays delays;
+    const struct delay_model model = {.start_samples = start, .delay_samples = delay, .phase_rad = phase};
 
-    delays.pols[1].n = 0;
-    for (unsigned pol = 0; pol < n_pols; pol++) {
-        delays.pols[pol].n = 1;
-        delays.pols[pol].models[0] =
-            (struct delay_model){.start_samples = start, .delay_samples = delay, .phase_rad = phase};
+    for (unsigned pol = 0; pol < n_pols; pol++)
+        ck_assert_int_eq(delay_queue_add(&f->delays.pols[pol], &model), 0);
+    return fgpu_walk_set_delays(f->walk, &f->delays);
+}
+
+static int64_t set_delay(struct fixture *f, int64_t start, double delay, double phase)
+{
+    return set_delay_of(f, N_POLS, start, delay, phase);
+}
+
+/* The model in effect, since when, as the sensors say. */
+static void check_model(struct fixture *f, int64_t since, int64_t start, double delay)
+{
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        struct sensor_reading reading = sensor_read(fgpu_walk_delay_sensor(f->walk, pol));
+        if (start < 0) {
+            ck_assert_int_eq(reading.unix_ns, 0); /* nobody has set it yet */
+            continue;
+        }
+        int64_t shown;
+        memcpy(&shown, reading.value.numbers, sizeof(shown));
+        ck_assert_int_eq(reading.unix_ns, since); /* a sample is a nanosecond */
+        ck_assert_int_eq(shown, start);
+        ck_assert_double_eq_tol(reading.value.numbers[1], delay * 1e-9, 1e-22);
     }
-    ck_assert_int_eq(fgpu_walk_set_delays(f->walk, &delays), 0);
-}
-
-static void set_delay(struct fixture *f, int64_t start, double delay, double phase)
-{
-    set_delay_of(f, N_POLS, start, delay, phase);
 }
 
 /* A chunk has four batches; the last one's windows end in the next chunk.  So when gains come after a chunk one buffer is
@@ -223,7 +243,8 @@ START_TEST(gains_hold_from_the_next_buffer)
         device_stream_wait(f.compute); /* those of the round before are back */
         /* Posted twice before they hold: the second counts, and the first is back at once. */
         set_gains(&f, 1.0);
-        set_gains(&f, g[(round + 1) % 3]);
+        int64_t holds = set_gains(&f, g[(round + 1) % 3]);
+        ck_assert_int_eq(holds, START_SAMPLES + (round + 1) * CHUNK); /* behind the buffer that has been begun */
         for (int b = 0; b < (round ? 4 : 3); b++, t += BATCH) /* the first of a round was begun in the one before */
             check_buffer(&f, t, g[(b == 0 && round ? round + 2 : round) % 3] * one);
         check_no_buffer(&f);
@@ -257,18 +278,31 @@ START_TEST(delays_hold_from_their_start)
     const double one = SAMPLE * weights_sum();
 
     setup(&f);
-    set_gains(&f, 100 / one);
+    check_model(&f, 0, -1, 0);
+    ck_assert_int_eq(set_gains(&f, 100 / one), 0); /* nothing is without it */
     advance(&f);
     int64_t t = START_SAMPLES;
     for (int b = 0; b < 3; b++, t += BATCH)
         check_buffer(&f, t, 100);
-    set_delay(&f, START_SAMPLES + CHUNK + BATCH, 3.25, 0.5);
-    set_delay(&f, START_SAMPLES + CHUNK + 2 * BATCH, -7, 0);
+    /* The next spectrum is the first whose window of 256 samples, at steps of 128, ends in the next chunk. */
+    ck_assert_int_eq(fgpu_walk_done_samples(f.walk), START_SAMPLES + CHUNK - 128);
+    ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + BATCH, 3.25, 0.5), START_SAMPLES + CHUNK - 128);
+    ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + 2 * BATCH, -7, 0), START_SAMPLES + CHUNK - 128);
+    check_model(&f, 0, -1, 0);
     advance(&f);
+    check_model(&f, START_SAMPLES + CHUNK + 2 * BATCH, START_SAMPLES + CHUNK + 2 * BATCH, -7);
     const double complex expected[] = {100, 100, 100 * cexp(I * (M_PI / 2 * 3.25 + 0.5)),
                                        100 * cexp(-I * M_PI / 2 * 7)};
     for (int b = 0; b < 4; b++, t += BATCH)
         check_buffer(&f, t, expected[b]);
+    /* In the middle of a buffer: in effect since its start; one that is late, since the first spectrum with it. */
+    const int64_t middle = START_SAMPLES + 2 * CHUNK + BATCH + 300;
+    set_delay(&f, middle, 2, 0);
+    advance(&f);
+    check_model(&f, middle, middle, 2);
+    int64_t next = set_delay(&f, middle + 1, 5, 0);
+    advance(&f);
+    check_model(&f, next, middle + 1, 5);
     teardown(&f);
 }
 END_TEST

@@ -7,6 +7,7 @@
 #define TESTS_UNIT_DEVICE_UNDER_TEST_H
 
 #include "common/device.h"
+#include "fakes.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -17,15 +18,9 @@
 /* Path of the plugin that needs no GPU, or NULL. */
 static inline const char *test_fake_cuda(void)
 {
-    static char path[4096 + 32];
-    ssize_t n = readlink("/proc/self/exe", path, 4096);
+    static char path[4096];
 
-    if (n <= 0)
-        return NULL;
-    path[n] = '\0';
-    char *slash = strrchr(path, '/');
-    snprintf(slash, sizeof(path) - (size_t)(slash - path), "/cbf-cuda-fake.so");
-    return access(path, F_OK) == 0 ? path : NULL;
+    return test_beside("cbf-cuda-fake.so", path, sizeof(path));
 }
 
 /* Call in the test itself: from here on it is about that plugin. */

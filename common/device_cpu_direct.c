@@ -1,0 +1,118 @@
+/* device_cpu_direct.c - files in memory, mapped once or twice. */
+#include "common/device_cpu_direct.h"
+
+#include "common/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define EXPORTED_ALIGN_BYTES ((size_t)65536)
+
+/* device_check_memory() has all of it. */
+int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes)
+{
+    *memory = (struct memory){UINT64_MAX, UINT64_MAX};
+    return 0;
+}
+
+/* Returns the file, or negative errno. */
+static int make_file(const char *name, size_t bytes)
+{
+    int fd = bytes > PTRDIFF_MAX ? -1 : memfd_create(name, MFD_CLOEXEC);
+
+    if (fd < 0)
+        return bytes > PTRDIFF_MAX ? -ENOMEM : -errno;
+    if (ftruncate(fd, (off_t)bytes) == 0)
+        return fd;
+    int err = -errno;
+    close(fd);
+    return err;
+}
+
+/* All of it is there from the start, as pinned memory is. */
+static void *map_file(int fd, size_t bytes, int protection)
+{
+    void *memory = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
+
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int explain(int err, size_t bytes, const char *what, char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
+    return err;
+}
+
+/* So that what reads memory before writing it gets neither zeros nor the answer of the last run, as device_cpu.c does. */
+static void poison(void *memory, size_t bytes)
+{
+#ifdef CBF_SANITIZE
+    memset(memory, 0xA5, bytes);
+#endif
+}
+
+int device_cpu_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why,
+                            size_t why_bytes)
+{
+    struct device_direct new = {.bytes = bytes ? bytes : 1};
+    int fd = make_file("direct", new.bytes), err = 0;
+
+    if (fd < 0)
+        return explain(fd, bytes, "mapped twice", why, why_bytes);
+    new.device = map_file(fd, new.bytes, PROT_READ | PROT_WRITE);
+    new.host = new.device ? map_file(fd, new.bytes, PROT_WRITE) : NULL;
+    if (!new.host)
+        err = -errno;
+    close(fd);
+    if (err) {
+        if (new.device)
+            munmap(new.device, new.bytes);
+        return explain(err, bytes, "mapped twice", why, why_bytes);
+    }
+    poison(new.device, new.bytes);
+    *direct = new;
+    return 0;
+}
+
+void device_cpu_free_direct(struct device *device, const struct device_direct *direct)
+{
+    munmap(direct->host, direct->bytes);
+    munmap(direct->device, direct->bytes);
+}
+
+/* A mapping is aligned to a page, so twice the alignment is mapped and the file has what is used of it. */
+int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                              size_t why_bytes)
+{
+    if (bytes > PTRDIFF_MAX - 2 * EXPORTED_ALIGN_BYTES)
+        return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
+    size_t whole_bytes = (bytes / EXPORTED_ALIGN_BYTES + 1) * EXPORTED_ALIGN_BYTES;
+    int fd = make_file("exported", whole_bytes);
+    if (fd < 0)
+        return explain(fd, bytes, "shared with a network card", why, why_bytes);
+    uint8_t *space = mmap(NULL, whole_bytes + EXPORTED_ALIGN_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) {
+        close(fd);
+        return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
+    }
+    uint8_t *aligned = space + -(uintptr_t)space % EXPORTED_ALIGN_BYTES;
+    if (mmap(aligned, whole_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | MAP_FIXED, fd, 0) ==
+        MAP_FAILED) {
+        int err = -errno;
+        munmap(space, whole_bytes + EXPORTED_ALIGN_BYTES);
+        close(fd);
+        return explain(err, bytes, "shared with a network card", why, why_bytes);
+    }
+    poison(aligned, whole_bytes);
+    *exported = (struct device_exported){aligned, whole_bytes, fd, space};
+    return 0;
+}
+
+void device_cpu_free_exported(struct device *device, const struct device_exported *exported)
+{
+    munmap(exported->owned, exported->bytes + EXPORTED_ALIGN_BYTES);
+    close(exported->fd);
+}

@@ -1,0 +1,91 @@
+"""scripts/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; and
+what scripts/pacing makes of times."""
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import harness
+
+SCRIPTS = harness.ROOT / "scripts"
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """Imports a script by its name."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+    def load(name):
+        loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(SCRIPTS / name))
+        module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+        loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason="what sanitizers cost is not what it measures")
+def test_the_chain_runs(work):
+    """Two antennas, two X-engines, two seconds."""
+    done = subprocess.run(
+        [sys.executable, SCRIPTS / "realtime-chain", "--build", harness.BUILD, "--device", "cpu", "--channels", "64",
+         "--substreams", "2", "--rate", "1", "--seconds", "2", "--period", "65536", "--integration", "16",
+         "--warm-up", "0", "--logs", work, "--json", work / "results.json"],
+        capture_output=True, text=True, timeout=4 * harness.TIMEOUT_S)
+    assert (work / "results.json").exists(), done.stdout + done.stderr
+    (run,) = json.loads((work / "results.json").read_text())["runs"]
+    # A machine that is busy with other tests may lose something; that is then said.
+    assert run["clean"] == (done.returncode == 0) == (not run["why"]), done.stdout
+    assert run["dumps"]["exact"] > 0 and run["dumps"]["wrong"] == 0, done.stdout
+    assert 0 < run["off"] < 0.01
+    # 2 antennas, 2 polarisations, 1 MS/s of 10 bits in, half as many complex values of 16 bits out.
+    assert run["samples_gbit_per_s"] == pytest.approx(0.04, rel=0.2)
+    assert run["voltages_gbit_per_s"] == pytest.approx(0.032, rel=0.2)
+    memory = {row["stage"]: row for row in run["memory"]}
+    assert memory["fgpu sends"]["least"] == pytest.approx(2 * memory["xbgpu receives"]["bytes_per_s"])
+
+
+def test_a_wrong_dump_is_noticed(scripts):
+    chain = scripts("realtime-chain")
+    random = np.random.default_rng(1)
+    expected = random.integers(-10**6, 10**6, (8, 12, 2))
+    judge = chain.Judge(expected)
+    half = expected[4:].astype("<i4")
+    bit = half.copy()
+    bit[3, 11, 1] ^= 1
+    flagged = half.copy()
+    flagged[:, 4:8] = [-2**31, 1]
+    assert judge(0, half.view(np.uint8).ravel()) == "wrong"  # of the other channels
+    assert judge(4, half.view(np.uint8).ravel()) == "exact"
+    assert judge(4, half.view(np.uint8).ravel()) == "exact"
+    assert judge(4, bit.view(np.uint8).ravel()) == "wrong"
+    assert judge(4, flagged.view(np.uint8).ravel()) == "flagged"
+    assert chain.Judge(expected)(4, np.zeros_like(half).view(np.uint8).ravel()) == "wrong"
+
+
+def test_bursts(scripts):
+    """Packets of 1000 bytes through a port of 1 byte/ns: three of one message, two just behind it, and one alone."""
+    pacing = scripts("pacing")
+    ns = np.array([0, 0, 0, 2000, 3500, 9000]) + 10**18
+    n_bytes = np.full(6, 1000.0)
+    assert pacing.waits(ns, n_bytes, 1.0).tolist() == [0, 1000, 2000, 1000, 500, 0]
+    assert pacing.bursts(ns, n_bytes, 1.0).tolist() == [5000, 1000]
+    assert pacing.bursts(ns, n_bytes, 10.0).tolist() == [3000, 1000, 1000, 1000]
+    assert pacing.queue(ns, n_bytes, 1.0) == 3000
+
+
+def test_behind_the_schedule(scripts):
+    """Two groups at 1 byte/ns, of which the first is left out; the second is 0, 500 and 300 ns behind."""
+    pacing = scripts("pacing")
+    rows = [(0, 1, 0, 1000), (9999, 1, 1000, 1000), (10000, 2, 0, 1000), (11500, 2, 1000, 1000), (12300, 2, 2000, 1000)]
+    arrivals = np.array([(ns, timestamp, offset, n_bytes, 0, 1) for ns, timestamp, offset, n_bytes in rows], pacing.ARRIVAL)
+    assert pacing.behind(arrivals, 1.0).tolist() == [0, 500, 300]
+    result = pacing.analyse(arrivals, 1e9, 3)
+    assert (result["packets"], result["groups"], result["behind_us"]["100"]) == (5, 2, 0.5)
+    arrivals["is_data"] = 0
+    with pytest.raises(RuntimeError):
+        pacing.analyse(arrivals, 1e9, 3)

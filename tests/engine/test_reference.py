@@ -1,0 +1,23 @@
+"""docs/reference, which the manual pages have as well, is what the programs say of themselves."""
+import re
+
+import pytest
+
+import harness
+import reference
+
+
+@pytest.mark.parametrize("program", reference.PROGRAMS)
+def test_reference(program, work):
+    text = reference.reference(program, work)
+    assert text == (reference.DIRECTORY / f"{program}.txt").read_text(), "make examples writes docs/reference anew"
+
+
+def test_no_metric_is_left_out():
+    """What only some configurations have is in those of reference.py: every name in the sources, or its beginning."""
+    known = "\n".join((reference.DIRECTORY / f"{program}.txt").read_text() for program in reference.PROGRAMS)
+    sources = [path.read_text() for folder in ("common", "fgpu", "xbgpu", "tools")
+               for path in (harness.ROOT / folder).glob("*.c")]
+    names = set(re.findall(rf'"((?:{"|".join(reference.PROGRAMS)})_[a-z_]+)"', "\n".join(sources)))
+    assert len(names) > 40
+    assert not [name for name in sorted(names) if f"\n{name}" not in known]

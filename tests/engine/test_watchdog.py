@@ -1,0 +1,123 @@
+"""The watchdog of the init system is fed while every thread passes its loop, with or without data, and only then; the
+thread that does not is named."""
+import contextlib
+import itertools
+import queue
+import threading
+import time
+
+import harness
+from stopping import stopped, threads
+
+import chain
+
+WATCHDOG_S = 3
+THREADS = {
+    "fgpu0": ["recv0", "worker", "send0", "upload", "download", "compute0"],
+    "xbgpu0": ["recv0", "recv1", "worker", "send0", "upload", "compute", "download"],
+}
+
+
+class Listener:
+    """What a process tells the init system, taken as it comes: nobody reads, and the process would wait."""
+
+    def __init__(self, process):
+        self.messages = queue.SimpleQueue()
+        threading.Thread(target=self._run, args=(process.notify,), daemon=True).start()
+
+    def _run(self, notify):
+        with contextlib.suppress(OSError):  # closed
+            while True:
+                self.messages.put(notify.recv(4096).decode().splitlines())
+
+    def next(self, timeout):
+        """The next message's lines, or none within 'timeout'."""
+        try:
+            return self.messages.get(timeout=timeout)
+        except queue.Empty:
+            return []
+
+    def drain(self):
+        while not self.messages.empty():
+            self.messages.get()
+
+
+def check_fed(listener, seconds):
+    """It is fed often enough all the time, and nothing is wrong."""
+    listener.drain()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        lines = listener.next(WATCHDOG_S / 2)
+        assert lines, f"not fed for {WATCHDOG_S / 2} s"
+        assert not any(line.startswith("STATUS=FAILED") for line in lines), lines
+
+
+def wait_for(listener, wanted, seconds):
+    """Waits for a line that begins so.  Returns it, and how often the watchdog was fed before."""
+    n_fed = 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        for line in listener.next(max(0.001, end - time.monotonic())):
+            if line.startswith(wanted):
+                return line, n_fed
+            n_fed += line == "WATCHDOG=1"
+    raise AssertionError(f"no {wanted} within {seconds} s")
+
+
+def named_threads(pid, names):
+    """The threads of a process that is ready: each gives itself its name as it begins."""
+    end = time.monotonic() + harness.TIMEOUT_S
+    while not set(names) <= (running := threads(pid)).keys():
+        assert time.monotonic() < end, running
+        time.sleep(0.01)
+    return running
+
+
+def check_named(culprits):
+    """Threads (process, listener, name, tid), one of each process, that are stopped are named within 3/4 of
+    WatchdogSec; nothing is fed from then on, until they go on."""
+    with contextlib.ExitStack() as stack:
+        for _, listener, _, tid in culprits:
+            listener.drain()
+            stack.enter_context(stopped(tid))
+        for _, listener, name, tid in culprits:
+            said, n_fed = wait_for(listener, "STATUS=FAILED", 2 * WATCHDOG_S)
+            # Others may have come to wait for it, but none stands still for longer.
+            assert said == f"STATUS=FAILED: thread {name} ({tid}) hangs", said
+            assert n_fed <= 6
+        for _, listener, _, _ in culprits:
+            lines = listener.next(WATCHDOG_S / 4)
+            assert not lines, lines
+    for process, listener, name, tid in culprits:
+        said, n_fed = wait_for(listener, "STATUS=", WATCHDOG_S)
+        assert said == "STATUS=running" and n_fed == 0
+        assert f"thread {name} ({tid}) hangs" in process.log.read_text()
+        wait_for(listener, "WATCHDOG=1", WATCHDOG_S)
+
+
+def test_every_thread_is_watched(daemon, work, monkeypatch):
+    """Each thread of each daemon is stopped in turn: without data, and those that handle packets with data, too."""
+    monkeypatch.setattr(harness, "WATCHDOG_S", WATCHDOG_S)
+    layout = chain.Layout(work, {"xbgpu0": {"recv": {"threads": 2}}})
+    listeners, processes, running = {}, {}, {}
+    for name in THREADS:
+        processes[name] = daemon(name[:-1], layout.config(name), name).wait_ready()
+        listeners[name] = Listener(processes[name])
+        running[name] = named_threads(processes[name].process.pid, THREADS[name])
+    monkeypatch.setattr(harness, "WATCHDOG_S", 0)
+
+    def stop_in_turn(of_each):
+        for wanted in itertools.zip_longest(*of_each):
+            check_named([(processes[name], listeners[name], thread, running[name][thread])
+                         for name, thread in zip(THREADS, wanted) if thread])
+        for listener in listeners.values():
+            check_fed(listener, WATCHDOG_S)
+
+    stop_in_turn(THREADS.values())
+    daemon("dsim", layout.config("dsim"), "dsim").wait_ready()
+    processes["fgpu0"].wait_metric(lambda m: m.get("fgpu_output_heaps_total") > 0, "heaps")
+    for listener in listeners.values():
+        check_fed(listener, WATCHDOG_S)
+    stop_in_turn([["recv0", "worker"]] * 2)
+    for process in processes.values():
+        process.terminate().wait_end()

@@ -1,0 +1,465 @@
+#!/usr/bin/env python3
+"""three_hosts: one correlator across three hosts, from one array.yaml, and what the loss of a host costs.
+
+    tests/netns/three_hosts.py [--output DIRECTORY]
+
+Each host is a network namespace with an interface of its own; a bridge joins them, with real multicast.  scripts/array
+makes all configurations; what runs where is read from its inventory, what is watched from its Prometheus targets.
+Digitisers (dsim) and the recorder (visrec) sit on the bridge.
+
+How a value is known to be right: the delays recovered from the fringes are those that dsim was told.  Noise repeats
+after PERIOD dumps and nothing is dithered, so each dump has the same bits as the one PERIOD before: every value of
+every dump must either be that or flagged.  First h2 is lost (its processes killed, its link down), which must cost its
+antennas and nothing else; it comes back; then h3 is lost, which must cost its half of the band and nothing else.  What
+hosts send must be what scripts/array says.  Where there is a Prometheus, it must tell of the lost host.
+
+Exit status: 0 all is as it must be, 1 it is not, 77 namespaces are not permitted here.
+"""
+import argparse
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
+sys.path.insert(0, str(ROOT / "scripts"))
+import visfile  # noqa: E402
+
+NO_NAMESPACES = 77
+SYNC_TIME = "1760000000"  # in three_hosts.yaml
+BRIDGE_ADDRESS = "10.77.0.254"
+MTU = 9000
+PERIOD = 4  # dumps
+DELAYS = (0, 5, -3, 17)  # samples, of the antennas
+MAX_RATE_ERROR = 0.1  # over some seconds, beginning and ending within a dump
+START_S, STEP_S = 20, 40  # how long a start, and each step, may take
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class Wrong(Exception):
+    """Something is not as it must be, in one sentence."""
+
+
+def die_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def sh(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Wrong(f"{' '.join(command)}: {done.stderr.strip()}")
+
+
+def wait(condition, what, timeout_s, step_s=0.1):
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise Wrong(f"{what}: not within {timeout_s:g} s")
+        time.sleep(step_s)
+
+
+def say(text):
+    print(f"{time.monotonic() - STARTED:5.1f} s  {text}", flush=True)
+
+
+STARTED = time.monotonic()
+
+# ---- Hosts and processes ---------------------------------------------------------------------------------------------
+
+
+class Host:
+    """A network namespace, which lives as long as a process that does nothing."""
+
+    def __init__(self, name, address):
+        self.name = name
+        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], preexec_fn=die_with_parent)
+        own = os.readlink("/proc/self/ns/net")
+        space = f"/proc/{self.holder.pid}/ns/net"
+        wait(lambda: os.readlink(space) != own, f"the namespace of {name}", START_S, 0.01)
+        self.enter = ["nsenter", f"--net={space}"]
+        sh("ip", "link", "add", name, "mtu", str(MTU), "type", "veth", "peer", "name", "eth0", "mtu", str(MTU),
+           "netns", str(self.holder.pid))
+        sh("ip", "link", "set", name, "master", "br0", "up")
+        sh(*self.enter, "ip", "address", "add", f"{address}/24", "dev", "eth0")
+        sh(*self.enter, "ip", "link", "set", "lo", "up")
+        self.link("up")
+
+    def link(self, state):
+        sh(*self.enter, "ip", "link", "set", "eth0", state)
+
+
+class Process:
+    """A program, in a host's namespace or on the bridge; ready when it says so."""
+
+    def __init__(self, out, program, name, config, host=None):
+        path = str(out / f".{name}.ready")
+        Path(path).unlink(missing_ok=True)
+        self.name, self.log = name, out / f"{name}.log"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ready, open(self.log, "ab") as log:
+            ready.bind(path)
+            ready.settimeout(0.2)
+            self.process = subprocess.Popen([*(host.enter if host else []), BUILD / program, config], stdout=log,
+                                            stderr=log, env={**os.environ, "NOTIFY_SOCKET": path},
+                                            preexec_fn=die_with_parent)
+            wait(lambda: self._is_ready(ready), f"{name} is ready (see {self.log})", START_S, 0)
+        Path(path).unlink()
+
+    def _is_ready(self, ready):
+        if self.process.poll() is not None:
+            raise Wrong(f"{self.name} ended at its start:\n{self.log.read_text()}")
+        try:
+            return b"READY=1" in ready.recv(4096)
+        except TimeoutError:
+            return False
+
+    def end(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(START_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise Wrong(f"{self.name} did not end") from None
+
+
+class Array:
+    """The correlator that scripts/array has made of three_hosts.yaml, and what is around it."""
+
+    def __init__(self, out):
+        self.out, self.processes, self.hosts = out, {}, {}
+        # In memory while it grows: a busy disk stalls the recorder for longer than it has buffers.
+        memory = Path("/dev/shm")
+        self.recording = (memory if os.access(memory, os.W_OK) else out) / f"three-hosts-{os.getpid()}.uvh5"
+        text = (Path(__file__).parent / "three_hosts.yaml").read_text()
+        now = str(int(time.time()))
+        (out / "array.yaml").write_text(text.replace(SYNC_TIME, now))
+        self.config = yaml.safe_load((out / "array.yaml").read_text())
+        done = subprocess.run([sys.executable, ROOT / "scripts/array", out / "array.yaml", "--output", out / "made",
+                               "--programs", BUILD], capture_output=True, text=True, check=False)
+        print(done.stdout + done.stderr, flush=True)
+        if done.returncode:
+            raise Wrong(f"scripts/array ended with code {done.returncode}")
+        rows = [line.split() for line in done.stdout.splitlines()]
+        self.out_gbps = {row[0]: float(row[7]) for row in rows if row[1:3] == ["=", "all"]}
+        inventory = yaml.safe_load((out / "made/inventory.yaml").read_text())
+        self.inventory = inventory["all"]["children"]["cbf"]["hosts"]
+        self.targets = yaml.safe_load((out / "made/prometheus/targets.yaml").read_text())
+        self.streams = yaml.safe_load((out / "made/streams.yaml").read_text())
+
+    def write(self, name, config):
+        path = self.out / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(config, sort_keys=False))
+        return path
+
+    def make_network(self):
+        sh("ip", "link", "set", "lo", "up")
+        sh("ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
+        sh("ip", "link", "set", "br0", "mtu", str(MTU), "up")
+        sh("ip", "address", "add", f"{BRIDGE_ADDRESS}/24", "dev", "br0")
+        for name, host in self.inventory.items():
+            self.hosts[name] = Host(name, host["ansible_host"])
+
+    def start_engines(self, host, programs=("xbgpu", "fgpu")):
+        for program in programs:
+            for service in self.inventory[host]["cbf_services"]:
+                if service["program"] == program:
+                    name = service["name"]
+                    path = self.out / "made/services" / f"{name}.yaml"
+                    self.processes[name] = Process(self.out, program, name, path, self.hosts[host])
+
+    def start(self):
+        self.processes["visrec"] = Process(self.out, "visrec", "visrec", self.write("visrec", self.visrec()))
+        for program in ("xbgpu", "fgpu"):
+            for host in self.hosts:
+                self.start_engines(host, [program])
+        self.processes["dsim"] = Process(self.out, "dsim", "dsim", self.write("dsim", self.dsim()))
+
+    def dump_samples(self):
+        stream = self.streams["f_outputs"][0]
+        return (self.streams["x_outputs"][0]["integration_batches"] * stream["spectra_per_heap"]
+                * stream["samples_between_spectra"])
+
+    def dsim(self):
+        signals = "sky0 = wgn(0.05, 100); sky1 = wgn(0.05, 200);" + "".join(
+            f" delay(sky{pol}, {delay}) + wgn(0.03, {2 * a + pol + 1});"
+            for a, delay in enumerate(DELAYS) for pol in range(2))
+        return {"time": {**self.config["time"]},
+                "digitiser": {**self.config["digitiser"], "period": PERIOD * self.dump_samples(), "dither_seed": 1},
+                "signals": {"specification": signals},
+                "antennas": [{"digitiser_id": 2 * i, **antenna} for i, antenna in enumerate(self.config["antennas"])],
+                "send": {"interface": "br0"}}
+
+    def visrec(self):
+        stream, vis = self.streams["f_outputs"][0], self.streams["x_outputs"][0]
+        return {"time": self.config["time"],
+                "recv": {"sources": vis["destinations"], "interface": "br0", "buffer": 4194304, "window": 3},
+                "stream": {"channels": stream["channels"],
+                           "channels_per_substream": stream["channels"] // stream["substreams"],
+                           "spectra_per_heap": stream["spectra_per_heap"],
+                           "samples_between_spectra": stream["samples_between_spectra"],
+                           "integration_batches": vis["integration_batches"]},
+                "telescope": {"name": "three", "latitude": -30.7, "longitude": 21.4, "altitude": 1053},
+                "antennas": [{"name": antenna["name"], "position": [30 * i, 0, 0]}
+                             for i, antenna in enumerate(self.config["antennas"])],
+                "output": {"file": str(self.recording), "overwrite": True},
+                "http": {"listen": f"{BRIDGE_ADDRESS}:8100"}}
+
+    def sent_bytes(self, host):
+        """By its interface, without what Ethernet adds."""
+        show = subprocess.run([*self.hosts[host].enter, "ip", "-json", "-stats", "link", "show", "eth0"], check=True,
+                              capture_output=True)
+        return json.loads(show.stdout)[0]["stats64"]["tx"]["bytes"]
+
+    def check_rates(self, n_dumps):
+        """What hosts send is what the table says."""
+        def now():
+            return time.monotonic(), {host: self.sent_bytes(host) for host in self.hosts}
+        began, before = now()
+        self.wait_dumps(n_dumps)
+        ended, after = now()
+        for host, gbps in self.out_gbps.items():
+            found = 8e-9 * (after[host] - before[host]) / (ended - began)
+            say(f"{host} sends {found:.4f} Gb/s, by the table {gbps:g}")
+            if abs(found / gbps - 1) > MAX_RATE_ERROR:
+                raise Wrong(f"{host} sends {found:.4f} Gb/s, and the table says {gbps:g}")
+
+    def n_dumps(self):
+        return int(metrics(f"{BRIDGE_ADDRESS}:8100")["visrec_dumps_total"])
+
+    def wait_dumps(self, n):
+        """Waits for so many dumps more; returns how many there are."""
+        goal = self.n_dumps() + n
+        wait(lambda: self.n_dumps() >= goal, f"{n} dumps more", STEP_S)
+        return goal
+
+    def lose(self, host):
+        """All its processes are killed, and its link goes down."""
+        for service in self.inventory[host]["cbf_services"]:
+            self.processes.pop(service["name"]).end(signal.SIGKILL)
+        self.hosts[host].link("down")
+
+    def end(self):
+        errors = []
+        for name in reversed(list(self.processes)):
+            code = self.processes[name].end()
+            if code:
+                errors.append(f"{name} ended with code {code}")
+        for host in self.hosts.values():
+            host.holder.kill()
+        if self.recording.exists():
+            shutil.move(self.recording, self.out / "vis.uvh5")
+        if errors:
+            raise Wrong("; ".join(errors))
+
+
+def metrics(address):
+    """Sums of the metrics at an address, by name."""
+    sums = {}
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=5) as page:
+        for line in page.read().decode().splitlines():
+            found = re.match(r"(\w+)(?:\{.*\})? (\S+)$", line)
+            if found:
+                sums[found[1]] = sums.get(found[1], 0.0) + float(found[2])
+    return sums
+
+
+# ---- Monitoring ------------------------------------------------------------------------------------------------------
+
+
+class Prometheus:
+    """A real one, with the configuration that was made; nothing where it is not installed."""
+
+    def __init__(self, out):
+        self.process = None
+        if not shutil.which("prometheus"):
+            say("no Prometheus here: its alerts are not tried")
+            return
+        shutil.rmtree(out / "tsdb", ignore_errors=True)  # an earlier array's past
+        made = out / "made/prometheus"
+        with open(out / "prometheus.log", "wb") as log:
+            self.process = subprocess.Popen(
+                ["prometheus", f"--config.file={made / 'prometheus.yaml'}", f"--storage.tsdb.path={out / 'tsdb'}",
+                 "--web.listen-address=127.0.0.1:9090"], stdout=log, stderr=log, preexec_fn=die_with_parent)
+
+    @staticmethod
+    def ask(what):
+        with urllib.request.urlopen(f"http://127.0.0.1:9090/api/v1/{what}", timeout=5) as reply:
+            return json.load(reply)["data"]
+
+    def alerts(self):
+        """{(alert, host)} that fire."""
+        return {(alert["labels"]["alertname"], alert["labels"].get("host"))
+                for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"}
+
+    def expect_none(self, n_targets):
+        """All targets are well, and so is the array."""
+        if self.process:
+            wait(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == n_targets * ["up"],
+                 "all targets of Prometheus are up", STEP_S)
+            if self.alerts():
+                raise Wrong(f"nothing is wrong, and these alerts fire: {self.alerts()}")
+
+    def expect(self, *alerts):
+        if self.process:
+            wait(lambda: self.alerts() >= set(alerts), f"alerts {alerts}; there are {self.alerts()}", STEP_S, 0.5)
+            say("firing: " + ", ".join(f"{name} ({host})" for name, host in sorted(alerts)))
+
+    def end(self):
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+
+
+def check_targets(array):
+    """Prometheus' targets answer, and are what their labels say."""
+    for target in array.targets:
+        program = target["labels"]["program"]
+        found = metrics(target["targets"][0])
+        if not any(name.startswith(program + "_") for name in found):
+            raise Wrong(f"{target} answers with other metrics than {program}'s")
+
+
+# ---- What was recorded -----------------------------------------------------------------------------------------------
+
+
+def check_recording(array, events):
+    """Holds every value of every dump to its reference, and flags to what was lost.
+
+    'events': {name: number of the first dump that must be as it is from then on}
+    """
+    path = array.out / "vis.uvh5"
+    dump_s = array.dump_samples() / float(array.config["time"]["adc_sample_rate"])
+    for pol in ("xx", "yy", "xy", "yx"):
+        data = visfile.load(path, pol)
+        windows = (data.unix_s - float(array.config["time"]["sync_time"])) / dump_s
+        windows = np.rint(windows - 0.5).astype(int)
+        if (np.diff(windows) != 1).any():
+            raise Wrong(f"dumps are missing: {windows.tolist()}")
+        during = slice(events["end"])  # behind it are dumps that the stop cuts off
+        windows, flags, values = windows[during], np.ma.getmaskarray(data.vis)[during], data.vis.data[during]
+        check_flags(data, flags, events)
+        check_values(windows, flags, values, events, pol)
+    say(f"{len(windows)} dumps, none missing in time; every value is exact or flagged, and flagged only by the losses")
+
+
+def check_flags(data, flags, events):
+    """Flagged is what a loss explains, and nothing else; flags [dump][baseline][channel]."""
+    n_dumps, _, n_chan = flags.shape
+    lost_antennas = np.array([a1 >= 2 or a2 >= 2 for a1, a2 in data.baselines])
+    upper = np.arange(n_chan) >= n_chan // 2
+    may = np.zeros(flags.shape, bool)
+    may[:events["steady"]] = True  # the start
+    may[events["h2 lost"]:events["h2 back"]] |= lost_antennas[:, None]
+    may[events["h3 lost"]:] |= upper
+    if (flags & ~may).any():
+        dump, baseline, chan = np.argwhere(flags & ~may)[0]
+        raise Wrong(f"dump {dump} of {n_dumps}, baseline {data.baselines[baseline]}, channel {chan} is flagged, and no "
+                    f"loss explains it ({np.sum(flags & ~may)} of {flags.size}; {events})")
+    must = np.zeros(flags.shape, bool)
+    must[events["h2 gone"]:events["h2 starts"]] |= lost_antennas[:, None]
+    must[events["h3 gone"]:] |= upper
+    if (must & ~flags).any():
+        raise Wrong(f"what was lost is not flagged: {np.argwhere(must & ~flags)[0].tolist()}; {events}")
+
+
+def check_values(windows, flags, values, events, pol):
+    """What is not flagged has the bits of the dumps before the losses."""
+    references = {}
+    for t in range(events["steady"], events["h2 lost"]):
+        references.setdefault(windows[t] % PERIOD, values[t])
+    if len(references) != PERIOD or any(np.array_equal(references[0], references[p]) for p in range(1, PERIOD)):
+        raise Wrong(f"{pol}: there are not {PERIOD} different dumps to compare with")
+    for t in range(len(windows)):
+        wrong = ~flags[t] & (values[t] != references[windows[t] % PERIOD])
+        if wrong.any():
+            raise Wrong(f"dump {t}, {pol}: {wrong.sum()} values that are not flagged are wrong; {events}")
+
+
+def check_fringes(array):
+    done = subprocess.run([sys.executable, ROOT / "scripts/fringe_table.py", array.out / "vis.uvh5",
+                           "--delays=" + ",".join(map(str, DELAYS))], check=False)
+    if done.returncode:
+        raise Wrong("the fringes do not show the delays that were injected")
+
+
+# ---- The story -------------------------------------------------------------------------------------------------------
+
+
+def run(out):
+    array, prometheus = Array(out), None
+    events = {}
+    try:
+        array.make_network()
+        array.start()
+        check_targets(array)
+        say("all run; waiting for dumps")
+        events["steady"] = array.wait_dumps(6)
+        prometheus = Prometheus(out)  # which has not seen what the start counted
+        array.check_rates(3 * PERIOD)
+        prometheus.expect_none(len(array.targets))
+        events["h2 lost"] = array.n_dumps()
+        array.lose("h2")
+        say("h2 is lost")
+        # The recorder has some dumps open, and the X-engines some chunks.
+        events["h2 gone"] = array.n_dumps() + 8
+        events["h2 lost"] -= 1
+        prometheus.expect(("EngineDown", "h2"), *((alert, host) for alert in ("VoltagesLostOnTheWay", "DumpsIncomplete")
+                                                  for host in ("h1", "h3")))
+        array.wait_dumps(12)
+        events["h2 starts"] = array.n_dumps()
+        array.hosts["h2"].link("up")
+        array.start_engines("h2")
+        say("h2 is back")
+        events["h2 back"] = array.wait_dumps(16)
+        events["h3 lost"] = array.wait_dumps(PERIOD) - 1
+        array.lose("h3")
+        say("h3 is lost")
+        events["h3 gone"] = array.n_dumps() + 8
+        events["end"] = array.wait_dumps(14)
+    finally:
+        if prometheus:
+            prometheus.end()
+        array.end()
+    check_recording(array, events)
+    check_fringes(array)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path("three-hosts-output"))
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # in a namespace of its own
+    args = parser.parse_args()
+    if not args.inside:
+        unshare = ["unshare", "--net"] + ([] if os.geteuid() == 0 else ["--user", "--map-root-user"])
+        probe = subprocess.run([*unshare, "ip", "link", "add", "br0", "type", "bridge"], capture_output=True, text=True,
+                               check=False)
+        if probe.returncode:
+            print(f"three_hosts: namespaces with a bridge are not permitted here: {probe.stderr.strip()}")
+            return NO_NAMESPACES
+        os.execvp("unshare", [*unshare, sys.executable, os.path.abspath(__file__), "--inside", "--output",
+                              os.path.abspath(args.output)])
+    args.output.mkdir(parents=True, exist_ok=True)
+    try:
+        run(args.output)
+    except Wrong as error:
+        print(f"three_hosts: {error}", flush=True)
+        return 1
+    say("All as expected.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
