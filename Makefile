@@ -10,15 +10,20 @@
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 #   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
-#   make bench-send          sending packets, beside spead2 (a minute)
+#   make bench-send          sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md
 #   make bench-fgpu          what the F-engine reaches on the device that there is; FGPU_FLAGS="--device cpu --channels 1024"
 #   make bench-xbgpu         what the X-engine's kernels reach on it; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
 #   make bench-ddc           what the down-converter reaches on it; DDC_FLAGS="--shapes --subsampling 8"
 #   make bench-peers         builds spead2, which the benchmarks are measured against, and tries it
 #   make CUDA=               builds without the CUDA toolkit that there is; CUDA=DIRECTORY takes another
+#   make VERBS=              builds without ibverbs, as where libibverbs and librdmacm are not there
+#   make man                 the manual pages, in build/man
+#   make examples            config/*.yaml and docs/reference anew, after a change of keys, requests, sensors or metrics
 #   make V=1                 shows the commands
 #   make install DESTDIR= prefix=/usr/local
+#   make deb                 Debian packages, in build-deb; docs/operation.md
+#   make check-systemd       installs them on a machine with a real systemd in a container, and runs them (5 minutes)
 #
 # Variants: CC=clang, SANITIZE=address,undefined, SANITIZE=thread, WERROR=1; each builds into its own directory.
 
@@ -33,48 +38,69 @@ comma   := ,
 Q       := $(if $(V),,@)
 BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 
+# Network cards by way of ibverbs, if the libraries are here.
+VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
+
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o common/packet_source_pcap.o \
-           common/spead.o common/spead_shape.o common/copy.o
+PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o \
+           common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/copy.o
+# What takes their place where they cannot be built: common/verbs.h.
+VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/assemble.o common/receiver.o \
            common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
-DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/memory.o
-# The cuda device is a shared object; the part of it that knows files and NVRTC is tested without a GPU.
-IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o
-CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/stream.o common/cuda/failure.o \
-           common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/thread.o common/file.o common/version.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o common/send_stream.o \
-           common/sender.o common/sender_group.o
+DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/device_cpu_direct.o common/memory.o
+# The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
+IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o \
+           common/cuda/vulkan.o
+CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/direct.o common/cuda/exported.o common/cuda/stream.o \
+           common/cuda/failure.o common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/clock.o common/thread.o common/file.o common/memory.o \
+           common/version.o
+SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o \
+           $(if $(VERBS),common/packet_sink_verbs.o,common/packet_sink_verbs_none.o) common/send_stream.o common/sender.o \
+           common/sender_group.o
 TIME     = common/clock.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o \
-           common/config_print.o common/config_main.o common/sections.o common/stats.o common/log.o common/thread.o \
-           common/service.o common/http.o common/daemon.o common/file.o common/version.o
+           common/config_print.o common/config_man.o common/config_main.o common/sections.o common/stats.o \
+           common/log.o common/thread.o common/service.o common/process.o common/status.o common/spectrum.o \
+           common/page.o common/http.o common/daemon.o common/file.o common/table_file.o common/state_file.o \
+           common/python_number.o common/version.o
+CONTROL  = common/sensor.o common/katcp_message.o common/katcp_access.o common/katcp_server.o common/katcp_client.o \
+           common/katcp_call.o common/katcp_standard.o common/katcp_sampling.o common/katcp_log.o common/katcp_sensors.o \
+           common/clock_state.o
 KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o \
            kernels/pfb_fir.o kernels/pfb_fir_complex.o kernels/power.o kernels/postproc.o \
            kernels/channelise_fused.o kernels/channelise_narrow.o kernels/channelise.o kernels/channelise_choice.o \
-           kernels/channelise_timing.o kernels/channelise_tune.o kernels/select_spectra.o kernels/correlate.o \
+           kernels/channelise_timing.o kernels/channelise_tune.o kernels/gather.o kernels/select_spectra.o kernels/correlate.o \
            kernels/correlate_shape.o kernels/reduce.o
-FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/table_file.o fgpu/delay_file.o \
-           fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/antenna.o fgpu/pipeline.o fgpu/send.o \
+FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.o \
+           fgpu/delay_text.o fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/monitor.o \
+           fgpu/antenna.o fgpu/status.o fgpu/pipeline.o fgpu/send.o fgpu/settings.o fgpu/control.o fgpu/facts.o \
            fgpu/tune.o
-XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/gate.o \
-           xbgpu/correlation.o xbgpu/xinput.o xbgpu/xpipeline.o xbgpu/xsend.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o \
+XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/labels.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o \
+           xbgpu/gate.o xbgpu/gating.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xsend.o xbgpu/facts.o xbgpu/settings.o \
+           xbgpu/control.o xbgpu/status.o xbgpu/xpipeline.o
+DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_print.o tools/dsim_control.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o \
            tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o \
            tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
 FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o \
            tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o \
            tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
+DOCTOR   = tools/doctor_report.o tools/doctor_sys.o tools/doctor_files.o tools/doctor_http.o tools/doctor_kernel.o \
+           tools/doctor_sockets.o tools/doctor_cpu.o tools/doctor_nic.o tools/doctor_nics.o tools/doctor_verbs.o tools/doctor_gpu.o \
+           tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_listen.o \
+           tools/doctor_source.o tools/doctor_streams.o tools/doctor_judge.o tools/doctor_drops.o \
+           tools/doctor_loss.o tools/doctor_bundle.o
 
-LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(KERNELS)
+LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(CONTROL) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
-TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC)
+TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC) $(DOCTOR)
 PROGRAMS     := fgpu xbgpu dsim fsim visrec
-UNIT_TESTS   := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c))
+# What needs a part that is not built is left out.
+UNIT_TESTS   := $(filter-out $(if $(VERBS),,check_fake_verbs check_packet_sink_verbs check_packet_source_verbs),$(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c)))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
-PACKAGES = yaml-0.1 libmicrohttpd libsystemd libpcap kissfft-float
+PACKAGES = yaml-0.1 libmicrohttpd jansson libsystemd libpcap kissfft-float $(VERBS)
 HDF5     = hdf5
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
@@ -86,7 +112,7 @@ WARN     = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpoi
 ALL_CFLAGS = -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
              $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
              $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
-             $(call pkg,--cflags,$(PACKAGES)) $(CFLAGS)
+             $(call pkg,--cflags,$(PACKAGES)) $(CPPFLAGS) $(CFLAGS)
 ALL_LDFLAGS = $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(findstring thread,$(SANITIZE)),,-fopenmp) $(LDFLAGS)
 LIBS     = $(call pkg,--libs,$(PACKAGES)) -lev -lpthread -lm
 HDF5_CFLAGS = $(call pkg,--cflags,$(HDF5))
@@ -100,10 +126,15 @@ CUDART   = $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 
            $(CUDA)/lib/x86_64-linux-gnu)))
 CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 
+# Vulkan's headers, if they are there; the library is opened when it is needed.  VULKAN= builds without.
+VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)
+VULKAN_CFLAGS = $(if $(VULKAN),-DCBF_VULKAN $(call pkg,--cflags,vulkan))
+
 .PHONY: all setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
-.PHONY: check-compile check-gpu gpu-pack gpu-programs
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples
-all: $(addprefix $(BUILD)/,$(PROGRAMS)) $(CUDA_DEVICE)
+.PHONY: check-compile check-gpu gpu-pack gpu-programs fake-verbs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples reference man
+.PHONY: deb cuda-device check-systemd
+all: $(addprefix $(BUILD)/,$(PROGRAMS) clock-state) $(CUDA_DEVICE)
 	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
 
 # ---- Programs ------------------------------------------------------------------------------------------------------
@@ -114,7 +145,8 @@ PARTS_xbgpu  = $(XBGPU)
 PARTS_dsim   = $(DSIM)
 PARTS_fsim   = $(FSIM) tools/vdif.o
 PARTS_visrec = $(VISREC)
-main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(1).o)
+PARTS_cbf-doctor = $(DOCTOR) $(FGPU) $(XBGPU)
+main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(patsubst cbf-%,%,$(1)).o)
 
 $(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
 	@rm -f $@
@@ -127,30 +159,57 @@ $(BUILD)/$(1): $(call objects,$(call main_of,$(1)) $(PARTS_$(1))) $(BUILD)/libcb
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
+$(BUILD)/clock-state: $(call objects,tools/clock_state.o) $(BUILD)/libcbf.a
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(LIBS)
+
+# The manual pages, from the key tables and docs/reference; those of programs without a configuration lie beside them.
+TABLE_PAGES = $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
+MAN_PAGES   = $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*.1)))
+$(BUILD)/manpage: $(call objects,tools/manpage.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+	@echo "  LINK    $@"
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
+$(TABLE_PAGES): $(BUILD)/manpage $(wildcard docs/reference/*.txt)
+	@mkdir -p $(@D)
+	@$< $(@F) $(patsubst %.1,docs/reference/%.txt,$(filter %.1,$(@F))) > $@ || { rm -f $@; false; }
+$(BUILD)/man/man1/%.1: tools/%.1
+	@mkdir -p $(@D)
+	@cp $< $@
+man: $(MAN_PAGES)
+
 $(OBJ)/tools/visrec%.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(call pkg,--cflags,check)
 
-# The kernels' texts, which the cuda device compiles when it runs.  Written when it changes.
-KERNEL_TEXTS = $(wildcard kernels/*.cu kernels/*.cuh kernels/*.h)
-$(BUILD)/common/cuda/texts.c: FORCE
+# Files that are embedded as text; written when they change.  $(call embed,header,array,files): struct {name, text}.
+define embed
 	@mkdir -p $(@D)
-	@{ echo '#include "common/cuda/texts.h"'; echo 'const struct kernel_text kernel_texts[] = {'; \
-	for file in $(KERNEL_TEXTS); do echo "{\"$$file\","; \
+	@{ echo '#include "$(1)"'; echo 'const struct $(2) $(2)s[] = {'; \
+	for file in $(3); do echo "{\"$$file\","; \
 		sed 's/\\/\\\\/g; s/"/\\"/g; s/^/"/; s/$$/\\n"/' $$file; echo '},'; done; echo '};'; \
-	echo 'const size_t n_kernel_texts = sizeof(kernel_texts) / sizeof(kernel_texts[0]);'; } > $@.new
+	echo 'const size_t n_$(2)s = sizeof($(2)s) / sizeof($(2)s[0]);'; } > $@.new
 	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+endef
+
+# The kernels' texts, which the cuda device compiles when it runs.
+$(BUILD)/common/cuda/texts.c: FORCE
+	$(call embed,common/cuda/texts.h,kernel_text,$(wildcard kernels/*.cu kernels/*.cuh kernels/*.h))
+
+# The status page, which http.c serves.
+$(BUILD)/common/page.c: FORCE
+	$(call embed,common/page.h,page_text,$(wildcard common/page/*))
 
 # Its objects may lie anywhere in memory, and nothing of it is seen but what device_plugin.h says.
 CUDA_LIBRARIES = $(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64)
 $(OBJ)/pic/%: EXTRA_CFLAGS += -fPIC -fvisibility=hidden -isystem $(CUDA)/include
 $(OBJ)/common/cuda/library.o $(OBJ)/pic/common/cuda/library.o: EXTRA_CFLAGS += -DCBF_CUDA_LIBRARIES='"$(patsubst %/,%,$(CUDA_LIBRARIES))"'
+$(OBJ)/common/cuda/vulkan.o $(OBJ)/pic/common/cuda/vulkan.o: EXTRA_CFLAGS += $(VULKAN_CFLAGS)
 $(OBJ)/common/device_plugin.o: EXTRA_CFLAGS += -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
 $(BUILD)/cbf-cuda.so: $(addprefix $(OBJ)/pic/,$(CUDA_SO))
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $^ $(CUDART) -ldl -lrt -lpthread
 
 # The build id is written to a file that changes only when it does, so that --version is true after every build.
-BUILD_ID := $(shell git describe --always --dirty 2>/dev/null || echo release)
+BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
 $(BUILD)/build-id: FORCE
 	@mkdir -p $(@D)
 	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' > $@
@@ -174,23 +233,64 @@ $(OBJ)/pic/%.o: $(BUILD)/%.c
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
+# What has no configuration file of its own.
+COMMANDS := cbf-doctor
+$(foreach p,$(COMMANDS),$(eval $(call program,$(p))))
+all: $(addprefix $(BUILD)/,$(COMMANDS))
+install: install-commands
+install-commands: all
+	install -d $(DESTDIR)$(prefix)/bin
+	install -m 755 $(addprefix $(BUILD)/,$(COMMANDS)) $(DESTDIR)$(prefix)/bin
+.PHONY: install-commands
+
 # ---- Tests ---------------------------------------------------------------------------------------------------------
 # Every unit test is one Check suite, linked with everything but the main files.
 $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
-		$(call objects,tests/emulator/device_emulated.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+		$(call objects,tests/emulator/device_emulated.o tests/direct_guard/direct_guard.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(IMAGES) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
+FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(call pkg,--libs,kissfft-float) -lpthread
 
+# libibverbs and librdmacm without a network card (tests/fake_verbs/README.md), where their headers are.
+FAKE_VERBS_DIR = $(BUILD)/tests/fake_verbs
+FAKE_VERBS     = $(if $(VERBS),$(addprefix $(FAKE_VERBS_DIR)/,libibverbs.so.1 librdmacm.so.1))
+fake_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(wildcard $(addprefix tests/fake_verbs/,$(1))))
+$(OBJ)/pic/tests/fake_verbs/%: EXTRA_CFLAGS = -fPIC
+$(FAKE_VERBS_DIR)/libibverbs.so.1: $(filter-out %/fake_rdmacm.o,$(call fake_objects,fake_*.c)) tests/fake_verbs/libibverbs.map
+$(FAKE_VERBS_DIR)/librdmacm.so.1: $(call fake_objects,fake_rdmacm.c) tests/fake_verbs/librdmacm.map $(FAKE_VERBS_DIR)/libibverbs.so.1
+$(FAKE_VERBS_DIR)/%.so.1:
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fake_verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
+
+fake-verbs: $(FAKE_VERBS)
+VERBS_TESTS = $(addprefix $(BUILD)/tests/check_,fake_verbs packet_source_verbs)
+$(VERBS_TESTS): $(FAKE_VERBS)
+$(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
+
+# A Vulkan of our own that needs no GPU either, under the name of the real one.
+FAKE_VULKAN = $(if $(VULKAN),$(BUILD)/tests/fake_vulkan/libvulkan.so.1)
+$(BUILD)/tests/fake_vulkan/libvulkan.so.1: tests/fake_vulkan/fake_vulkan.c
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared -fPIC -fvisibility=hidden -Wl,-soname,libvulkan.so.1 -std=c11 -D_GNU_SOURCE $(WARN) $(VULKAN_CFLAGS) -g -o $@ $<
+
+# Preloaded, it notices who reads direct memory (tests/direct_guard/direct_guard.h).
+DIRECT_GUARD = $(BUILD)/tests/direct-guard.so
+$(DIRECT_GUARD): tests/direct_guard/direct_guard.c tests/direct_guard/preload.c tests/direct_guard/direct_guard.h
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared -fPIC -std=c11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $(filter %.c,$^)
+
 FAKE_CUDA_DEVICE = $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
-unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(FAKE_CUDA_DEVICE)
+unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD)
 
 # What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:
@@ -200,8 +300,8 @@ check:
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests
 
-check-engine: all $(FAKE_CUDA_DEVICE) $(BUILD)/tests/check_design_ddc
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q tests/engine $(PYTEST_FLAGS)
+check-engine: all $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(BUILD)/tests/check_design_ddc
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
 
 # What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
@@ -259,14 +359,18 @@ setup:
 	@scripts/setup check
 
 # The example configurations come from the key tables; a test holds them to it.
-examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim
+examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim reference
 	$(BUILD)/fgpu --print-example > config/fgpu.yaml
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
 	$(BUILD)/fsim --print-example > config/fsim.yaml
 
+# What operators can ask, read and count, as running programs say it; a test holds docs/reference to it.
+reference: $(addprefix $(BUILD)/,$(PROGRAMS))
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/engine/reference.py
+
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
-BENCHES       = count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
+BENCHES       = arrivals count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
 BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o tests/bench/matrix_product.o
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
@@ -290,7 +394,7 @@ bench-ddc: $(BUILD)/bench/bench_ddc
 bench-recv bench-send:
 	@scripts/setup bench
 	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
-	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD)
+	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
 
 # ---- Tests on a GPU ------------------------------------------------------------------------------------------------
 # Where there is no GPU, this says so.
@@ -305,18 +409,48 @@ gpu-pack:
 gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(BENCHES))
 
 # ---- Installing ----------------------------------------------------------------------------------------------------
-install: all
-	install -d $(DESTDIR)$(prefix)/bin $(DESTDIR)$(prefix)/share/cbf/config/demo $(DESTDIR)$(prefix)/share/cbf/scripts \
-		$(DESTDIR)$(prefix)/share/doc/cbf
-	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(DESTDIR)$(prefix)/bin
-	$(if $(CUDA_DEVICE),install -d $(DESTDIR)$(prefix)/lib/cbf && install -m 644 $(CUDA_DEVICE) $(DESTDIR)$(prefix)/lib/cbf)
-	install -m 644 config/*.yaml $(DESTDIR)$(prefix)/share/cbf/config
-	install -m 644 config/demo/* $(DESTDIR)$(prefix)/share/cbf/config/demo
-	install -m 755 scripts/repair_uvh5.py $(DESTDIR)$(prefix)/share/cbf/scripts
-	install -d $(DESTDIR)$(prefix)/lib/systemd/system
-	for unit in systemd/*.service; do \
-		sed 's|@prefix@|$(prefix)|' $$unit > $(DESTDIR)$(prefix)/lib/systemd/system/$$(basename $$unit); done
-	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(prefix)/share/doc/cbf
+unitdir   ?= $(prefix)/lib/systemd/system
+docdir    ?= $(prefix)/share/doc/cbf
+sysconfdir = $(if $(filter /usr,$(prefix)),/etc,$(prefix)/etc)
+INTO       = $(DESTDIR)$(prefix)
+unit       = sed 's|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
+
+install: all man
+	install -d $(INTO)/bin $(INTO)/share/cbf/config/demo $(INTO)/share/cbf/config/array $(INTO)/share/cbf/scripts $(INTO)/share/cbf/systemd \
+		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)/reference \
+		$(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
+	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(INTO)/bin
+	install -d $(INTO)/lib/cbf
+	install -m 755 $(BUILD)/clock-state $(INTO)/lib/cbf
+	$(if $(CUDA_DEVICE),install -m 644 $(CUDA_DEVICE) $(INTO)/lib/cbf)
+	install -m 644 config/*.yaml $(INTO)/share/cbf/config
+	install -m 644 config/demo/* $(INTO)/share/cbf/config/demo
+	install -m 755 scripts/repair_uvh5.py scripts/array $(INTO)/share/cbf/scripts
+	install -m 644 scripts/array_* $(INTO)/share/cbf/scripts
+	install -m 644 config/array/* $(INTO)/share/cbf/config/array
+	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
+	install -m 644 $(filter %.5,$(MAN_PAGES)) $(INTO)/share/man/man5
+	install -m 644 systemd/*.service systemd/*.target $(DESTDIR)$(unitdir)
+	$(call unit,fgpu@.service,engine@.service.in,fgpu,F-engine)
+	$(call unit,xbgpu@.service,engine@.service.in,xbgpu,X-engine)
+	$(call unit,gpucbf-clock.service,gpucbf-clock.service.in)
+	install -m 644 systemd/realtime.conf systemd/ibverbs.conf $(INTO)/share/cbf/systemd
+	install -m 644 systemd/sysctl.conf $(DESTDIR)$(sysconfdir)/sysctl.d/60-gpucbf.conf
+	install -m 644 systemd/limits.conf $(DESTDIR)$(sysconfdir)/security/limits.d/60-gpucbf.conf
+	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(docdir)
+	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/reference
+
+# Debian packages of the tree as it is, in build-deb.
+deb:
+	@scripts/setup deb
+	@scripts/deb
+
+check-systemd:
+	@scripts/check-systemd
+
+# What debian/rules asks: there is a package of the cuda device only where there is a CUDA toolkit.
+cuda-device:
+	@echo $(CUDA_DEVICE)
 
 clean:
 	rm -rf build build-*

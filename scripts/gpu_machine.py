@@ -14,6 +14,11 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
+# Where NVIDIA's Vulkan driver says what it is, if Vulkan's loader does not look there; and what the pack says of it.
+VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
+                  "/etc/vulkan/icd.d/nvidia_icd.json"]
+VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
+
 # Socket limits that a bare machine is given: what the packets of a test need that is late itself.
 SOCKET_LIMITS = {"rmem_max": 1 << 28, "wmem_max": 1 << 28, "netdev_max_backlog": 100000}
 
@@ -83,6 +88,9 @@ class Place:
         self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
                                     "TEST_SEED": self.seed, "CHECK_SEED": self.seed,
                                     "TMPDIR": str(self.work), "PYTHONUNBUFFERED": "1"}
+        drivers = [path for path in [*VULKAN_DRIVERS, str(root / VULKAN_DRIVER)] if os.path.exists(path)]
+        if drivers and DEVICE == "cuda":
+            self.common.setdefault("VK_DRIVER_FILES", ":".join(drivers))
         if (self.build / "cbf-cuda.so").exists():
             self.common["CBF_CUDA_DEVICE"] = str(self.build / "cbf-cuda.so")
         venv = root / ".venv" / "bin" / "python"

@@ -1,5 +1,6 @@
 """Builds what the GPU tests need and packs it: .gpu/ is a small tree like the repository's, with what was built, the
 shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+import json
 import os
 import re
 import shutil
@@ -11,16 +12,20 @@ import gpu_machine
 
 ROOT = gpu_machine.HERE
 PACK = ROOT / ".gpu"
-LIMIT_MIB = 56
+LIMIT_MIB = 60
 
-SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/repair_uvh5.py", "docs/loss.md",
-           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
-           "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/*"]
-PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/*", "*.so"]
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/host_traffic.py", "scripts/pacing*",
+           "scripts/repair_uvh5.py", "docs/loss.md", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
+           "tests/unit/*.[ch]", "tests/emulator/*", "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/*"]
+PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "bench/bench_xbgpu", "bench/bench_ddc",
+            "bench/bench_direct", "bench/count_heaps", "bench/arrivals", "bench/bench_pace", "*.so"]
 
 # What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
                         r"libcudart|libcufft|libcufftw|libnvrtc|libnvrtc-builtins|libnvJitLink|libnvidia-.*)\.so")
+# Vulkan's loader, which is opened when it is needed, and what NVIDIA's driver for it is linked with, where it is here.
+VULKAN = ["libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0",
+          "libmd.so.0", "libGLdispatch.so.0"]
 WHEELS = ["spead2", "PyYAML"]  # in the versions of tests/requirements.txt; they need nothing but numpy
 PYTHON = "3.12"
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
@@ -58,6 +63,19 @@ def libraries(program):
             shutil.copy2(Path(path.split(" (")[0]).resolve(), PACK / "lib" / name)
 
 
+def vulkan_libraries():
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    for name in VULKAN:
+        path = re.search(rf"\s{re.escape(name)} .*x86-64.* => (\S+)", known)
+        if path:
+            shutil.copy2(Path(path.group(1)).resolve(), PACK / "lib" / name)
+        else:
+            print(f"pack: without {name}, which is not on this machine")
+    # NVIDIA's driver once more, by the library of it that needs no display.
+    driver = {"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0", "api_version": "1.1.0"}}
+    (PACK / gpu_machine.VULKAN_DRIVER).write_text(json.dumps(driver))
+
+
 def download_wheels():
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M))
     wanted = [f"{name}=={pinned[name]}" for name in WHEELS]
@@ -86,6 +104,7 @@ def pack():
     for program in programs:
         libraries(program)
         subprocess.run(["strip", "--strip-debug", copy(program)], check=True)
+    vulkan_libraries()
     download_wheels()
     (PACK / "commit").write_text(gpu_machine.commit() + "\n")
     mib = sum(path.stat().st_size for path in PACK.rglob("*")) / 2**20

@@ -29,6 +29,7 @@ REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engi
 REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
+DIRECT_RATES = {"realtime": "600", "realtime-x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
 SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
 GRACE_S = 5  # between the end of its time and that of a program
 KEPT_ON_FAILURE_BYTES = 15 << 20
@@ -197,7 +198,8 @@ def sanitize(run):
     def one(job):
         tool, suite = job
         report = run.place.work / f"{tool}-{suite or 'fgpu'}-%p.txt"
-        wrapper = [sanitizer, "--tool", tool, "--log-file", report, *common]
+        barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # of a block, in shared memory
+        wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
             row = run.suite(suite, wrapper, f"{tool} ", CK_FORK="no")
         else:
@@ -251,18 +253,47 @@ def ddc(run):
     yield run.program("bench_ddc", [run.place.build / "bench" / "bench_ddc", "--device", gpu_machine.DEVICE, *flags])
 
 
+def script(run, name, variable):
+    """A script that starts programs and measures them, with the flags in that variable."""
+    flags = shlex.split(os.environ.get(variable, ""))
+    return run.program(name, [run.place.python, f"scripts/{name}", "--build", run.place.build,
+                              "--device", gpu_machine.DEVICE, *flags])
+
+
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
-    flags = shlex.split(os.environ.get("REALTIME_FLAGS", ""))
-    yield run.program("realtime", [run.place.python, "scripts/realtime", "--build", run.place.build,
-                                   "--device", gpu_machine.DEVICE, *flags])
+    yield script(run, "realtime", "REALTIME_FLAGS")
 
 
 def realtime_x(run):
     """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
-    flags = shlex.split(os.environ.get("REALTIME_X_FLAGS", ""))
-    yield run.program("realtime-x", [run.place.python, "scripts/realtime-x", "--build", run.place.build,
-                                     "--device", gpu_machine.DEVICE, *flags])
+    yield script(run, "realtime-x", "REALTIME_X_FLAGS")
+
+
+def realtime_chain(run):
+    """the highest clean rate of dsim, fgpu, xbgpu, every dump checked ($REALTIME_CHAIN_FLAGS); not a part of 'all'"""
+    yield script(run, "realtime-chain", "REALTIME_CHAIN_FLAGS")
+
+
+def pacing(run):
+    """when the packets of a batch and of a dump leave ($PACING_FLAGS); not a part of 'all'"""
+    yield script(run, "pacing", "PACING_FLAGS")
+
+
+def direct(run):
+    """recv.direct: the engine part with it, then rate and CPU beside pinned memory ; not a part of 'all'"""
+    yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
+    yield run.tests("replays", [*REPLAYS, "tests/engine/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
+                    leave_s=240, CBF_TEST_DIRECT="1")
+    yield run.tests("live", [*LIVE, "tests/engine/test_direct.py", "-k", f"{LIVE_CHOSEN} or xbgpu_live"], n_workers=1,
+                    leave_s=190, CBF_TEST_DIRECT="1")
+    yield run.program("bench_direct", [run.place.build / "bench" / "bench_direct", "--device", gpu_machine.DEVICE])
+    for name, options in {"realtime": ["--channels", "8192", "--rate", DIRECT_RATES["realtime"]],
+                          "realtime-x": ["--rate", DIRECT_RATES["realtime-x"]]}.items():
+        for more in ([], ["--direct"]):
+            yield run.program(" ".join([name, *more]),
+                              [run.place.python, f"scripts/{name}", "--build", run.place.build, "--device",
+                               gpu_machine.DEVICE, *options, "--seconds", "20", *more])
 
 
 def tune(run):
@@ -281,14 +312,15 @@ def qualify(run):
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
-    "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "tune": (tune, 560),
-    "qualify": (qualify, 560),
+    "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
+    "pacing": (pacing, 120), "tune": (tune, 560), "qualify": (qualify, 560), "direct": (direct, 560),
 }
-ALL = [name for name in PARTS if name not in ("realtime", "realtime-x", "tune", "qualify")]
+ALL = [name for name in PARTS
+       if name not in ("realtime", "realtime-x", "realtime-chain", "pacing", "tune", "qualify", "direct")]
 
 
 def describe():
-    return "parts:\n" + "\n".join(f"  {name:11}{function.__doc__} ({limit} s at most)"
+    return "parts:\n" + "\n".join(f"  {name:15}{function.__doc__} ({limit} s at most)"
                                   for name, (function, limit) in PARTS.items())
 
 

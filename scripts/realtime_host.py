@@ -1,5 +1,6 @@
-"""What scripts/realtime and scripts/realtime-x share: the host's limits and CPUs, programs from start to end, their metrics and
-threads, and the search for the highest clean rate."""
+"""What scripts/realtime, realtime-x, realtime-chain and pacing share: the host's limits and CPUs, programs from start
+to end, their metrics and threads, and the search for the highest clean rate."""
+import json
 import os
 import re
 import socket
@@ -13,6 +14,14 @@ import yaml
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 STEP = 1.4
+# Of the engines' metrics, those that must stand still, and of these what is no loss: the packets of other receive
+# threads, and descriptors.
+F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|too_old_heaps|bad_timestamp_heaps|"
+                      r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
+                      r"output_(failed_packets|skipped_heaps|dropped_heaps))")
+X_LOSSES = re.compile(r"xbgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|malformed_packets|jumps|"
+                      r"kernel_drops)|late_chunks|output_x_(failed_packets|dropped|skipped|incomplete|absent))")
+NO_LOSS = re.compile('xbgpu_.*reason="(other_thread|no_items)"')
 SYSCTLS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
            "net.core.optmem_max": 1 << 20}
 
@@ -52,14 +61,19 @@ class Pins:
     """Deals the CPUs: one for each thread that works all the time, of a core of its own as far as there are any, the
     rest to the engine, but for the first, which serves the system.  Without enough of them, nothing is pinned."""
 
-    def __init__(self, threads, apart, wanted):
-        """'threads': {name: how many}; those of the names 'apart' are not of the engine."""
+    def __init__(self, threads, apart, wanted, spare=3):
+        """'threads': {name: how many}; those of the names 'apart' are not of the engine.  'spare' CPUs at least are
+        nobody's own, the first among them."""
         cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
         names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]
-        self.used = wanted and len(cpus) >= len(names) + 3
+        self.used = wanted and len(cpus) >= len(names) + spare
         self.cpus = dict(zip(names, cpus[1:])) if self.used else {}
-        kept = {cpu for name in apart for cpu in self.of(name)}
-        self.engine = set(cpus) - kept - {cpus[0]} if self.used else None
+        self.engine = self.but(*apart)
+
+    def but(self, *prefixes):
+        """The CPUs of a program to which those of these names do not belong; None: all."""
+        kept = {cpu for prefix in prefixes for cpu in self.of(prefix)}
+        return set(os.sched_getaffinity(0)) - kept - {min(os.sched_getaffinity(0))} if self.used else None
 
     def of(self, prefix):
         return [cpu for name, cpu in self.cpus.items() if name.rstrip("0123456789") == prefix]
@@ -109,7 +123,12 @@ class Program:
         self.process = subprocess.Popen(
             command, stdout=self.log, stderr=subprocess.STDOUT, env={**os.environ, "NOTIFY_SOCKET": path},
             preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None)
-        self.wait_ready(began + START_TIMEOUT_S)
+        try:
+            self.wait_ready(began + START_TIMEOUT_S)
+        except RuntimeError:
+            self.process.kill()
+            self.process.wait()
+            raise
         self.start_s = time.monotonic() - began
 
     def wait_ready(self, deadline):
@@ -121,7 +140,7 @@ class Program:
             try:
                 if b"READY=1" in self.ready.recv(4096):
                     return
-            except TimeoutError:
+            except socket.timeout:
                 pass
         raise RuntimeError(f"{self.name} was not ready within {START_TIMEOUT_S} s: {self.tail()}")
 
@@ -182,6 +201,12 @@ def keep_logs(directory, prefix, said):
             file.write(text)
 
 
+def grown(before, after, losses):
+    """[(name, by how much)] of the counters among 'losses' that have counted."""
+    return [(name, value - before.get(name, 0)) for name, value in after.items()
+            if losses.match(name) and not NO_LOSS.match(name) and value > before.get(name, 0)]
+
+
 # ---- Threads and results ---------------------------------------------------------------------------------------------
 
 def thread_table(before, after, order):
@@ -198,6 +223,14 @@ def thread_table(before, after, order):
     return sorted(rows, key=lambda row: (order.index(row["program"]), row["thread"]))
 
 
+def cores_used(result):
+    """{program: CPUs that all of its threads took}, and of all together as 'all'."""
+    cores = {}
+    for row in result.get("threads", []):
+        cores[row["program"]] = cores.get(row["program"], 0.0) + row["user"] + row["kernel"]
+    return cores | {"all": sum(cores.values())}
+
+
 def busiest(result):
     rows = result.get("threads", [])
     return max(rows, key=lambda row: row["user"] + row["kernel"] + row["waited"], default=None)
@@ -208,7 +241,7 @@ def print_thread_table(result):
     for row in result["threads"]:
         print(f"{row['program']:8} {row['thread']:16} {100 * row['user']:7.1f} {100 * row['kernel']:9.1f} "
               f"{100 * (row['user'] + row['kernel']):7.1f} {100 * row['waited']:20.1f}")
-    sys.stdout.flush()
+    print("cores used: " + ", ".join(f"{name} {cores:.2f}" for name, cores in cores_used(result).items()), flush=True)
 
 
 # ---- The search ------------------------------------------------------------------------------------------------------
@@ -242,6 +275,23 @@ def find_highest(args, run, results):
     return clean
 
 
+def run_or_search(args, run, print_threads, results, unit):
+    """One run at args.rate, or the search.  Returns whether there is a clean rate."""
+    if args.rate:
+        results.append(run(args.rate, args.seconds))
+        print_threads(results[-1])
+        return results[-1]["clean"]
+    highest = search(args, run, print_threads, results)
+    print(f"\nclean to {highest:.4g} {unit}\n", flush=True)
+    return highest > 0
+
+
+def keep_results(args, pins, results):
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"pins": pins.cpus, "options": vars(args), "runs": results}, file, indent=1, default=str)
+
+
 def search(args, run, print_threads, results):
     """The highest rate that is clean for args.confirm seconds; 0 if none."""
     args.deadline = time.monotonic() + args.budget
@@ -260,6 +310,10 @@ def search(args, run, print_threads, results):
 
 
 def add_search_options(parser, start, to, goal, unit):
+    parser.add_argument("--build", default=os.environ.get("BUILD", "build"))
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--device-threads", type=int, default=1, help="of the cpu device")
+    parser.add_argument("--rate", type=float, help=f"{unit}: one run, no search")
     parser.add_argument("--seconds", type=float, default=60, help="of the one run")
     parser.add_argument("--from", dest="start", type=float, default=start, help=unit)
     parser.add_argument("--to", type=float, default=to, help=unit)
@@ -272,6 +326,7 @@ def add_search_options(parser, start, to, goal, unit):
     parser.add_argument("--warm-up", type=float, default=1.5, help="seconds")
     parser.add_argument("--recv-buffer", type=int, default=256 << 20, help="bytes of socket buffer of a thread")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds for each search")
+    parser.add_argument("--direct", action="store_true", help="recv.direct: packets are copied straight to the GPU")
     parser.add_argument("--no-pin", dest="pin", action="store_false")
     parser.add_argument("--logs", help="directory for what the programs said")
     parser.add_argument("--json", help="file for all results")

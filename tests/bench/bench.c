@@ -122,8 +122,8 @@ void bench_print_machine(void)
     read_cpu_model(model, sizeof(model));
     uname(&kernel);
     getloadavg(&load, 1);
-    printf("%s, %d CPUs, %s %s, %s, build %s\n", model, bench_n_cpus(), kernel.sysname, kernel.release, compiler(),
-           cbf_build_id);
+    printf("%s, %d CPUs, %s %.*s, %s, build %s\n", model, bench_n_cpus(), kernel.sysname,
+           (int)strcspn(kernel.release, "-"), kernel.release, compiler(), cbf_build_id);
     printf("load average at the start %.1f\n", load);
 }
 

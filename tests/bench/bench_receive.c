@@ -1,6 +1,6 @@
 /* bench_receive.c - packets to assembled chunks with one receive thread, for bench_feed to feed.
  *
- * Usage: bench_receive ours|plain|plain-single KIND ENDPOINT N_SOURCES BUFFER_BYTES CPU
+ * Usage: bench_receive ours|plain|plain-single SHAPE ENDPOINTS N_SOURCES BUFFER_BYTES CPU
  *   ours   the daemons' receiver: source, parser, identification, window, presence
  *   plain  the ceiling: the shortest loop that does the same copying, which believes every packet.  recvmmsg of joined
  *          packets (UDP_GRO) into a buffer that stays in the cache, and non-temporal copies from there to the chunks
@@ -24,6 +24,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@
 #define MESSAGE_MAX   65536
 #define N_JOINED      4  /* messages of a call, each of many packets: what was fastest */
 #define N_SINGLE      64 /* or each of one */
+#define ENDPOINTS_MAX 16
 
 static void die(const char *what)
 {
@@ -46,7 +48,7 @@ static void die(const char *what)
 }
 
 struct task {
-    const struct bench_shape *shape;
+    struct bench_shape shape;
     struct endpoint_list endpoints;
     size_t n_sources;
     size_t heaps_per_source; /* of a chunk */
@@ -74,10 +76,10 @@ static void *recycle(void *arg)
 
 static struct outcome receive_ours(const struct task *task)
 {
-    const struct bench_shape *shape = task->shape;
-    bool is_dig = strcmp(shape->name, "dig") == 0;
+    const struct bench_shape *shape = &task->shape;
+    bool is_dig = shape->is_dig;
     static struct assembler_stats stats;
-    struct inbox *worker, *free_chunks;
+    struct inbox *worker = NULL, *free_chunks = NULL;
     struct device *device;
     struct chunk_pool *pool;
     struct receiver *receiver;
@@ -89,7 +91,7 @@ static struct outcome receive_ours(const struct task *task)
         device_open(&(struct device_config){DEVICE_CPU, 1}, &device, why, sizeof(why)) ||
         chunk_pool_create(device, N_CHUNKS, n_heaps, shape->heap_bytes, 0, free_chunks, 0, &pool))
         die("no memory");
-    const unsigned zero[1] = {0};
+    static const unsigned zero[ENDPOINTS_MAX];
     const size_t first_ant[2] = {0, task->n_sources};
     const struct fgpu_recv_context fgpu_context = {zero, zero};
     const struct xbgpu_recv_context xbgpu_context = {task->n_sources, 0, 1, first_ant};
@@ -99,7 +101,7 @@ static struct outcome receive_ours(const struct task *task)
         .window_chunks = WINDOW_CHUNKS,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 1,
-        .timebase = {.from_packets = true},
+        .timebase = {.adc_sample_rate_hz = {1712000000, 0}, .from_packets = true},
         .free_chunks = free_chunks,
         .worker = worker,
         .stats = &stats,
@@ -173,7 +175,7 @@ static uint64_t word_at(const uint8_t *in)
 /* Puts a packet of the only form that there is to its place: the items are where bench_items() puts them. */
 static void place_plainly(const struct task *task, const uint8_t *packet, uint8_t *chunks)
 {
-    const struct bench_shape *shape = task->shape;
+    const struct bench_shape *shape = &task->shape;
     uint64_t offset = word_at(packet + 24) & SPEAD_VALUE_MASK;
     uint64_t heap = (word_at(packet + 40) & SPEAD_VALUE_MASK) / (uint64_t)shape->heap_samples;
     uint64_t source = word_at(packet + 48) & SPEAD_VALUE_MASK;
@@ -183,32 +185,61 @@ static void place_plainly(const struct task *task, const uint8_t *packet, uint8_
                     shape->payload_bytes);
 }
 
+static int open_plainly(const struct task *task, const struct endpoint *endpoint)
+{
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
+    int buffer_bytes = (int)(task->buffer_bytes / task->endpoints.n);
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)))
+        die("cannot receive there");
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof(buffer_bytes));
+    setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
+    return fd;
+}
+
+/* Takes the messages of a call to their places.  Returns whether one of them was a stop. */
+static bool place_messages(const struct task *task, const struct mmsghdr *messages, int n, uint8_t *chunks,
+                           uint64_t *n_packets)
+{
+    size_t packet_bytes = 72 + task->shape.payload_bytes;
+    bool stopped = false;
+
+    for (int i = 0; i < n; i++) {
+        stopped |= messages[i].msg_len == SPEAD_STOP_PACKET_BYTES;
+        for (size_t at = 0; at + packet_bytes <= messages[i].msg_len; at += packet_bytes, (*n_packets)++)
+            place_plainly(task, (const uint8_t *)messages[i].msg_hdr.msg_iov->iov_base + at, chunks);
+    }
+    return stopped;
+}
+
+/* One socket waits for itself, of several epoll says which are ready. */
 static struct outcome receive_plainly(const struct task *task, unsigned n_messages)
 {
-    const struct bench_shape *shape = task->shape;
+    const struct bench_shape *shape = &task->shape;
     struct outcome outcome = {0};
-    size_t packet_bytes = 72 + shape->payload_bytes;
     size_t chunks_bytes = N_CHUNKS * task->heaps_per_source * task->n_sources * shape->heap_bytes;
     uint8_t *chunks = aligned_alloc(4096, chunks_bytes);
     static uint8_t buffers[N_SINGLE][MESSAGE_MAX];
     struct iovec iovecs[N_SINGLE];
     struct mmsghdr messages[N_SINGLE];
-    const struct endpoint *endpoint = &task->endpoints.items[0];
-    const struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
-    int buffer_bytes = (int)task->buffer_bytes;
-    const int on = 1;
+    struct epoll_event ready[ENDPOINTS_MAX] = {{.data.fd = -1}};
     cpu_set_t cpus;
+    int n_ready = 1, flags = task->endpoints.n > 1 ? MSG_DONTWAIT : MSG_WAITFORONE;
 
     CPU_ZERO(&cpus);
     CPU_SET((unsigned)task->cpu, &cpus);
     sched_setaffinity(0, sizeof(cpus), &cpus);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-    if (!chunks || fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)))
-        die("cannot receive there");
+    int epoll_fd = epoll_create1(0);
+    if (!chunks || epoll_fd < 0)
+        die("no memory");
     memset(chunks, 1, chunks_bytes);
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof(buffer_bytes));
-    setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
+    for (size_t i = 0; i < task->endpoints.n; i++) {
+        ready[0] = (struct epoll_event){.events = EPOLLIN, .data.fd = open_plainly(task, &task->endpoints.items[i])};
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, ready[0].data.fd, &ready[0]);
+    }
     for (size_t i = 0; i < n_messages; i++) {
         iovecs[i] = (struct iovec){buffers[i], MESSAGE_MAX};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &iovecs[i], .msg_iovlen = 1};
@@ -218,20 +249,16 @@ static struct outcome receive_plainly(const struct task *task, unsigned n_messag
     struct timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
     for (bool stopped = false; !stopped;) {
-        int n = recvmmsg(fd, messages, n_messages, MSG_WAITFORONE, NULL);
-        for (int i = 0; i < n; i++) {
-            stopped |= messages[i].msg_len == SPEAD_STOP_PACKET_BYTES;
-            for (size_t at = 0; at + packet_bytes <= messages[i].msg_len; at += packet_bytes) {
-                place_plainly(task, buffers[i] + at, chunks);
-                outcome.n_packets++;
-            }
-        }
+        if (task->endpoints.n > 1)
+            n_ready = epoll_wait(epoll_fd, ready, ENDPOINTS_MAX, -1);
+        for (int r = 0; r < n_ready; r++)
+            stopped |= place_messages(task, messages, recvmmsg(ready[r].data.fd, messages, n_messages, flags, NULL),
+                                      chunks, &outcome.n_packets);
     }
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end);
     outcome.cpu_ns = (end.tv_sec - start.tv_sec) * NS_PER_S + end.tv_nsec - start.tv_nsec;
     outcome.n_bytes = outcome.n_packets * shape->payload_bytes;
     free(chunks);
-    close(fd);
     return outcome;
 }
 
@@ -240,16 +267,19 @@ int main(int argc, char **argv)
     struct task task;
     char why[256];
 
-    if (argc != 7 || !(task.shape = bench_shape(argv[2]))) {
-        fprintf(stderr, "usage: bench_receive ours|plain|plain-single dig|feng ENDPOINT N_SOURCES BUFFER_BYTES CPU\n");
+    if (argc != 7 || !bench_shape(argv[2], &task.shape) || (task.shape.is_dig && atoi(argv[4]) != 1)) {
+        fprintf(stderr, "usage: bench_receive ours|plain|plain-single SHAPE ENDPOINTS N_SOURCES BUFFER_BYTES "
+                        "CPU\n" BENCH_SHAPE_USAGE "; dig has one source\n");
         return 2;
     }
     if (endpoint_list_parse(argv[3], &task.endpoints, why, sizeof(why)))
         die(why);
+    if (task.endpoints.n > ENDPOINTS_MAX)
+        die("too many endpoints");
     task.n_sources = (size_t)atoll(argv[4]);
     task.buffer_bytes = (size_t)atoll(argv[5]);
     task.cpu = atoi(argv[6]);
-    task.heaps_per_source = task.shape->heaps_per_chunk / task.n_sources;
+    task.heaps_per_source = task.shape.heaps_per_chunk / task.n_sources;
     struct outcome outcome;
     if (strcmp(argv[1], "ours") == 0)
         outcome = receive_ours(&task);

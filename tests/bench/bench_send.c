@@ -1,8 +1,8 @@
 /* bench_send.c - full output buffers to packets with one send thread: the daemons' sender, unpaced.
  *
- * Usage: bench_send KIND ENDPOINTS SECONDS CPU [JOB_MIB]
- *   KIND       dig: heaps of 5120 bytes in one packet; feng: heaps of 64 KiB in packets of 8 KiB
- *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, packet by packet in turn
+ * Usage: bench_send SHAPE ENDPOINTS SECONDS CPU [JOB_MIB]
+ *   SHAPE      KIND:PAYLOAD, as in bench_shapes.h
+ *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, run by run in turn
  * Jobs of at least JOB_MIB (1: they stay in the cache); as many as there are buffers are queued at any time.  Prints one
  * line of JSON. */
 #include "common/clock.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_JOBS      4
+#define N_JOBS      BENCH_N_BUFFERS
 #define THREAD_NAME "send"
 
 struct buffer {
@@ -70,7 +70,8 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
 
 int main(int argc, char **argv)
 {
-    const struct bench_shape *shape = argc == 5 || argc == 6 ? bench_shape(argv[1]) : NULL;
+    struct bench_shape the_shape;
+    const struct bench_shape *shape = (argc == 5 || argc == 6) && bench_shape(argv[1], &the_shape) ? &the_shape : NULL;
     static struct buffer buffers[N_JOBS];
     static struct send_stream_stats stats;
     struct endpoint_list destinations;
@@ -81,7 +82,7 @@ int main(int argc, char **argv)
     int64_t time = 0;
 
     if (!shape) {
-        fprintf(stderr, "usage: bench_send dig|feng ENDPOINTS SECONDS CPU [JOB_MIB]\n");
+        fprintf(stderr, "usage: bench_send SHAPE ENDPOINTS SECONDS CPU [JOB_MIB]\n" BENCH_SHAPE_USAGE "\n");
         return 2;
     }
     if (endpoint_list_parse(argv[2], &destinations, why, sizeof(why)))
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
         die("no memory");
     const struct send_stream_config config = {
         .name = "bench",
-        .sink = {.destinations = &destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20},
+        .sink = {.destinations = &destinations, .ttl = 1, .buffer_bytes = 1 << 20},
         .packet_payload_bytes = shape->payload_bytes,
         .heap_cnt_step = 1,
         .max_jobs = N_JOBS,
@@ -99,8 +100,8 @@ int main(int argc, char **argv)
     if (sender_add_stream(sender, &config, &stream, why, sizeof(why)))
         die(why);
     sender_start(sender);
-    size_t job_bytes = (argc == 6 ? (size_t)atol(argv[5]) : 1) << 20;
-    size_t n_groups = job_bytes / (shape->heap_bytes * destinations.n) + 1;
+    size_t job_bytes = argc == 6 ? (size_t)atol(argv[5]) << 20 : BENCH_BUFFER_BYTES;
+    size_t n_groups = bench_buffer_times(shape, destinations.n, job_bytes);
     for (size_t i = 0; i < N_JOBS; i++) {
         make_buffer(&buffers[i], shape, n_groups, destinations.n, home);
         push(stream, shape, &buffers[i], &time);

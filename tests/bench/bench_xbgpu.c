@@ -370,8 +370,8 @@ static size_t find_shapes(const struct options *options, const struct bed *bed, 
     if (!device_compiles(bed->device))
         return 0;
     n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
-    for (uint32_t ahead = 1; ahead <= 2 && correlate_has_wgmma(bed->device); ahead++) {
-        shapes[n] = (struct correlate_shape){.wgmma = true, .ahead = ahead};
+    if (correlate_has_wgmma(bed->device)) {
+        shapes[n] = (struct correlate_shape){.wgmma = true};
         n += correlate_shape_valid(a, &shapes[n], shared);
     }
     return n;

@@ -49,6 +49,7 @@ from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP
 
 N_OPEN = 2  # chunks under construction
 N_SPARE = 4  # chunks that the consumer may hold meanwhile
+SHUFFLED_HEAPS = 4  # of a source under way at a time, where its packets do not come in order
 
 
 def placement(args):
@@ -86,6 +87,8 @@ class Receiver:
         self.finished = False
         self.pool = PinnedPool(args.cpu)
         in_flight = {"max_heaps": 1} if args.kind == "dig" else {"substreams": args.n_sources}
+        if args.shuffled and args.kind != "dig":
+            in_flight.update(max_heaps=SHUFFLED_HEAPS, allow_out_of_order=True)
         config = spead2.recv.StreamConfig(memcpy=spead2.MEMCPY_NONTEMPORAL, **in_flight)
         source = DIGITISER_ID if args.kind == "dig" else FENG_ID
         place = placement(args)
@@ -125,10 +128,10 @@ class Receiver:
             bytes=heaps * self.args.heap_bytes, heaps=heaps,
             lost_heaps=n_times * self.args.n_sources - self.present, chunks=self.chunks,
             incomplete_heaps=incomplete, too_old_heaps=stats["too_old_heaps"], rejected_heaps=rejected,
-            socket_drops=socket_drops(self.sock), cpu_ns=cpu_ns - self.cpu_start_ns,
+            socket_drops=sum(map(socket_drops, self.socks)), cpu_ns=cpu_ns - self.cpu_start_ns,
             wall_ns=time.monotonic_ns() - self.wall_start_ns, batches=stats["batches"],
-            buffer_bytes=self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
-            gro=bool(self.sock.getsockopt(SOL_UDP, UDP_GRO)))
+            buffer_bytes=self.socks[0].getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF),
+            gro=bool(self.socks[0].getsockopt(SOL_UDP, UDP_GRO)))
 
     def stop_packet(self):
         """A stop heap, which comes behind all that the socket holds."""
@@ -155,13 +158,15 @@ class Receiver:
     def run(self):
         """Serves the ring of ready chunks and stdin until the stream has ended."""
         ring, stopping = self.stream.data_ringbuffer, None
-        self.sock = receive_socket(*self.args.endpoint, self.args.interface, self.args.buffer)
-        self.stream.add_udp_reader(self.sock)
+        size = self.args.buffer // len(self.args.endpoint)
+        self.socks = [receive_socket(*one, self.args.interface, size) for one in self.args.endpoint]
+        for sock in self.socks:
+            self.stream.add_udp_reader(sock)
         self.cpu_start_ns, self.wall_start_ns = self.pool.cpu_ns(), time.monotonic_ns()
         say("READY")
         while not self.finished:
             if stopping:  # a full socket drops it, so it is repeated
-                stopping.sendto(self.stop_packet(), self.args.endpoint)
+                stopping.sendto(self.stop_packet(), self.args.endpoint[0])
             watched = [ring.data_fd] if stopping else [ring.data_fd, sys.stdin]
             ready = select.select(watched, [], [], 0.05 if stopping else None)[0]
             try:
@@ -180,14 +185,17 @@ class Receiver:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--endpoint", type=endpoint, required=True, help="ADDRESS:PORT, multicast or unicast")
+    parser.add_argument("--endpoint", type=lambda text: [endpoint(one) for one in text.split(",")], required=True,
+                        help="ADDRESS:PORT,..., multicast or unicast")
     parser.add_argument("--interface", default="127.0.0.1", help="address of the interface [%(default)s]")
     parser.add_argument("--kind", choices=["dig", "feng"], required=True)
     parser.add_argument("--n-sources", type=int, required=True, help="digitiser_id or feng_id are below it")
     parser.add_argument("--heap-bytes", type=int, required=True, help="payload of a heap")
     parser.add_argument("--samples-per-heap", type=int, required=True, help="step of the timestamps")
     parser.add_argument("--heaps-per-chunk", type=int, required=True, help="of each source")
-    parser.add_argument("--buffer", type=int, default=4 << 20, help="socket receive buffer, bytes [%(default)s]")
+    parser.add_argument("--shuffled", action="store_true", help="packets of a heap may come in any order")
+    parser.add_argument("--buffer", type=int, default=4 << 20, help="socket receive buffer, shared by the endpoints, "
+                        "bytes [%(default)s]")
     parser.add_argument("--cpu", type=int, default=-1, help="core of the receive thread; the rest keeps off it")
     Receiver(parser.parse_args()).run()
 
