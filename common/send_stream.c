@@ -398,7 +398,9 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
     if (is_paced(stream))
         now_ns = clock_spin_until(stream->apart_ns);
     size_t n_left = send_packets(stream, packets, n);
-    stream->apart_ns = now_ns + pace_apart_ns(&stream->pace, n_bytes);
+    if (is_paced(stream) && n > 0)
+        stream->apart_ns =
+            pace_begun_ns(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes) + pace_apart_ns(&stream->pace, n_bytes);
     counter_add(&stream->stats->packets, n_left);
     stream->served_ns = now_ns;
     if (stream->started_ready_ns)

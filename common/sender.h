@@ -9,7 +9,7 @@
  * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, SENDER_PIECE_BYTES of them at most: that is
  * a piece, and the largest burst of a stream.  Pieces of a stream are apart by two fifths of a piece's time at least
- * (pace.h), however late they are, and leave SENDER_AHEAD_NS early at most.  A thread that would wait for less than
+ * (pace.h), however late they are or were held up, and leave SENDER_AHEAD_NS early at most.  A thread that would wait for less than
  * SENDER_NAP_NS waits awake, as a sleep costs as much, and sends early what may be early; so where a piece lasts less
  * than a sleep and its end take, a sleep is for several pieces, which still leave apart.  docs/performance.md has what
  * it costs.
