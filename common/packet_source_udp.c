@@ -247,14 +247,15 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
-/* Polls the sockets in turn for up to 'busy_ns', before a wait.  To receive from a socket also polls its queue of the
- * network card, where the kernel was told to (SO_BUSY_POLL).  Returns how many slots were filled, or negative errno. */
+/* Polls the sockets in turn for up to 'busy_ns', before a wait, but each once at least: a thread that is held up for that
+ * long does not thereby serve a socket twice.  To receive from a socket also polls its queue of the network card, where
+ * the kernel was told to (SO_BUSY_POLL).  Returns how many slots were filled, or negative errno. */
 static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
 {
     int64_t end_ns = clock_monotonic_ns() + busy_ns;
     size_t n_filled = 0;
 
-    while (clock_monotonic_ns() < end_ns) {
+    for (size_t n = 0; n < source->n_sockets || clock_monotonic_ns() < end_ns; n++) {
         unsigned endpoint = (unsigned)source->next_busy;
         source->next_busy = (source->next_busy + 1) % source->n_sockets;
         int dry = recv_from(source, endpoint, MSG_DONTWAIT, slots, n_slots, &n_filled);
