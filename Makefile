@@ -252,7 +252,7 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
+FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o tests/fake_cuda/fake_counts.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"

@@ -51,6 +51,7 @@ struct doctor_file {
     size_t n_recv_sockets;
     int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
     int send_transport;         /* enum transport; ibverbs reads from the output buffers */
+    size_t recv_mtu;            /* of its interface; 0: not known */
     uint64_t locked_bytes;      /* of those rings and buffers */
     bool gpu_opened;            /* by doctor_check_gpu() */
     double rate_hz;             /* of the digitisers' samples */

@@ -4,6 +4,7 @@
 #include "common/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor_http.h"
+#include "tools/doctor_nic.h"
 #include "tools/doctor_sys.h"
 #include "xbgpu/layout.h"
 
@@ -84,12 +85,12 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-static void derive_transport(struct doctor_file *file, int transport, size_t n_threads, int64_t buffer_bytes)
+static void derive_transport(struct doctor_file *file, int transport, uint64_t ring_bytes)
 {
     if (transport != TRANSPORT_IBVERBS || file->recv_pcap_file)
         return;
     file->recv_transport = transport;
-    file->locked_bytes += n_threads * (uint64_t)buffer_bytes;
+    file->locked_bytes += ring_bytes;
     file->n_recv_sockets = 0;
     file->recv_socket_bytes = 0;
     file->recv_socket_min_bytes = 0;
@@ -108,7 +109,7 @@ static void derive_fgpu(struct doctor_file *file)
     struct fgpu_layout layout;
     size_t fewest = SIZE_MAX, most = 0;
 
-    fgpu_layout_init(&layout, c, 0, NULL);
+    fgpu_layout_init(&layout, c, 0, NULL, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
     file->recv_interface = c->recv.interface;
@@ -126,7 +127,7 @@ static void derive_fgpu(struct doctor_file *file)
     file->n_recv_sockets = file->recvs.n;
     file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / fewest;
     file->recv_socket_min_bytes = (size_t)c->recv.buffer_bytes / most;
-    derive_transport(file, c->recv.transport, layout.n_recv_threads, c->recv.buffer_bytes);
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
     file->recv_bits_per_s = (double)layout.n_inputs * file->rate_hz * (double)c->recv.sample_bits;
     file->recv_packet_bytes = layout.packet_bytes + HEADER_BYTES;
     for (size_t o = 0; o < c->outputs.n; o++) {
@@ -147,7 +148,7 @@ static void derive_xbgpu(struct doctor_file *file)
     const struct xbgpu_config *c = &file->xbgpu;
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, c);
+    xbgpu_layout_init(&layout, c, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
     file->recv_interface = c->recv.interface;
@@ -157,7 +158,7 @@ static void derive_xbgpu(struct doctor_file *file)
     file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
     file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / c->recv.sources.n;
     file->recv_socket_min_bytes = file->recv_socket_bytes;
-    derive_transport(file, c->recv.transport, layout.n_recv_threads, c->recv.buffer_bytes);
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
     file->recv_bits_per_s = 8.0 * (double)(layout.n_ants * layout.heap_bytes) / batch_s(file, layout.batch_samples);
     for (size_t o = 0; o < c->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(c, o);
@@ -236,6 +237,16 @@ static void add_errors(struct doctor *doctor, const struct doctor_file *file)
     free(text);
 }
 
+/* Of the interface that it receives on; 0: not known. */
+static size_t find_mtu(const struct doctor *doctor, const struct doctor_file *file)
+{
+    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.interface : file->xbgpu.recv.interface;
+    char interface[IF_NAMESIZE];
+    int64_t mtu;
+
+    return asked && nic_name(asked, interface) && nic_mtu(doctor->root, interface, &mtu) && mtu > 0 ? (size_t)mtu : 0;
+}
+
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -262,6 +273,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->ok = !err && config_n_errors(file->config) == 0;
     if (!file->ok)
         return;
+    file->recv_mtu = find_mtu(doctor, file);
     derive(file);
     f = report_add(&doctor->report, FINDING_OK, "config.file", file->name);
     char in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES];

@@ -301,7 +301,7 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
         return -ENOMEM;
     p->c = *context;
     p->config = values;
-    xbgpu_layout_init(&p->layout_storage, p->config);
+    xbgpu_layout_init(&p->layout_storage, p->config, interface_mtu(p->config->recv.interface));
     p->layout = &p->layout_storage;
     p->device = context->device;
     int err = xbgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define ALIGN_BYTES    ((size_t)65536) /* a page of the GPU: what dma-bufs consist of */
-#define DRIVER_VERSION 12000           /* whose cuMemGetHandleForAddressRange() is meant */
+#define DRIVER_VERSION 12000 /* whose cuMemGetHandleForAddressRange() is meant */
 
 typedef CUresult get_handle_fn(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
                                unsigned long long flags);
@@ -33,7 +32,8 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
                         size_t why_bytes)
 {
     struct cuda_device *self = cuda_device_of(device);
-    size_t whole_bytes = bytes > PTRDIFF_MAX - 2 * ALIGN_BYTES ? 0 : (bytes / ALIGN_BYTES + 1) * ALIGN_BYTES;
+    size_t whole_bytes =
+        bytes > PTRDIFF_MAX - 2 * DEVICE_PAGE_BYTES ? 0 : (bytes / DEVICE_PAGE_BYTES + 1) * DEVICE_PAGE_BYTES;
     void *memory;
     int fd = -1;
 
@@ -47,12 +47,12 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
         snprintf(why, why_bytes, "the NVIDIA driver is too old to share the GPU's memory with network cards");
         return -ENODEV;
     }
-    cudaError_t error = cudaMalloc(&memory, whole_bytes + ALIGN_BYTES);
+    cudaError_t error = cudaMalloc(&memory, whole_bytes + DEVICE_PAGE_BYTES);
     if (error != cudaSuccess) {
         cudaGetLastError();
         return cuda_explain(error, "cudaMalloc", why, why_bytes);
     }
-    uint8_t *aligned = (uint8_t *)memory + -(uintptr_t)memory % ALIGN_BYTES;
+    uint8_t *aligned = (uint8_t *)memory + -(uintptr_t)memory % DEVICE_PAGE_BYTES;
     CUresult result =
         get_handle(&fd, (CUdeviceptr)(uintptr_t)aligned, whole_bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (result != CUDA_SUCCESS) {

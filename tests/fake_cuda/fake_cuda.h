@@ -30,4 +30,11 @@ struct device *fake_cuda_device(void);
 /* Counts an operation of a stream.  Returns what the call that enqueues it is to return. */
 cudaError_t fake_cuda_operation(struct device_stream *stream);
 
+/* What is counted in the file $CBF_FAKE_CUDA_COUNTS, bytes as 64-bit integers in this order: what has been taken and not
+ * been given back. */
+enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
+
+void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);
+void fake_given_back(enum fake_memory kind, const void *memory);
+
 #endif

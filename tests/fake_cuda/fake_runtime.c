@@ -155,16 +155,19 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 }
 
 /* GPUs align to 256 bytes. */
-static cudaError_t allocate(void **memory, size_t bytes)
+static cudaError_t allocate(enum fake_memory kind, void **memory, size_t bytes)
 {
     if (state() != cudaSuccess)
         return state();
-    return bytes < PTRDIFF_MAX && posix_memalign(memory, 256, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (bytes >= PTRDIFF_MAX || posix_memalign(memory, 256, bytes))
+        return cudaErrorMemoryAllocation;
+    fake_taken(kind, *memory, bytes);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-    return allocate(memory, bytes);
+    return allocate(FAKE_DEVICE, memory, bytes);
 }
 
 /* Memory of another, by its file descriptor. */
@@ -208,6 +211,7 @@ cudaError_t cudaExternalMemoryGetMappedBuffer(void **address, cudaExternalMemory
         return cudaErrorInvalidValue;
     e->mapped = true;
     *address = e->address;
+    fake_taken(FAKE_DEVICE, e->address, e->bytes);
     return state();
 }
 
@@ -226,6 +230,7 @@ cudaError_t cudaFree(void *memory)
 {
     struct external *e = externals;
 
+    fake_given_back(FAKE_DEVICE, memory);
     while (e < externals + N_EXTERNALS && (!e->mapped || e->address != memory))
         e++;
     if (e < externals + N_EXTERNALS)
@@ -274,22 +279,27 @@ cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWrites
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
-    return allocate(memory, bytes);
+    return allocate(FAKE_PINNED, memory, bytes);
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    fake_given_back(FAKE_PINNED, memory);
     free(memory);
     return state();
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 {
-    return setting("register", 1) ? state() : cudaErrorNotSupported;
+    if (!setting("register", 1))
+        return cudaErrorNotSupported;
+    fake_taken(FAKE_PINNED, memory, bytes);
+    return state();
 }
 
 cudaError_t cudaHostUnregister(void *memory)
 {
+    fake_given_back(FAKE_PINNED, memory);
     return state();
 }
 
