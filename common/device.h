@@ -134,6 +134,9 @@ struct device_exported {
     void *owned; /* the device's own */
 };
 
+/* Checks, before anything is made, that network cards can write to the device's memory and that it can tell what they have
+ * written.  Returns 0, or -ENODEV with one sentence in 'why' that begins with 'key'. */
+int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes);
 /* Aligned to a page, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
  * sentence in 'why'; -ENODEV where the device cannot. */
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
@@ -198,6 +201,7 @@ struct device_ops {
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);
+    int (*check_exported)(struct device *device, char *why, size_t why_bytes);
     int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
     void (*free_exported)(struct device *device, const struct device_exported *exported);

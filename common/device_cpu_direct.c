@@ -81,6 +81,13 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
     munmap(direct->device, direct->bytes);
 }
 
+/* What follows is a file, which only the cards of tests take. */
+int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "there is no GPU whose memory the network card could write to: this is the cpu device");
+    return -ENODEV;
+}
+
 /* A mapping is aligned to a page, so twice the alignment is mapped and the file has what is used of it. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)

@@ -162,7 +162,7 @@ extern const char *const config_transport_choices[];
 
 /* The check of recv.direct and recv.gpudirect; an error at either if they do not agree with other keys. */
 void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                         struct config *errors);
+                         const struct config_device *device, struct config *errors);
 
 /* The check of a section's transport against its other keys; an error at 'transport' if they do not agree. */
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors);

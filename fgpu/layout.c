@@ -282,6 +282,8 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
             "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
             "(docs/operation.md), or set it to false",
             why, why_bytes);
+    if (!err && config->recv.gpudirect)
+        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -452,7 +454,7 @@ void fgpu_config_check(void *values, struct config *errors)
         check_output(config, o, errors);
     config_check_device(&config->device, errors);
     config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        errors);
+                        &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     config_check_katcp(&config->katcp, errors);

@@ -283,6 +283,8 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
                                   "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
                                   "false",
                                   why, why_bytes);
+    if (!err && config->recv.gpudirect)
+        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -442,7 +444,7 @@ void xbgpu_config_check(void *values, struct config *errors)
     xlabels_check(config, errors);
     config_check_device(&config->device, errors);
     config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        errors);
+                        &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     config_check_katcp(&config->katcp, errors);

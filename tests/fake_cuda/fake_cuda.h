@@ -11,6 +11,8 @@
  *   register=0    memory of ours cannot be registered
  *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
  *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
+ *   has_dmabuf=0  it is known beforehand
+ *   flushes=0     what cards write cannot be flushed
  *   ordering=0, flush=CODE  what cards write must be flushed, which fails
  *   init=CODE     cudaInitDevice returns this error
  *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else

@@ -110,6 +110,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
     case cudaDevAttrHostNumaId: *value = 0; break;
+    case cudaDevAttrGPUDirectRDMAFlushWritesOptions: *value = (int)setting("flushes", 1); break;
     case cudaDevAttrGPUDirectRDMAWritesOrdering: *value = (int)setting("ordering", 100); break;
     default: return cudaErrorInvalidValue;
     }
@@ -259,15 +260,36 @@ static CUresult get_handle(void *handle, CUdeviceptr address, size_t bytes, CUme
     return CUDA_SUCCESS;
 }
 
+static CUresult get_device(CUdevice *device)
+{
+    *device = 7;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    if (attribute != CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED || device != 7)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = setting("has_dmabuf", 1) != 0;
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
 {
-    CUresult (*found)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
+    CUresult (*handle)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
+    CUresult (*current)(CUdevice *) = get_device;
+    CUresult (*attribute)(int *, CUdevice_attribute, CUdevice) = get_attribute;
 
-    *result = strcmp(symbol, "cuMemGetHandleForAddressRange") || setting("dmabuf", 0) < 0
-                  ? cudaDriverEntryPointSymbolNotFound
-                  : cudaDriverEntryPointSuccess;
-    memcpy(function, &found, sizeof(found));
+    *result = cudaDriverEntryPointSuccess;
+    if (strcmp(symbol, "cuMemGetHandleForAddressRange") == 0 && setting("dmabuf", 0) >= 0)
+        memcpy(function, &handle, sizeof(handle));
+    else if (strcmp(symbol, "cuCtxGetDevice") == 0)
+        memcpy(function, &current, sizeof(current));
+    else if (strcmp(symbol, "cuDeviceGetAttribute") == 0)
+        memcpy(function, &attribute, sizeof(attribute));
+    else
+        *result = cudaDriverEntryPointSymbolNotFound;
     return state();
 }
 
