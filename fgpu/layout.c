@@ -204,8 +204,9 @@ static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, 
                                                         recv->buffer_bytes, fgpu_thread_frames(l, config, t));
         bytes_add(&l->host_bytes, 1, receiver.host);
         bytes_add(&l->locked_bytes, 1, receiver.ring);
-        bytes_add(&l->device_bytes, 1, receiver.device);
+        bytes_add(&l->frames_bytes, 1, receiver.device);
     }
+    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
 }
 
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,

@@ -35,6 +35,7 @@ struct fgpu_layout {
     uint64_t chunks_bytes, buffers_bytes; /* of these what packets land in and leave from */
     uint64_t device_bytes;                /* inputs, output buffers, scratch, direct chunks */
     uint64_t direct_bytes;                /* of these the direct chunks */
+    uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
     uint64_t locked_bytes;                /* of the host's, in rings of cards */
     size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
 };

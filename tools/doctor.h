@@ -52,6 +52,8 @@ struct doctor_file {
     int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
     int send_transport;         /* enum transport; ibverbs reads from the output buffers */
     size_t recv_mtu;            /* of its interface; 0: not known */
+    bool direct, gpudirect;     /* recv's */
+    uint64_t window_bytes;      /* of the GPU's memory that is written to from outside, for these */
     uint64_t locked_bytes;      /* of those rings and buffers */
     bool gpu_opened;            /* by doctor_check_gpu() */
     double rate_hz;             /* of the digitisers' samples */
@@ -102,6 +104,7 @@ void doctor_check_cpu(struct doctor *doctor);     /* doctor_cpu.c */
 void doctor_check_nics(struct doctor *doctor);    /* doctor_nics.c */
 void doctor_check_verbs(struct doctor *doctor);   /* doctor_verbs.c */
 void doctor_check_gpu(struct doctor *doctor);     /* doctor_gpu.c */
+void doctor_check_direct(struct doctor *doctor);  /* doctor_direct.c: what writes to the GPU's memory */
 void doctor_check_memory(struct doctor *doctor);  /* doctor_memory.c: memory and ports that the files want here */
 void doctor_check_time(struct doctor *doctor);    /* doctor_time.c */
 void doctor_check_config(struct doctor *doctor);  /* doctor_config.c: F against X, wherever they run */

@@ -112,6 +112,9 @@ static void derive_fgpu(struct doctor_file *file)
     fgpu_layout_init(&layout, c, 0, NULL, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;
@@ -151,6 +154,9 @@ static void derive_xbgpu(struct doctor_file *file)
     xbgpu_layout_init(&layout, c, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;

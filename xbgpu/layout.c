@@ -198,8 +198,9 @@ static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config
                                                         recv->buffer_bytes, xbgpu_thread_frames(l, config, t));
         bytes_add(&l->host_bytes, 1, receiver.host);
         bytes_add(&l->locked_bytes, 1, receiver.ring);
-        bytes_add(&l->device_bytes, 1, receiver.device);
+        bytes_add(&l->frames_bytes, 1, receiver.device);
     }
+    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
     l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
     bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS * (l->n_history + l->n_batches) * l->n_ants, l->heap_bytes);
     if (!l->shifted)
