@@ -184,7 +184,7 @@ uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape)
     return shape->n_frames_max ? bytes_times(shape->n_chunks, payload) : 0;
 }
 
-uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape)
+uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
     size_t per_heap = sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
@@ -192,7 +192,7 @@ uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape)
     uint64_t payload = shape->direct || shape->n_frames_max ? 0 : bytes_times(shape->n_heaps, shape->heap_bytes);
     uint64_t pieces = bytes_times(shape->n_frames_max, 2 * sizeof(*chunk->pieces));
     uint64_t frames = bytes_times(shape->n_frames_max, sizeof(*chunk->frames));
-    uint64_t pinned = bytes_plus(device_pinned_bytes(payload), device_pinned_bytes(pieces));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu), device_pinned_bytes(pieces, on_gpu));
     uint64_t others = bytes_plus(bytes_plus(sizeof(*chunk), bytes_times(shape->n_heaps, per_heap)), frames);
 
     return bytes_plus(sizeof(struct chunk_pool), bytes_times(shape->n_chunks, bytes_plus(pinned, others)));

@@ -81,8 +81,8 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
 void chunk_pool_destroy(struct chunk_pool *pool);
 
 /* Bytes that such a pool takes, for the sums that are checked before start; UINT64_MAX where they go beyond 64 bits. */
-uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape);   /* of pinned and ordinary memory */
-uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape); /* of the device's, direct or not */
+uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* of pinned and ordinary memory */
+uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* of the device's, direct or not */
 
 /* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);

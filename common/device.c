@@ -151,9 +151,9 @@ void device_free_pinned(struct device *device, void *memory)
         device->ops->free_pinned(device, memory);
 }
 
-uint64_t device_pinned_bytes(uint64_t bytes)
+uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu)
 {
-    return bytes < MEMORY_HUGE_PAGE_BYTES || bytes > PTRDIFF_MAX ? bytes : memory_mapped_bytes(bytes);
+    return !on_gpu || bytes < MEMORY_HUGE_PAGE_BYTES || bytes > PTRDIFF_MAX ? bytes : memory_mapped_bytes(bytes);
 }
 
 int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,

@@ -98,8 +98,8 @@ void device_free(struct device *device, void *memory);
 /* Host memory that the device copies from and to at full speed. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
-/* What so many take, for sums before the start: whole huge pages where there is one (of a cpu device some less). */
-uint64_t device_pinned_bytes(uint64_t bytes);
+/* What so many take, for sums before the start: of a GPU whole huge pages, where there is one. */
+uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
 
 #define DEVICE_PAGE_BYTES ((size_t)65536) /* of a GPU: what direct and exported memory consists of */
 

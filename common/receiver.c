@@ -619,7 +619,7 @@ struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_b
     packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
     bytes.ring = bytes_times(ring.n_frames, ring.frame_bytes);
     bytes.device = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
-    bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring) : memory_mapped_bytes(bytes.ring));
+    bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring, true) : memory_mapped_bytes(bytes.ring));
     bytes_add(&bytes.host, ring.n_frames, RING_REQUEST_BYTES);
     return bytes;
 }

@@ -153,7 +153,7 @@ size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_co
 }
 
 /* What the buffers of an output take, of one antenna (send.c). */
-static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config, size_t o,
+static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, bool on_gpu,
                         const struct channelise_config *c)
 {
     const struct fgpu_config_output *output = fgpu_config_output(config, o);
@@ -164,8 +164,8 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
     size_t n_shares = fgpu_send_shares(config, output), n_groups = c->n_batches * (1 + n_shares);
     size_t heaps = n_groups * sizeof(struct send_group) + n_shares * sizeof(struct send_job) +
                    c->n_batches * output->destinations.n * sizeof(struct send_heap);
-    uint64_t pinned = device_pinned_bytes(voltages) + device_pinned_bytes(rotation) + device_pinned_bytes(saturated) +
-                      device_pinned_bytes(power);
+    uint64_t pinned = device_pinned_bytes(voltages, on_gpu) + device_pinned_bytes(rotation, on_gpu) +
+                      device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(power, on_gpu);
 
     bytes_add(&l->buffers_bytes, n_buffers, pinned);
     bytes_add(&l->host_bytes, n_buffers, pinned + heaps);
@@ -180,20 +180,21 @@ static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, 
     size_t spectra = (size_t)c->n_batches * c->spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
     size_t gains = fgpu_gain_bytes(output);
 
-    bytes_add(&l->host_bytes, l->n_ants, spectra + FGPU_N_GAINS * device_pinned_bytes(gains) + 2 * gains);
+    bytes_add(&l->host_bytes, l->n_ants,
+              spectra + FGPU_N_GAINS * device_pinned_bytes(gains, shared_bytes > 0) + 2 * gains);
     bytes_add(&l->device_bytes, l->n_ants, bytes_plus(gains, channelise_scratch_bytes(c, shared_bytes)));
     bytes_add(&l->device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, o, shared_bytes > 0));
 }
 
 /* What samples come into (recv.c, antenna.c). */
-static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, size_t mtu)
+static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct fgpu_config_recv *recv = &config->recv;
     struct chunk_shape shape = fgpu_chunk_shape(l, config);
     uint64_t chunks = chunk_pool_device_bytes(&shape);
     size_t n_heaps = l->history_heaps + l->heaps_per_chunk;
 
-    l->chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape));
+    l->chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape, on_gpu));
     l->direct_bytes = recv->direct ? bytes_times(l->n_inputs, chunks) : 0;
     l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
     bytes_add(&l->host_bytes, l->n_inputs * FGPU_N_DEVICE_INPUTS, n_heaps + (n_heaps + 1) * sizeof(uint32_t));
@@ -242,10 +243,10 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
         if (choices)
             channelise_choice_apply(&choices[o], &c);
-        add_buffers(&l, config, o, &c);
+        add_buffers(&l, config, o, shared_bytes > 0, &c);
         add_output(&l, config, o, shared_bytes, &c);
     }
-    add_inputs(&l, config, mtu);
+    add_inputs(&l, config, shared_bytes > 0, mtu);
     *layout = l;
 }
 

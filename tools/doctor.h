@@ -20,6 +20,9 @@ enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU };
 
 #define DOCTOR_LISTENERS_MAX 4
 
+/* Shared memory of a block on the GPUs of today: what their kernels take follows from it. */
+#define DOCTOR_SHARED_BYTES ((size_t)227 << 10)
+
 /* Where a daemon listens, by the key that says so; the list has none, or one. */
 struct doctor_listener {
     char key[64];

@@ -103,13 +103,13 @@ static void add_output_buffers(struct doctor_file *file, uint64_t n_bytes)
         file->locked_bytes += n_bytes;
 }
 
-static void derive_fgpu(struct doctor_file *file)
+static void derive_fgpu(struct doctor_file *file, bool on_cpu)
 {
     const struct fgpu_config *c = &file->fgpu;
     struct fgpu_layout layout;
     size_t fewest = SIZE_MAX, most = 0;
 
-    fgpu_layout_init(&layout, c, 0, NULL, file->recv_mtu);
+    fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
     file->direct = c->recv.direct;
@@ -146,12 +146,12 @@ static void derive_fgpu(struct doctor_file *file)
     }
 }
 
-static void derive_xbgpu(struct doctor_file *file)
+static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
 {
     const struct xbgpu_config *c = &file->xbgpu;
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, c, file->recv_mtu);
+    xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
     file->direct = c->recv.direct;
@@ -201,7 +201,7 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
-static void derive(struct doctor_file *file)
+static void derive(const struct doctor *doctor, struct doctor_file *file)
 {
     bool f = file->kind == DOCTOR_FGPU;
 
@@ -213,9 +213,9 @@ static void derive(struct doctor_file *file)
     file->rate_hz = decimal_to_double(file->time->adc_sample_rate_hz);
     file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
     if (f)
-        derive_fgpu(file);
+        derive_fgpu(file, doctor_file_on_cpu(doctor, file));
     else
-        derive_xbgpu(file);
+        derive_xbgpu(file, doctor_file_on_cpu(doctor, file));
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -280,7 +280,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     if (!file->ok)
         return;
     file->recv_mtu = find_mtu(doctor, file);
-    derive(file);
+    derive(doctor, file);
     f = report_add(&doctor->report, FINDING_OK, "config.file", file->name);
     char in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES];
     SAY(f->found, "%s, receives %s, sends %s", table_of(file)->program, doctor_rate(file->recv_bits_per_s, in),

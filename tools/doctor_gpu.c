@@ -51,7 +51,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
-    xbgpu_layout_init(&layout, &file->xbgpu, file->recv_mtu);
+    xbgpu_layout_init(&layout, &file->xbgpu, true, file->recv_mtu);
     return xbgpu_layout_check_host(&layout, &file->xbgpu, device, why, why_bytes);
 }
 

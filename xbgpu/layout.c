@@ -143,7 +143,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
 }
 
 /* What gates take beside their outputs' dumps. */
-static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
+static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
 
@@ -158,20 +158,20 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
         uint64_t list = bytes_times(n_rows * sizeof(uint32_t), n_spectra);
         uint64_t ends = bytes_times(n_rows * sizeof(uint32_t), l->n_batches + 1);
         bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
-                  bytes_plus(device_pinned_bytes(list), device_pinned_bytes(ends)));
+                  bytes_plus(device_pinned_bytes(list, on_gpu), device_pinned_bytes(ends, on_gpu)));
         bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, bytes_plus(list, ends));
     }
 }
 
 /* What an output takes: its dumps (xsend.c), sums and counts (correlation.c). */
-static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config,
+static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
                        const struct xbgpu_config_output *output)
 {
     uint64_t n_buffers = xbgpu_output_buffers(config, output), weights = l->n_baselines * sizeof(uint32_t);
     uint64_t dump = (output->gate ? xbgpu_dump_bytes(l, config, output) : l->vis_bytes) + weights;
 
-    bytes_add(&l->buffers_bytes, n_buffers, device_pinned_bytes(dump) + sizeof(uint64_t));
-    bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(dump) + sizeof(uint64_t));
+    bytes_add(&l->buffers_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
+    bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
     bytes_add(&l->device_bytes, n_buffers, l->vis_bytes + weights + sizeof(uint64_t));
     bytes_add(&l->device_bytes, 1, l->vis_bytes);
     if (xbgpu_output_has_totals(l, config, output))
@@ -181,7 +181,7 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
 }
 
 /* What voltages come into (recv.c, xinput.c). */
-static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, size_t mtu)
+static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     size_t delays = l->n_ants * N_POLS * sizeof(uint32_t), present = l->n_batches * l->n_ants;
@@ -189,7 +189,7 @@ static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config
     for (size_t m = 0; m < l->n_members; m++) {
         struct chunk_shape shape = xbgpu_chunk_shape(l, config, m);
         uint64_t chunks = chunk_pool_device_bytes(&shape);
-        bytes_add(&l->chunks_bytes, 1, chunk_pool_host_bytes(&shape));
+        bytes_add(&l->chunks_bytes, 1, chunk_pool_host_bytes(&shape, on_gpu));
         bytes_add(&l->direct_bytes, recv->direct, chunks);
         bytes_add(&l->device_bytes, 1, chunks);
     }
@@ -207,7 +207,8 @@ static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config
         return;
     bytes_add(&l->device_bytes, l->n_batches * l->n_ants, l->heap_bytes);
     bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, present + delays);
-    bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS, device_pinned_bytes(present) + device_pinned_bytes(delays));
+    bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
+              device_pinned_bytes(present, on_gpu) + device_pinned_bytes(delays, on_gpu));
 }
 
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m)
@@ -240,7 +241,7 @@ static size_t frames_per_heap(const struct xbgpu_config_recv *recv, size_t heap_
     return recv->gpudirect ? (heap_bytes + payload - 1) / payload : 0;
 }
 
-void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t mtu)
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     struct xbgpu_layout l = {
@@ -263,10 +264,10 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.frames_per_heap = frames_per_heap(recv, l.heap_bytes);
-    add_inputs(&l, config, mtu);
+    add_inputs(&l, config, on_gpu, mtu);
     for (size_t o = 0; o < l.n_outputs; o++)
-        add_output(&l, config, xbgpu_config_output(config, o));
-    add_gates(&l, config);
+        add_output(&l, config, on_gpu, xbgpu_config_output(config, o));
+    add_gates(&l, config, on_gpu);
     *layout = l;
 }
 
@@ -424,7 +425,7 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
 {
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, config, 0);
+    xbgpu_layout_init(&layout, config, false, 0);
     if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.batches_per_chunk,
                      "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "

@@ -49,7 +49,7 @@ struct xbgpu_layout {
 
 /* Derives the layout; 'mtu' of the interface of recv, for frames of a card, or 0 for the largest.  The configuration must
  * have passed the checks that xbgpu_config_check makes before it. */
-void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t mtu);
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
 
 /* The chunks of member 'm'. */
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);

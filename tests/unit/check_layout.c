@@ -72,7 +72,7 @@ START_TEST(x_engine)
     struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
 
-    xbgpu_layout_init(&layout, &config, 0);
+    xbgpu_layout_init(&layout, &config, false, 0);
     ck_assert_uint_eq(layout.n_baselines, 3240);
     ck_assert_uint_eq(layout.heap_bytes, 65536);
     ck_assert_uint_eq(layout.vis_bytes, 13271040);
@@ -137,7 +137,7 @@ START_TEST(sample_formats)
     config_print_errors(errors, stdout);
     ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);
     if (cases[_i].heap_bytes) {
-        xbgpu_layout_init(&layout, &config, 0);
+        xbgpu_layout_init(&layout, &config, false, 0);
         ck_assert_int_eq(layout.format, cases[_i].format);
         ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
     }
@@ -168,11 +168,11 @@ START_TEST(totals)
         snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&both, &config, 0);
+        xbgpu_layout_init(&both, &config, false, 0);
         ck_assert(!xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 0)));
         ck_assert_int_eq(xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
         config.outputs.n = 1;
-        xbgpu_layout_init(&one, &config, 0);
+        xbgpu_layout_init(&one, &config, false, 0);
         config.outputs.n = 2;
         ck_assert_uint_eq(both.device_bytes - one.device_bytes,
                           20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0));
@@ -215,7 +215,7 @@ START_TEST(shifts_and_gates)
         snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&l, &config, 0);
+        xbgpu_layout_init(&l, &config, false, 0);
         ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
         ck_assert_uint_eq(l.n_history, cases[i].n_history);
         ck_assert_uint_eq(xbgpu_delay(&l, xbgpu_config_shift(&config, 0)), cases[i].first_delay);
