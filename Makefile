@@ -88,7 +88,7 @@ VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/
            tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 DOCTOR   = tools/doctor_report.o tools/doctor_sys.o tools/doctor_files.o tools/doctor_http.o tools/doctor_kernel.o \
            tools/doctor_sockets.o tools/doctor_cpu.o tools/doctor_nic.o tools/doctor_nics.o tools/doctor_verbs.o tools/doctor_gpu.o \
-           tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_listen.o \
+           tools/doctor_direct.o tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_listen.o \
            tools/doctor_source.o tools/doctor_streams.o tools/doctor_judge.o tools/doctor_drops.o \
            tools/doctor_loss.o tools/doctor_bundle.o
 
@@ -252,7 +252,7 @@ $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o
+FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o tests/fake_cuda/fake_counts.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"

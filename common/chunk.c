@@ -40,14 +40,6 @@ static void chunk_fini(struct device *device, struct chunk *chunk)
         device_free_pinned(device, chunk->payload);
 }
 
-/* What a pool is made like. */
-struct shape {
-    size_t n_chunks, n_heaps, heap_bytes;
-    unsigned member;
-    bool direct;
-    size_t n_frames_max; /* 0: not gathered */
-};
-
 static int alloc_frames(struct chunk *chunk, struct device *device, size_t n_frames_max)
 {
     chunk->n_frames_max = n_frames_max;
@@ -56,18 +48,26 @@ static int alloc_frames(struct chunk *chunk, struct device *device, size_t n_fra
     return chunk->pieces && chunk->frames ? 0 : -ENOMEM;
 }
 
-static int alloc_payload(struct chunk *chunk, struct device *device, const struct shape *shape, char *why,
+static int alloc_direct(struct chunk *chunk, struct device *device, size_t bytes, char *why, size_t why_bytes)
+{
+    char reason[400];
+    int err = device_alloc_direct(device, bytes, &chunk->direct, reason, sizeof(reason));
+
+    if (err)
+        snprintf(why, why_bytes, "recv.direct: %s", reason);
+    chunk->payload = chunk->direct.host;
+    chunk->source = chunk->direct.device;
+    return err;
+}
+
+static int alloc_payload(struct chunk *chunk, struct device *device, const struct chunk_shape *shape, char *why,
                          size_t why_bytes)
 {
     size_t bytes = chunk->n_heaps * chunk->heap_bytes;
     int err = 0;
 
-    if (shape->direct) {
-        err = device_alloc_direct(device, bytes, &chunk->direct, why, why_bytes);
-        chunk->payload = chunk->direct.host;
-        chunk->source = chunk->direct.device;
-        return err;
-    }
+    if (shape->direct)
+        return alloc_direct(chunk, device, bytes, why, why_bytes);
     if (shape->n_frames_max)
         err = alloc_frames(chunk, device, shape->n_frames_max);
     chunk->payload = shape->n_frames_max ? device_alloc(device, bytes) : device_alloc_pinned(device, bytes);
@@ -76,12 +76,12 @@ static int alloc_payload(struct chunk *chunk, struct device *device, const struc
 }
 
 /* Leaves what it got for chunk_fini() where it fails. */
-static int chunk_init(struct chunk *chunk, struct device *device, const struct shape *shape, char *why,
-                      size_t why_bytes)
+static int chunk_init(struct chunk *chunk, struct device *device, const struct chunk_shape *shape, unsigned member,
+                      char *why, size_t why_bytes)
 {
     size_t n_heaps = shape->n_heaps;
 
-    chunk->member = shape->member;
+    chunk->member = member;
     chunk->n_heaps = n_heaps;
     chunk->heap_bytes = shape->heap_bytes;
     chunk->filled_words = filled_words(shape->heap_bytes);
@@ -98,8 +98,8 @@ static int chunk_init(struct chunk *chunk, struct device *device, const struct s
     return 0;
 }
 
-static int pool_create(struct device *device, const struct shape *shape, struct inbox *home, int kind,
-                       struct chunk_pool **pool, char *why, size_t why_bytes)
+int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *home,
+                      int kind, struct chunk_pool **pool, char *why, size_t why_bytes)
 {
     struct chunk_pool *p;
     int err;
@@ -111,7 +111,7 @@ static int pool_create(struct device *device, const struct shape *shape, struct 
     p->device = device;
     p->n_chunks = shape->n_chunks;
     for (size_t i = 0; i < p->n_chunks; i++) {
-        err = chunk_init(&p->chunks[i], device, shape, why, why_bytes);
+        err = chunk_init(&p->chunks[i], device, shape, member, why, why_bytes);
         if (err)
             goto undo_pool;
     }
@@ -126,33 +126,6 @@ static int pool_create(struct device *device, const struct shape *shape, struct 
 undo_pool:
     chunk_pool_destroy(p);
     return err;
-}
-
-int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
-                      struct inbox *home, int kind, struct chunk_pool **pool)
-{
-    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, false, 0};
-
-    return pool_create(device, &shape, home, kind, pool, NULL, 0);
-}
-
-int chunk_pool_create_direct(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
-                             struct inbox *home, int kind, struct chunk_pool **pool, char *why, size_t why_bytes)
-{
-    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, true, 0};
-
-    snprintf(why, why_bytes, "there is no memory for %zu chunks", n_chunks);
-    return pool_create(device, &shape, home, kind, pool, why, why_bytes);
-}
-
-int chunk_pool_create_gathered(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes,
-                               size_t n_frames_max, unsigned member, struct inbox *home, int kind,
-                               struct chunk_pool **pool)
-{
-    const struct shape shape = {n_chunks, n_heaps, heap_bytes, member, false, n_frames_max};
-
-    assert(n_frames_max > 0);
-    return pool_create(device, &shape, home, kind, pool, NULL, 0);
 }
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
@@ -191,11 +164,6 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
     device_launch(stream, gather, &grid, &args);
 }
 
-uint64_t chunk_frames_bytes(size_t n_chunks, size_t n_frames_max)
-{
-    return bytes_times(n_chunks, bytes_times(n_frames_max, 2 * sizeof(struct gather_piece) + sizeof(uint32_t)));
-}
-
 /* ---- The end ----------------------------------------------------------------------------------------------------- */
 
 void chunk_pool_destroy(struct chunk_pool *pool)
@@ -207,20 +175,27 @@ void chunk_pool_destroy(struct chunk_pool *pool)
     free(pool);
 }
 
-uint64_t chunk_pool_direct_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct)
+uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape)
 {
-    return direct ? bytes_times(n_chunks, bytes_times(n_heaps, heap_bytes)) : 0;
+    uint64_t payload = bytes_times(shape->n_heaps, shape->heap_bytes);
+
+    if (shape->direct)
+        return bytes_times(shape->n_chunks, device_direct_bytes(payload));
+    return shape->n_frames_max ? bytes_times(shape->n_chunks, payload) : 0;
 }
 
-uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct)
+uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
-    size_t per_heap = (direct ? 0 : heap_bytes) + sizeof(*chunk->present) + sizeof(*chunk->extra) +
-                      sizeof(*chunk->filled_bytes) + filled_words(heap_bytes) * sizeof(*chunk->filled);
+    size_t per_heap = sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
+                      filled_words(shape->heap_bytes) * sizeof(*chunk->filled);
+    uint64_t payload = shape->direct || shape->n_frames_max ? 0 : bytes_times(shape->n_heaps, shape->heap_bytes);
+    uint64_t pieces = bytes_times(shape->n_frames_max, 2 * sizeof(*chunk->pieces));
+    uint64_t frames = bytes_times(shape->n_frames_max, sizeof(*chunk->frames));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu), device_pinned_bytes(pieces, on_gpu));
+    uint64_t others = bytes_plus(bytes_plus(sizeof(*chunk), bytes_times(shape->n_heaps, per_heap)), frames);
 
-    uint64_t chunk_bytes = bytes_plus(sizeof(*chunk), bytes_times(n_heaps, per_heap));
-
-    return bytes_plus(sizeof(struct chunk_pool), bytes_times(n_chunks, chunk_bytes));
+    return bytes_plus(sizeof(struct chunk_pool), bytes_times(shape->n_chunks, bytes_plus(pinned, others)));
 }
 
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)

@@ -17,8 +17,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FRAME_BYTES_MAX ((size_t)9216) /* of a card, for sums of memory: that of usual networks with large ones */
-
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* heaps are smaller */
 
 struct chunk {
@@ -50,21 +48,20 @@ struct chunk {
 
 struct chunk_pool;
 
-/* Makes 'n_chunks' chunks of 'n_heaps' x 'heap_bytes' for 'member' and pushes them all to 'home' (which must have the
- * room) as items {kind, 0, chunk}; that is also how each comes back.  Payloads are pinned by 'device'.
- * Returns 0 or -ENOMEM. */
-int chunk_pool_create(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
-                      struct inbox *home, int kind, struct chunk_pool **pool);
+/* What a pool's chunks are like.  Payloads are pinned by the device; or with 'direct' lie in its direct memory; or with
+ * 'n_frames_max' in memory that only it writes to, and each chunk has up to so many packets in the frames of a card,
+ * until chunk_gather(). */
+struct chunk_shape {
+    size_t n_chunks, n_heaps, heap_bytes;
+    bool direct;
+    size_t n_frames_max; /* 0: not gathered */
+};
 
-/* The same with payloads in direct memory.  Returns 0, or negative errno with one sentence in 'why'. */
-int chunk_pool_create_direct(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes, unsigned member,
-                             struct inbox *home, int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
-
-/* The same with payloads in device memory that only the device writes to: each chunk has up to 'n_frames_max' packets in
- * the frames of a card, until chunk_gather().  Returns 0 or -ENOMEM. */
-int chunk_pool_create_gathered(struct device *device, size_t n_chunks, size_t n_heaps, size_t heap_bytes,
-                               size_t n_frames_max, unsigned member, struct inbox *home, int kind,
-                               struct chunk_pool **pool);
+/* Makes such chunks for 'member' and pushes them all to 'home' (which must have the room) as items {kind, 0, chunk};
+ * that is also how each comes back.  Returns 0, or negative errno: with one sentence in 'why' where there is no direct
+ * memory, else -ENOMEM with nothing written there. */
+int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *home,
+                      int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
 
 /* Notes that the payload at 'place' (in the chunk's) lies in a frame: 'n_first' bytes at 'first' in pinned memory, the
  * others at 'rest' in the device's.  There must be room. */
@@ -83,13 +80,9 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
 /* Frees all chunks; they must all be home or belong to nobody any more.  NULL is accepted. */
 void chunk_pool_destroy(struct chunk_pool *pool);
 
-/* Bytes that such a pool takes, for the sums that are checked before start: of pinned and ordinary memory, which of a
- * direct one are without the payloads, and of direct memory; UINT64_MAX where they go beyond 64 bits. */
-uint64_t chunk_pool_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct);
-uint64_t chunk_pool_direct_bytes(size_t n_chunks, size_t n_heaps, size_t heap_bytes, bool direct);
-
-/* Of a gathered pool's frames and pieces, beside what a direct one takes. */
-uint64_t chunk_frames_bytes(size_t n_chunks, size_t n_frames_max);
+/* Bytes that such a pool takes, for the sums that are checked before start; UINT64_MAX where they go beyond 64 bits. */
+uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu); /* of pinned and ordinary memory */
+uint64_t chunk_pool_device_bytes(const struct chunk_shape *shape);            /* of the device's, direct or not */
 
 /* Starts a chunk afresh at 'timestamp_samples': nothing present, no heap begun.  Payload bytes are left as they are. */
 void chunk_reset(struct chunk *chunk, int64_t timestamp_samples);

@@ -151,6 +151,11 @@ void device_free_pinned(struct device *device, void *memory)
         device->ops->free_pinned(device, memory);
 }
 
+uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu)
+{
+    return !on_gpu || bytes < MEMORY_HUGE_PAGE_BYTES || bytes > PTRDIFF_MAX ? bytes : memory_mapped_bytes(bytes);
+}
+
 int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,
                         size_t why_bytes)
 {
@@ -163,6 +168,11 @@ int device_check_direct(struct device *device, uint64_t bytes, const char *key, 
     else
         err = memory_check_in(&memory, "GPU memory that the host can write to", bytes, key, advice, why, why_bytes);
     return err;
+}
+
+uint64_t device_direct_bytes(uint64_t bytes)
+{
+    return bytes > PTRDIFF_MAX ? UINT64_MAX : (bytes + DEVICE_PAGE_BYTES - 1) / DEVICE_PAGE_BYTES * DEVICE_PAGE_BYTES;
 }
 
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes)
@@ -180,6 +190,16 @@ void device_free_direct(struct device *device, const struct device_direct *direc
         device->ops->free_direct(device, direct);
 }
 
+int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes)
+{
+    char reason[400];
+    int err = device->ops->check_exported(device, reason, sizeof(reason));
+
+    if (err)
+        snprintf(why, why_bytes, "%s: %s", key, reason);
+    return err;
+}
+
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes)
 {
@@ -194,6 +214,13 @@ void device_free_exported(struct device *device, const struct device_exported *e
 {
     if (exported->device)
         device->ops->free_exported(device, exported);
+}
+
+uint64_t device_exported_bytes(uint64_t bytes)
+{
+    if (bytes > PTRDIFF_MAX)
+        return UINT64_MAX;
+    return (bytes / DEVICE_PAGE_BYTES + 2) * DEVICE_PAGE_BYTES;
 }
 
 void device_flush_exported(struct device *device)

@@ -98,6 +98,10 @@ void device_free(struct device *device, void *memory);
 /* Host memory that the device copies from and to at full speed. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
+/* What so many take, for sums before the start: of a GPU whole huge pages, where there is one. */
+uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
+
+#define DEVICE_PAGE_BYTES ((size_t)65536) /* of a GPU: what direct and exported memory consists of */
 
 /* Device memory that the host writes to as if it were its own: two addresses of the same bytes.  The host must not read
  * it: that goes over the bus, uncached, and takes far longer than to write.  What was written, best past the
@@ -115,6 +119,8 @@ int device_check_direct(struct device *device, uint64_t bytes, const char *key, 
                         size_t why_bytes);
 /* 4096-byte aligned; contents undefined.  Returns 0, or negative errno with a sentence in 'why'. */
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+/* What so many take of the device's memory. */
+uint64_t device_direct_bytes(uint64_t bytes);
 /* All zeros are accepted. */
 void device_free_direct(struct device *device, const struct device_direct *direct);
 
@@ -128,12 +134,17 @@ struct device_exported {
     void *owned; /* the device's own */
 };
 
-/* 65536-byte aligned, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
+/* Checks, before anything is made, that network cards can write to the device's memory and that it can tell what they have
+ * written.  Returns 0, or -ENODEV with one sentence in 'why' that begins with 'key'. */
+int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes);
+/* Aligned to a page, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
  * sentence in 'why'; -ENODEV where the device cannot. */
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
 /* All zeros are accepted. */
 void device_free_exported(struct device *device, const struct device_exported *exported);
+/* What so many take of the device's memory, at most. */
+uint64_t device_exported_bytes(uint64_t bytes);
 /* Any thread.  Costs nothing where the device sees to it itself. */
 void device_flush_exported(struct device *device);
 
@@ -190,6 +201,7 @@ struct device_ops {
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);
+    int (*check_exported)(struct device *device, char *why, size_t why_bytes);
     int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
     void (*free_exported)(struct device *device, const struct device_exported *exported);

@@ -471,6 +471,7 @@ static const struct device_ops cpu_ops = {
     .direct_memory = device_cpu_direct_memory,
     .alloc_direct = device_cpu_alloc_direct,
     .free_direct = device_cpu_free_direct,
+    .check_exported = device_cpu_check_exported,
     .alloc_exported = device_cpu_alloc_exported,
     .free_exported = device_cpu_free_exported,
     .stream_create = cpu_stream_create,

@@ -9,8 +9,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define EXPORTED_ALIGN_BYTES ((size_t)65536)
-
 /* device_check_memory() has all of it. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes)
 {
@@ -83,26 +81,33 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
     munmap(direct->device, direct->bytes);
 }
 
+/* What follows is a file, which only the cards of tests take. */
+int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "there is no GPU whose memory the network card could write to: this is the cpu device");
+    return -ENODEV;
+}
+
 /* A mapping is aligned to a page, so twice the alignment is mapped and the file has what is used of it. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {
-    if (bytes > PTRDIFF_MAX - 2 * EXPORTED_ALIGN_BYTES)
+    if (bytes > PTRDIFF_MAX - 2 * DEVICE_PAGE_BYTES)
         return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
-    size_t whole_bytes = (bytes / EXPORTED_ALIGN_BYTES + 1) * EXPORTED_ALIGN_BYTES;
+    size_t whole_bytes = (bytes / DEVICE_PAGE_BYTES + 1) * DEVICE_PAGE_BYTES;
     int fd = make_file("exported", whole_bytes);
     if (fd < 0)
         return explain(fd, bytes, "shared with a network card", why, why_bytes);
-    uint8_t *space = mmap(NULL, whole_bytes + EXPORTED_ALIGN_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *space = mmap(NULL, whole_bytes + DEVICE_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) {
         close(fd);
         return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
     }
-    uint8_t *aligned = space + -(uintptr_t)space % EXPORTED_ALIGN_BYTES;
+    uint8_t *aligned = space + -(uintptr_t)space % DEVICE_PAGE_BYTES;
     if (mmap(aligned, whole_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | MAP_FIXED, fd, 0) ==
         MAP_FAILED) {
         int err = -errno;
-        munmap(space, whole_bytes + EXPORTED_ALIGN_BYTES);
+        munmap(space, whole_bytes + DEVICE_PAGE_BYTES);
         close(fd);
         return explain(err, bytes, "shared with a network card", why, why_bytes);
     }
@@ -113,6 +118,6 @@ int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device
 
 void device_cpu_free_exported(struct device *device, const struct device_exported *exported)
 {
-    munmap(exported->owned, exported->bytes + EXPORTED_ALIGN_BYTES);
+    munmap(exported->owned, exported->bytes + DEVICE_PAGE_BYTES);
     close(exported->fd);
 }

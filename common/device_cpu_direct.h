@@ -12,6 +12,7 @@ int device_cpu_direct_memory(struct device *device, struct memory *memory, char 
 int device_cpu_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why,
                             size_t why_bytes);
 void device_cpu_free_direct(struct device *device, const struct device_direct *direct);
+int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes);
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes);
 void device_cpu_free_exported(struct device *device, const struct device_exported *exported);

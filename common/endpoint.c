@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* The longest item, "255.255.255.255+4095:65535", with room to show what is wrong with a longer one. */
 #define ITEM_TEXT_MAX 64
@@ -249,4 +251,19 @@ int interface_find(const char *name, struct interface *interface, char *why, siz
         *interface = (struct interface){address_of(found), (int)if_nametoindex(found->ifa_name)};
     freeifaddrs(all);
     return err;
+}
+
+size_t interface_mtu(const char *name)
+{
+    struct interface found;
+    struct ifreq request = {.ifr_mtu = 0};
+    char why[400];
+
+    if (!name || interface_find(name, &found, why, sizeof(why)))
+        return 0;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && if_indextoname((unsigned)found.index, request.ifr_name) && !ioctl(fd, SIOCGIFMTU, &request);
+    if (fd >= 0)
+        close(fd);
+    return ok ? (size_t)request.ifr_mtu : 0;
 }

@@ -52,4 +52,7 @@ struct interface {
  * interface, or it has no IPv4 address, or cannot multicast) or -ENETDOWN (it is down) with one sentence in 'why'. */
 int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes);
 
+/* The MTU of such an interface; 0 where there is none, or 'name' is NULL. */
+size_t interface_mtu(const char *name);
+
 #endif

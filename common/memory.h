@@ -67,4 +67,10 @@ static inline uint64_t bytes_plus(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* Adds 'n' of them to a sum. */
+static inline void bytes_add(uint64_t *sum, uint64_t n, uint64_t bytes)
+{
+    *sum = bytes_plus(*sum, bytes_times(n, bytes));
+}
+
 #endif

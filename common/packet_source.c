@@ -2,6 +2,8 @@
 #include "common/packet_source.h"
 
 #include "common/clock.h"
+#include "common/frame.h"
+#include "common/memory.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -21,6 +23,27 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
     if (config->transport == TRANSPORT_IBVERBS)
         return packet_source_verbs_open(config, source, why, why_bytes);
     return packet_source_udp_open(config, source, why, why_bytes);
+}
+
+#define RING_ALIGN_BYTES 64                     /* a line of the cache: no two frames share one */
+#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* some are lent, others wait to be */
+
+static size_t round_to_lines(size_t bytes)
+{
+    return (bytes + RING_ALIGN_BYTES - 1) / RING_ALIGN_BYTES * RING_ALIGN_BYTES;
+}
+
+void packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept)
+{
+    size_t max = FRAME_ETHERNET_BYTES + FRAME_TAGS_BYTES + (mtu ? mtu : PACKET_MTU_MAX);
+
+    ring->max_frame_bytes = max;
+    ring->frame_bytes = round_to_lines(n_kept > 0 ? PACKET_HEAD_BYTES : max);
+    ring->rest_bytes = n_kept > 0 ? round_to_lines(max - PACKET_HEAD_BYTES) : 0;
+    ring->n_posted = buffer_bytes / round_to_lines(max);
+    if (ring->n_posted < RING_POSTED_MIN)
+        ring->n_posted = RING_POSTED_MIN;
+    ring->n_frames = bytes_plus(ring->n_posted, n_kept);
 }
 
 void packet_source_close(struct packet_source *source)

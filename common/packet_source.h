@@ -72,6 +72,21 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
 
 void packet_source_close(struct packet_source *source);
 
+/* The frames that a queue of a card receives into (ibverbs). */
+struct packet_ring {
+    size_t max_frame_bytes; /* of what may come */
+    size_t frame_bytes;     /* of each in the host's memory: all of it, or its head */
+    size_t rest_bytes;      /* of each in a device's memory; 0: it has none of it */
+    size_t n_posted;        /* that the card has, unless it takes fewer */
+    size_t n_frames;        /* and those that are kept meanwhile */
+};
+
+#define PACKET_MTU_MAX 9216 /* of usual networks, where none is known */
+
+/* The ring of a source that is opened with these; with 'n_kept' > 0 there is a device.  'mtu': 0 where it is not known,
+ * which gives the largest that may be. */
+void packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept);
+
 /* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first; a busy network source
  * may sleep a tenth of a millisecond before, to take more at a time, unless it polls.  All slots are offered anew each
  * time; those beyond the packets received may have been written to as well.

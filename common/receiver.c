@@ -9,6 +9,7 @@
 #include "common/clock.h"
 #include "common/copy.h"
 #include "common/log.h"
+#include "common/memory.h"
 #include "common/spead_shape.h"
 #include "common/thread.h"
 #include "common/units.h"
@@ -27,6 +28,8 @@
 #define HEADER_BYTES          256
 #define GATHERED_HEADER_BYTES 1024
 #define SLOT_BYTES            (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
+
+#define RING_REQUEST_BYTES 69 /* of an ibverbs source's lists of its frames, for each of them */
 
 /* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
 #define JUDGED_LANDINGS 64
@@ -604,11 +607,21 @@ int receiver_get_error(const struct receiver *receiver)
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-uint64_t receiver_bytes(int transport, int64_t buffer_bytes)
+struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept)
 {
-    uint64_t source_bytes = transport == TRANSPORT_IBVERBS ? (uint64_t)buffer_bytes : PACKET_SOURCE_BYTES;
+    struct receiver_bytes bytes = {.host = PACKET_BATCH_MAX * SLOT_BYTES};
+    struct packet_ring ring;
 
-    return PACKET_BATCH_MAX * SLOT_BYTES + source_bytes;
+    if (transport != TRANSPORT_IBVERBS) {
+        bytes.host += PACKET_SOURCE_BYTES;
+        return bytes;
+    }
+    packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
+    bytes.ring = bytes_times(ring.n_frames, ring.frame_bytes);
+    bytes.device = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
+    bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring, true) : memory_mapped_bytes(bytes.ring));
+    bytes_add(&bytes.host, ring.n_frames, RING_REQUEST_BYTES);
+    return bytes;
 }
 
 static int create_buffers(struct receiver *r)

@@ -59,8 +59,15 @@ struct receiver_stats {
     struct gauge kernel_drops;
 };
 
-/* Bytes of buffers that a receiver takes, chunks not counted; 'buffer_bytes' as its source is given. */
-uint64_t receiver_bytes(int transport, int64_t buffer_bytes);
+/* What a receiver's buffers take, chunks not counted. */
+struct receiver_bytes {
+    uint64_t host;
+    uint64_t ring;   /* of these the card's ring of frames, or of their heads, which is locked */
+    uint64_t device; /* the rest of frames */
+};
+
+/* Of one whose source is given these, as packet_ring_init(). */
+struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept);
 
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);

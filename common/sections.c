@@ -1,6 +1,7 @@
 /* sections.c - the keys of the sections that several programs share. */
 #include "common/sections.h"
 
+#include "common/device.h"
 #include "common/file.h"
 #include "common/katcp_access.h"
 #include "common/thread.h"
@@ -154,12 +155,14 @@ void config_check_device(const struct config_device *device, struct config *erro
 }
 
 void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                         struct config *errors)
+                         const struct config_device *device, struct config *errors)
 {
     if (*gpudirect && *direct)
         config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
     else if (*gpudirect && (transport != TRANSPORT_IBVERBS || pcap_file))
         config_error(errors, gpudirect, "gpudirect needs transport: ibverbs%s", pcap_file ? ", and no pcap_file" : "");
+    else if (*gpudirect && device->kind == DEVICE_CPU)
+        config_error(errors, gpudirect, "gpudirect needs a GPU, and device.kind is cpu");
 }
 
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors)

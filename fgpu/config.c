@@ -9,13 +9,9 @@ static const char *const dither_choices[] = {"uniform", "none", NULL};
 
 #define AT(member) offsetof(struct fgpu_config_recv, member)
 static const struct config_key recv_keys[] = {
-    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
-     "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
-    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
-     "Replay this capture instead of listening to the network; nothing is lost, however slow."},
-    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
-     "Socket buffer of each receive thread, shared by its endpoints, 0 leaves the kernel's default; with ibverbs its "
-     "ring of frames."},
+    CONFIG_INTERFACE_ROW(struct fgpu_config_recv),
+    CONFIG_PCAP_FILE_ROW(struct fgpu_config_recv),
+    CONFIG_BUFFER_ROW(struct fgpu_config_recv),
     CONFIG_TRANSPORT_ROW(struct fgpu_config_recv),
     CONFIG_COMP_VECTOR_ROW(struct fgpu_config_recv),
     {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
@@ -32,16 +28,10 @@ static const struct config_key recv_keys[] = {
      "Receive buffers per input; at least 2 window + 3."},
     {"threads", CFG_INT, UNIT_NONE, 0, 256, "0", false, AT(n_threads), NULL,
      "Receive threads, among which inputs are dealt; 0 is one per input."},
-    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
-     "CPU of each receive thread, repeated as needed; none: not pinned."},
-    {"busy_poll", CFG_INT, UNIT_NONE, 0, 10000, "0", false, AT(busy_poll_us), NULL,
-     "Microseconds for which a receive thread polls for packets before it sleeps, which takes its core; 0: it sleeps."},
-    {"direct", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(direct), NULL,
-     "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where the GPU "
-     "lets all of its memory be mapped (docs/operation.md)."},
-    {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
-     "With transport ibverbs: the network card writes payloads straight into the GPU's memory, by dma-buf "
-     "(docs/operation.md)."},
+    CONFIG_AFFINITY_ROW(struct fgpu_config_recv),
+    CONFIG_BUSY_POLL_ROW(struct fgpu_config_recv),
+    CONFIG_DIRECT_ROW(struct fgpu_config_recv),
+    CONFIG_GPUDIRECT_ROW(struct fgpu_config_recv),
 };
 #undef AT
 

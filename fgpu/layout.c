@@ -1,7 +1,7 @@
 /* layout.c - sizes that follow from the configuration, and the checks across its keys. */
 #include "fgpu/layout.h"
 
-#include "common/chunk.h"
+#include "common/device.h"
 #include "common/matcher.h"
 #include "common/memory.h"
 #include "common/receiver.h"
@@ -131,8 +131,87 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 
+struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config)
+{
+    return (struct chunk_shape){.n_chunks = (size_t)config->recv.n_chunks,
+                                .n_heaps = layout->heaps_per_chunk,
+                                .heap_bytes = layout->packet_bytes,
+                                .direct = config->recv.direct,
+                                .n_frames_max = layout->heaps_per_chunk * layout->frames_per_heap};
+}
+
+size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t)
+{
+    return (layout->n_inputs - t + layout->n_recv_threads - 1) / layout->n_recv_threads;
+}
+
+size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t)
+{
+    struct chunk_shape chunks = fgpu_chunk_shape(layout, config);
+
+    return fgpu_thread_inputs(layout, t) * chunks.n_chunks * chunks.n_frames_max;
+}
+
+/* What the buffers of an output take, of one antenna (send.c). */
+static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, bool on_gpu,
+                        const struct channelise_config *c)
+{
+    const struct fgpu_config_output *output = fgpu_config_output(config, o);
+    uint64_t n_buffers = l->n_ants * fgpu_output_buffers(config, output);
+    size_t rotation = (size_t)c->n_batches * c->spectra_per_heap * N_POLS * 2 * sizeof(float);
+    size_t power = o == fgpu_power_output(config) ? N_POLS * sizeof(uint64_t) : 0;
+    size_t saturated = c->n_batches * N_POLS * sizeof(uint32_t), voltages = channelise_voltage_bytes(c);
+    size_t n_shares = fgpu_send_shares(config, output), n_groups = c->n_batches * (1 + n_shares);
+    size_t heaps = n_groups * sizeof(struct send_group) + n_shares * sizeof(struct send_job) +
+                   c->n_batches * output->destinations.n * sizeof(struct send_heap);
+    uint64_t pinned = device_pinned_bytes(voltages, on_gpu) + device_pinned_bytes(rotation, on_gpu) +
+                      device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(power, on_gpu);
+
+    bytes_add(&l->buffers_bytes, n_buffers, pinned);
+    bytes_add(&l->host_bytes, n_buffers, pinned + heaps);
+    bytes_add(&l->device_bytes, n_buffers, voltages + rotation + saturated + power);
+}
+
+/* What an output takes beside its buffers, of one antenna (walk.c, settings.c). */
+static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, size_t shared_bytes,
+                       const struct channelise_config *c)
+{
+    const struct fgpu_config_output *output = fgpu_config_output(config, o);
+    size_t spectra = (size_t)c->n_batches * c->spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
+    size_t gains = fgpu_gain_bytes(output);
+
+    bytes_add(&l->host_bytes, l->n_ants,
+              spectra + FGPU_N_GAINS * device_pinned_bytes(gains, shared_bytes > 0) + 2 * gains);
+    bytes_add(&l->device_bytes, l->n_ants, bytes_plus(gains, channelise_scratch_bytes(c, shared_bytes)));
+    bytes_add(&l->device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, o, shared_bytes > 0));
+}
+
+/* What samples come into (recv.c, antenna.c). */
+static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, bool on_gpu, size_t mtu)
+{
+    const struct fgpu_config_recv *recv = &config->recv;
+    struct chunk_shape shape = fgpu_chunk_shape(l, config);
+    uint64_t chunks = chunk_pool_device_bytes(&shape);
+    size_t n_heaps = l->history_heaps + l->heaps_per_chunk;
+
+    l->chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape, on_gpu));
+    l->direct_bytes = recv->direct ? bytes_times(l->n_inputs, chunks) : 0;
+    l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
+    bytes_add(&l->host_bytes, l->n_inputs * FGPU_N_DEVICE_INPUTS, n_heaps + (n_heaps + 1) * sizeof(uint32_t));
+    bytes_add(&l->device_bytes, l->n_inputs, chunks);
+    bytes_add(&l->device_bytes, l->n_inputs * FGPU_N_DEVICE_INPUTS, fgpu_device_input_bytes(l));
+    for (size_t t = 0; t < l->n_recv_threads; t++) {
+        struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
+                                                        recv->buffer_bytes, fgpu_thread_frames(l, config, t));
+        bytes_add(&l->host_bytes, 1, receiver.host);
+        bytes_add(&l->locked_bytes, 1, receiver.ring);
+        bytes_add(&l->frames_bytes, 1, receiver.device);
+    }
+    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
+}
+
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
-                      const struct channelise_choice *choices)
+                      const struct channelise_choice *choices, size_t mtu)
 {
     int64_t window_max = 0;
     struct fgpu_layout l = {
@@ -141,6 +220,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         .n_outputs = config->outputs.n,
         .packet_bytes = (size_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
         .heaps_per_chunk = (size_t)(config->recv.chunk_samples / config->recv.packet_samples),
+        .frames_per_heap = config->recv.gpudirect, /* a packet is a heap */
     };
 
     l.n_recv_threads = (size_t)config->recv.n_threads;
@@ -151,53 +231,22 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
     for (size_t o = 0; o < l.n_outputs; o++) {
-        struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
-        size_t voltages = channelise_voltage_bytes(&c);
-        size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
-        size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
-
-        if (choices)
-            channelise_choice_apply(&choices[o], &c);
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
         /* The windows of two polarisations may be put on the grid in different directions. */
         int64_t window = fgpu_window_samples(output) + fgpu_subsampling(output) - 1;
         window_max = window > window_max ? window : window_max;
-        size_t n_groups = c.n_batches * (1 + fgpu_send_shares(config, output));
-        size_t heaps =
-            n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
-        size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
-        size_t gains = FGPU_N_GAINS * fgpu_gain_bytes(output);
-        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra + gains);
-        uint64_t device =
-            bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
-        l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
-        l.buffers_bytes = bytes_plus(l.buffers_bytes, bytes_times(l.n_ants * n_buffers, voltages + rotation));
-        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
     l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
     l.history_bytes = l.history_heaps * l.packet_bytes;
-    for (size_t o = 0; o < l.n_outputs; o++)
-        l.device_bytes =
-            bytes_plus(l.device_bytes, bytes_times(l.n_ants, fgpu_baseband_bytes(&l, config, o, shared_bytes > 0)));
-    size_t n_chunks = (size_t)config->recv.n_chunks;
-    bool on_device = config->recv.direct || config->recv.gpudirect;
-    uint64_t chunks = chunk_pool_bytes(n_chunks, l.heaps_per_chunk, l.packet_bytes, on_device);
-    uint64_t direct = chunk_pool_direct_bytes(n_chunks, l.heaps_per_chunk, l.packet_bytes, config->recv.direct);
-    l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunks));
-    l.chunks_bytes = bytes_times(l.n_inputs, chunks);
-    l.direct_bytes = bytes_times(l.n_inputs, direct);
-    l.device_bytes = bytes_plus(l.device_bytes, l.direct_bytes);
-    if (config->recv.gpudirect) {
-        l.n_frames = l.heaps_per_chunk; /* a packet is a heap */
-        l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_inputs, chunk_frames_bytes(n_chunks, l.n_frames)));
-        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_inputs * n_chunks, l.chunk_bytes));
-        l.device_bytes =
-            bytes_plus(l.device_bytes, bytes_times(l.n_inputs * n_chunks, bytes_times(l.n_frames, FRAME_BYTES_MAX)));
+    for (size_t o = 0; o < l.n_outputs; o++) {
+        struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
+        if (choices)
+            channelise_choice_apply(&choices[o], &c);
+        add_buffers(&l, config, o, shared_bytes > 0, &c);
+        add_output(&l, config, o, shared_bytes, &c);
     }
-    l.host_bytes =
-        bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes(config->recv.transport, config->recv.buffer_bytes));
-    l.device_bytes = bytes_plus(l.device_bytes, l.n_inputs * FGPU_N_DEVICE_INPUTS * fgpu_device_input_bytes(&l));
+    add_inputs(&l, config, shared_bytes > 0, mtu);
     *layout = l;
 }
 
@@ -235,6 +284,8 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
             "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
             "(docs/operation.md), or set it to false",
             why, why_bytes);
+    if (!err && config->recv.gpudirect)
+        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -383,7 +434,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
 
-    fgpu_layout_init(&layout, config, 0, NULL);
+    fgpu_layout_init(&layout, config, 0, NULL, 0);
     if (layout.history_samples > config->recv.chunk_samples)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",
@@ -405,7 +456,7 @@ void fgpu_config_check(void *values, struct config *errors)
         check_output(config, o, errors);
     config_check_device(&config->device, errors);
     config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        errors);
+                        &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     config_check_katcp(&config->katcp, errors);

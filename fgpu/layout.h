@@ -4,6 +4,7 @@
 #ifndef FGPU_LAYOUT_H
 #define FGPU_LAYOUT_H
 
+#include "common/chunk.h"
 #include "fgpu/config.h"
 #include "kernels/channelise_choice.h"
 #include "kernels/ddc.h"
@@ -34,7 +35,9 @@ struct fgpu_layout {
     uint64_t chunks_bytes, buffers_bytes; /* of these what packets land in and leave from */
     uint64_t device_bytes;                /* inputs, output buffers, scratch, direct chunks */
     uint64_t direct_bytes;                /* of these the direct chunks */
-    size_t n_frames;                      /* of a card that a chunk may have its payload in, with gpudirect; else 0 */
+    uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
+    uint64_t locked_bytes;                /* of the host's, in rings of cards */
+    size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
 /* What its timestamps mean. */
@@ -73,10 +76,19 @@ int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 /* The output that measures the inputs: the first wide one, whose filter takes it along, or else the first. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
-/* Derives the layout; 'shared_bytes' as of the device; choices[output] or NULL for the defaults.  The configuration must
- * have passed the checks that fgpu_config_check makes before it. */
+/* Derives the layout; 'shared_bytes' as of the device, 0 of a cpu; choices[output] or NULL for the defaults; 'mtu' of the interface
+ * of recv, for frames of a card, or 0 for the largest.  The configuration must have passed the checks that
+ * fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
-                      const struct channelise_choice *choices);
+                      const struct channelise_choice *choices, size_t mtu);
+
+/* The chunks of an input. */
+struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config);
+
+/* Of receive thread 't': its inputs, which are t, t + n_recv_threads and so on. */
+size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t);
+/* Frames of a card that their chunks may keep at once. */
+size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t);
 
 /* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
  * negative errno with one sentence in 'why'. */

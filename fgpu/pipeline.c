@@ -311,7 +311,8 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
         return -ENOMEM;
     }
     fgpu_tune_load(p->config, p->device, p->choices);
-    fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices);
+    fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices,
+                     interface_mtu(p->config->recv.interface));
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = create_commands(p);

@@ -62,26 +62,6 @@ static const struct endpoint_list *input_endpoints(const struct fgpu_recv *recv,
     return &fgpu_config_antenna(recv->config, input / N_POLS)->pols[input % N_POLS];
 }
 
-static int create_pool(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input, char *why,
-                       size_t why_bytes)
-{
-    struct recv_input *in = &recv->inputs[input];
-    size_t n_chunks = (size_t)recv->config->recv.n_chunks, n_heaps = recv->layout->heaps_per_chunk;
-    char reason[400];
-
-    if (recv->config->recv.gpudirect)
-        return chunk_pool_create_gathered(c->device, n_chunks, n_heaps, recv->layout->packet_bytes,
-                                          recv->layout->n_frames, (unsigned)input, in->free_chunks, 0, &in->pool);
-    if (!recv->config->recv.direct)
-        return chunk_pool_create(c->device, n_chunks, n_heaps, recv->layout->packet_bytes, (unsigned)input,
-                                 in->free_chunks, 0, &in->pool);
-    int err = chunk_pool_create_direct(c->device, n_chunks, n_heaps, recv->layout->packet_bytes, (unsigned)input,
-                                       in->free_chunks, 0, &in->pool, reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "recv.direct: %s", reason);
-    return err;
-}
-
 static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input, char *why,
                         size_t why_bytes)
 {
@@ -91,7 +71,8 @@ static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c
     int err = inbox_create((size_t)recv->config->recv.n_chunks, &in->free_chunks);
     if (err)
         return err;
-    err = create_pool(recv, c, input, why, why_bytes);
+    struct chunk_shape shape = fgpu_chunk_shape(recv->layout, recv->config);
+    err = chunk_pool_create(c->device, &shape, (unsigned)input, in->free_chunks, 0, &in->pool, why, why_bytes);
     if (err)
         return err;
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(recv->config, input / N_POLS)->name);
@@ -104,12 +85,10 @@ static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c
 static int list_endpoints(struct fgpu_recv *recv, size_t t)
 {
     struct recv_thread *thread = &recv->threads[t];
-    size_t n_endpoints = 0, n_members = 0;
+    size_t n_endpoints = 0, n_members = fgpu_thread_inputs(recv->layout, t);
 
-    for (size_t i = t; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads) {
+    for (size_t i = t; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads)
         n_endpoints += input_endpoints(recv, i)->n;
-        n_members++;
-    }
     thread->endpoints.items = calloc(n_endpoints, sizeof(*thread->endpoints.items));
     thread->input_of_endpoint = calloc(n_endpoints, sizeof(*thread->input_of_endpoint));
     thread->pol_of_member = calloc(n_members, sizeof(*thread->pol_of_member));
@@ -173,7 +152,7 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
                    .buffer_bytes = (size_t)config->buffer_bytes,
                    .transport = config->transport,
                    .device = config->gpudirect ? c->device : NULL,
-                   .n_kept = n_members * (size_t)config->n_chunks * recv->layout->n_frames,
+                   .n_kept = fgpu_thread_frames(recv->layout, recv->config, t),
                    .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
                    .busy_poll_ns = config->busy_poll_us * NS_PER_US,
                    .pcap_file = config->pcap_file},

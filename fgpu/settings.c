@@ -155,7 +155,8 @@ bool fgpu_settings_has_room(struct fgpu_settings *s, size_t ant, size_t output, 
     forget_delays(item);
     if (has_room(item, pol, &model))
         return true;
-    if (s->timebase.from_packets)
+    /* Of a recording there is no now but the worker's. */
+    if (s->timebase.from_packets || s->config->recv.pcap_file)
         return false;
     /* Where no data have come for so long, the worker forgets nothing. */
     delay_queue_forget(&item->delays.pols[pol], timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS));

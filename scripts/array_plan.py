@@ -14,6 +14,7 @@ SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for e
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS = 4, 4, 3
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
+HUGE_PAGE_BYTES = 2 << 20
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
 MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
 
@@ -310,9 +311,14 @@ def x_output_gbps(array, output, stream):
     return 8e-9 * wire_bytes(heap, array["xbgpu"]["send"]["packet_payload"], X_ITEMS + weights) / dump_s
 
 
-def chunk_pool_bytes(n_chunks, n_heaps, heap_bytes):
+def pinned_bytes(n_bytes, engine):
+    """Of a buffer that a GPU copies from or to: whole huge pages, where there is one."""
+    return n_bytes if engine.on_cpu or n_bytes < HUGE_PAGE_BYTES else -(-n_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
+
+
+def chunk_pool_bytes(n_chunks, n_heaps, heap_bytes, engine):
     """Payload, a bit for every 8 bytes, and what is noted of each heap."""
-    return n_chunks * n_heaps * (heap_bytes * (1 + 1 / 64) + 16)
+    return n_chunks * (pinned_bytes(n_heaps * heap_bytes, engine) + n_heaps * (heap_bytes / 64 + 16))
 
 
 def f_window_samples(stream):
@@ -332,7 +338,7 @@ def fgpu_memory(array, engine):
     recv, digitiser = array["fgpu"]["recv"], array["digitiser"]
     packet, samples = digitiser["packet_samples"], recv["chunk_samples"]
     bytes_of = lambda n: n * digitiser["sample_bits"] / 8  # noqa: E731
-    host = N_POLS * chunk_pool_bytes(recv["chunks"], samples // packet, bytes_of(packet))
+    host = N_POLS * chunk_pool_bytes(recv["chunks"], samples // packet, bytes_of(packet), engine)
     device, window = 0.0, max(f_window_samples(stream) for stream in array["f_outputs"])
     history = math.ceil((window + recv["max_delay_diff"]) / packet) * packet
     for stream in array["f_outputs"]:
@@ -342,7 +348,7 @@ def fgpu_memory(array, engine):
         n_buffers = stream["buffers"] or 2 * chunk_buffers + 2
         subsampling, bins = narrow_shape(stream) if stream["kind"] == "narrowband" else (0, 0)
         row = 2 * bins or 2 * stream["channels"]
-        host += n_buffers * buffer
+        host += n_buffers * pinned_bytes(buffer, engine)
         device += n_buffers * buffer + 2 * N_POLS * n_spectra * row * 4
         device += N_POLS * 8 * (samples + history) / subsampling if subsampling else 0
     device += N_POLS * 3 * bytes_of(history + samples)
@@ -353,14 +359,14 @@ def xbgpu_memory(array, engine):
     recv, stream = array["xbgpu"]["recv"], engine.stream
     n_ants = len(array["antennas"])
     heap = batch_bytes(stream) // stream["substreams"]
-    host = chunk_pool_bytes(recv["chunks"], recv["batches_per_chunk"] * n_ants, heap)
+    host = chunk_pool_bytes(recv["chunks"], recv["batches_per_chunk"] * n_ants, heap, engine)
     device = 3 * recv["batches_per_chunk"] * n_ants * heap
     for output in array["x_outputs"]:
         if output["stream"] != stream["name"]:
             continue
         dumps = math.ceil(recv["batches_per_chunk"] / integration_batches(array, output, stream))
         dump = vis_bytes(array, stream)
-        host += (output["buffers"] or 2 * dumps + 2) * dump
+        host += (output["buffers"] or 2 * dumps + 2) * pinned_bytes(dump, engine)
         device += ((output["buffers"] or 2 * dumps + 2) + 3) * dump
     return host + (device if engine.on_cpu else 0)
 

@@ -149,6 +149,7 @@ static void run_checks(struct doctor *doctor, enum topic topic)
         doctor_check_nics(doctor);
         doctor_check_verbs(doctor);
         doctor_check_gpu(doctor);
+        doctor_check_direct(doctor);
         doctor_check_memory(doctor);
         doctor_check_time(doctor);
     }

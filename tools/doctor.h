@@ -20,6 +20,9 @@ enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU };
 
 #define DOCTOR_LISTENERS_MAX 4
 
+/* Shared memory of a block on the GPUs of today: what their kernels take follows from it. */
+#define DOCTOR_SHARED_BYTES ((size_t)227 << 10)
+
 /* Where a daemon listens, by the key that says so; the list has none, or one. */
 struct doctor_listener {
     char key[64];
@@ -51,6 +54,9 @@ struct doctor_file {
     size_t n_recv_sockets;
     int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
     int send_transport;         /* enum transport; ibverbs reads from the output buffers */
+    size_t recv_mtu;            /* of its interface; 0: not known */
+    bool direct, gpudirect;     /* recv's */
+    uint64_t window_bytes;      /* of the GPU's memory that is written to from outside, for these */
     uint64_t locked_bytes;      /* of those rings and buffers */
     bool gpu_opened;            /* by doctor_check_gpu() */
     double rate_hz;             /* of the digitisers' samples */
@@ -101,6 +107,7 @@ void doctor_check_cpu(struct doctor *doctor);     /* doctor_cpu.c */
 void doctor_check_nics(struct doctor *doctor);    /* doctor_nics.c */
 void doctor_check_verbs(struct doctor *doctor);   /* doctor_verbs.c */
 void doctor_check_gpu(struct doctor *doctor);     /* doctor_gpu.c */
+void doctor_check_direct(struct doctor *doctor);  /* doctor_direct.c: what writes to the GPU's memory */
 void doctor_check_memory(struct doctor *doctor);  /* doctor_memory.c: memory and ports that the files want here */
 void doctor_check_time(struct doctor *doctor);    /* doctor_time.c */
 void doctor_check_config(struct doctor *doctor);  /* doctor_config.c: F against X, wherever they run */

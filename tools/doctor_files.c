@@ -4,6 +4,7 @@
 #include "common/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor_http.h"
+#include "tools/doctor_nic.h"
 #include "tools/doctor_sys.h"
 #include "xbgpu/layout.h"
 
@@ -84,12 +85,12 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-static void derive_transport(struct doctor_file *file, int transport, size_t n_threads, int64_t buffer_bytes)
+static void derive_transport(struct doctor_file *file, int transport, uint64_t ring_bytes)
 {
     if (transport != TRANSPORT_IBVERBS || file->recv_pcap_file)
         return;
     file->recv_transport = transport;
-    file->locked_bytes += n_threads * (uint64_t)buffer_bytes;
+    file->locked_bytes += ring_bytes;
     file->n_recv_sockets = 0;
     file->recv_socket_bytes = 0;
     file->recv_socket_min_bytes = 0;
@@ -102,15 +103,18 @@ static void add_output_buffers(struct doctor_file *file, uint64_t n_bytes)
         file->locked_bytes += n_bytes;
 }
 
-static void derive_fgpu(struct doctor_file *file)
+static void derive_fgpu(struct doctor_file *file, bool on_cpu)
 {
     const struct fgpu_config *c = &file->fgpu;
     struct fgpu_layout layout;
     size_t fewest = SIZE_MAX, most = 0;
 
-    fgpu_layout_init(&layout, c, 0, NULL);
+    fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;
@@ -126,7 +130,7 @@ static void derive_fgpu(struct doctor_file *file)
     file->n_recv_sockets = file->recvs.n;
     file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / fewest;
     file->recv_socket_min_bytes = (size_t)c->recv.buffer_bytes / most;
-    derive_transport(file, c->recv.transport, layout.n_recv_threads, c->recv.buffer_bytes);
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
     file->recv_bits_per_s = (double)layout.n_inputs * file->rate_hz * (double)c->recv.sample_bits;
     file->recv_packet_bytes = layout.packet_bytes + HEADER_BYTES;
     for (size_t o = 0; o < c->outputs.n; o++) {
@@ -142,14 +146,17 @@ static void derive_fgpu(struct doctor_file *file)
     }
 }
 
-static void derive_xbgpu(struct doctor_file *file)
+static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
 {
     const struct xbgpu_config *c = &file->xbgpu;
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, c);
+    xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;
@@ -157,7 +164,7 @@ static void derive_xbgpu(struct doctor_file *file)
     file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
     file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / c->recv.sources.n;
     file->recv_socket_min_bytes = file->recv_socket_bytes;
-    derive_transport(file, c->recv.transport, layout.n_recv_threads, c->recv.buffer_bytes);
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
     file->recv_bits_per_s = 8.0 * (double)(layout.n_ants * layout.heap_bytes) / batch_s(file, layout.batch_samples);
     for (size_t o = 0; o < c->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(c, o);
@@ -194,7 +201,7 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
-static void derive(struct doctor_file *file)
+static void derive(const struct doctor *doctor, struct doctor_file *file)
 {
     bool f = file->kind == DOCTOR_FGPU;
 
@@ -206,9 +213,9 @@ static void derive(struct doctor_file *file)
     file->rate_hz = decimal_to_double(file->time->adc_sample_rate_hz);
     file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
     if (f)
-        derive_fgpu(file);
+        derive_fgpu(file, doctor_file_on_cpu(doctor, file));
     else
-        derive_xbgpu(file);
+        derive_xbgpu(file, doctor_file_on_cpu(doctor, file));
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -234,6 +241,16 @@ static void add_errors(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->fix, "%s --check-config %s", file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu", file->path);
     }
     free(text);
+}
+
+/* Of the interface that it receives on; 0: not known. */
+static size_t find_mtu(const struct doctor *doctor, const struct doctor_file *file)
+{
+    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.interface : file->xbgpu.recv.interface;
+    char interface[IF_NAMESIZE];
+    int64_t mtu;
+
+    return asked && nic_name(asked, interface) && nic_mtu(doctor->root, interface, &mtu) && mtu > 0 ? (size_t)mtu : 0;
 }
 
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path)
@@ -262,7 +279,8 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->ok = !err && config_n_errors(file->config) == 0;
     if (!file->ok)
         return;
-    derive(file);
+    file->recv_mtu = find_mtu(doctor, file);
+    derive(doctor, file);
     f = report_add(&doctor->report, FINDING_OK, "config.file", file->name);
     char in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES];
     SAY(f->found, "%s, receives %s, sends %s", table_of(file)->program, doctor_rate(file->recv_bits_per_s, in),

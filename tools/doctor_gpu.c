@@ -42,19 +42,20 @@ static void check_driver(struct doctor *doctor, const struct doctor_file *file)
     SAY(f->fix, "sudo apt install nvidia-driver && sudo modprobe nvidia && nvidia-smi");
 }
 
-static int check_layout(const struct doctor_file *file, struct device *device, char *why, size_t why_bytes)
+static int check_layout(struct doctor_file *file, struct device *device, char *why, size_t why_bytes)
 {
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
-        fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL);
+        fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
+        file->device_bytes = layout.device_bytes; /* as this device computes */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
-    xbgpu_layout_init(&layout, &file->xbgpu);
+    xbgpu_layout_init(&layout, &file->xbgpu, true, file->recv_mtu);
     return xbgpu_layout_check_host(&layout, &file->xbgpu, device, why, why_bytes);
 }
 
-static void check_device_memory(struct doctor *doctor, const struct doctor_file *file, struct device *device)
+static void check_device_memory(struct doctor *doctor, struct doctor_file *file, struct device *device)
 {
     char why[600] = "";
     int err = check_layout(file, device, why, sizeof(why));

@@ -126,7 +126,10 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
 {
     size_t n_chunks = (size_t)v->config->recv.window_dumps + SPARE_CHUNKS;
     struct device_config device = {.kind = DEVICE_CPU, .n_threads = 1};
-    uint64_t chunk_bytes = visrec_dump_n_substreams(&v->shape) * visrec_dump_heap_bytes(&v->shape);
+    const struct chunk_shape chunks = {.n_chunks = n_chunks,
+                                       .n_heaps = visrec_dump_n_substreams(&v->shape),
+                                       .heap_bytes = visrec_dump_heap_bytes(&v->shape)};
+    uint64_t chunk_bytes = chunks.n_heaps * chunks.heap_bytes;
     uint64_t needed = n_chunks * chunk_bytes + visrec_dump_n_values(&v->shape) * VISREC_DUMP_VALUE_BYTES;
     int err = memory_check(needed, "recv.window", "lower recv.window", why, why_bytes);
 
@@ -138,8 +141,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks + 1, &v->inbox); /* and the end of a capture */
     if (!err)
-        err = chunk_pool_create(v->device, n_chunks, visrec_dump_n_substreams(&v->shape),
-                                visrec_dump_heap_bytes(&v->shape), 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool);
+        err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)
         snprintf(why, why_bytes, "recv.window: there is no memory for %zu dumps of %llu MiB", n_chunks,
                  (unsigned long long)(chunk_bytes >> 20));

@@ -15,8 +15,7 @@
 static const struct config_key recv_keys[] = {
     {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
      "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.", .example = "239.10.2.0+15:7148"},
-    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
-     "Interface, by name or address, on which multicast is received; empty is the kernel's choice."},
+    CONFIG_INTERFACE_ROW(struct visrec_config_recv),
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Read this capture instead of listening to the network; nothing is lost, however slow."},
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,

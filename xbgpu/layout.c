@@ -1,7 +1,6 @@
 /* layout.c - sizes that follow from the configuration, and the checks across its keys. */
 #include "xbgpu/layout.h"
 
-#include "common/chunk.h"
 #include "common/device.h"
 #include "common/matcher.h"
 #include "common/memory.h"
@@ -56,6 +55,11 @@ bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbg
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m)
 {
     return m * layout->n_ants / layout->n_members;
+}
+
+size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t)
+{
+    return t * layout->n_members / layout->n_recv_threads;
 }
 
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
@@ -139,7 +143,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
 }
 
 /* What gates take beside their outputs' dumps. */
-static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
+static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
 
@@ -148,39 +152,96 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config)
     l->n_selected_spectra = n_spectra < SELECTED_SPECTRA ? n_spectra : SELECTED_SPECTRA;
     l->n_selected_batches = (n_spectra + l->n_selected_spectra - 1) / l->n_selected_spectra;
     size_t spectrum_bytes = l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
-    uint64_t selected = bytes_times(l->n_selected_batches * l->n_selected_spectra, spectrum_bytes), lists = 0;
+    bytes_add(&l->device_bytes, l->n_selected_batches * l->n_selected_spectra, spectrum_bytes);
     for (size_t g = 0; g < l->n_gates; g++) {
         size_t n_rows = gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
-        lists = bytes_plus(lists, bytes_times(n_rows * sizeof(uint32_t), n_spectra + l->n_batches + 1));
+        uint64_t list = bytes_times(n_rows * sizeof(uint32_t), n_spectra);
+        uint64_t ends = bytes_times(n_rows * sizeof(uint32_t), l->n_batches + 1);
+        bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
+                  bytes_plus(device_pinned_bytes(list, on_gpu), device_pinned_bytes(ends, on_gpu)));
+        bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, bytes_plus(list, ends));
     }
-    lists = bytes_times(lists, XBGPU_N_DEVICE_INPUTS);
-    l->host_bytes = bytes_plus(l->host_bytes, lists);
-    l->device_bytes = bytes_plus(l->device_bytes, bytes_plus(lists, selected));
 }
 
-/* What an output with a gate counts, and sends of it, more than others. */
-static uint64_t gate_output_bytes(const struct xbgpu_layout *l, const struct xbgpu_config *config,
-                                  const struct xbgpu_config_output *output)
+/* What an output takes: its dumps (xsend.c), sums and counts (correlation.c). */
+static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
+                       const struct xbgpu_config_output *output)
 {
-    uint64_t counts = xbgpu_weights_bytes(l, config, output);
-    uint64_t sent = xbgpu_dump_bytes(l, config, output) - l->vis_bytes;
+    uint64_t n_buffers = xbgpu_output_buffers(config, output), weights = l->n_baselines * sizeof(uint32_t);
+    uint64_t dump = (output->gate ? xbgpu_dump_bytes(l, config, output) : l->vis_bytes) + weights;
 
-    return output->gate ? bytes_plus(counts, bytes_times(sent, xbgpu_output_buffers(config, output))) : 0;
+    bytes_add(&l->buffers_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
+    bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
+    bytes_add(&l->device_bytes, n_buffers, l->vis_bytes + weights + sizeof(uint64_t));
+    bytes_add(&l->device_bytes, 1, l->vis_bytes);
+    if (xbgpu_output_has_totals(l, config, output))
+        bytes_add(&l->device_bytes, 1, l->totals_bytes);
+    if (output->gate)
+        bytes_add(&l->host_bytes, 1, xbgpu_weights_bytes(l, config, output));
 }
 
-/* What receiving so many heaps into a card's frames takes. */
-static void add_frames(struct xbgpu_layout *l, const struct xbgpu_config_recv *recv, uint64_t n_heaps)
+/* What voltages come into (recv.c, xinput.c). */
+static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
+{
+    const struct xbgpu_config_recv *recv = &config->recv;
+    size_t delays = l->n_ants * N_POLS * sizeof(uint32_t), present = l->n_batches * l->n_ants;
+
+    for (size_t m = 0; m < l->n_members; m++) {
+        struct chunk_shape shape = xbgpu_chunk_shape(l, config, m);
+        uint64_t chunks = chunk_pool_device_bytes(&shape);
+        bytes_add(&l->chunks_bytes, 1, chunk_pool_host_bytes(&shape, on_gpu));
+        bytes_add(&l->direct_bytes, recv->direct, chunks);
+        bytes_add(&l->device_bytes, 1, chunks);
+    }
+    for (size_t t = 0; t < l->n_recv_threads; t++) {
+        struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
+                                                        recv->buffer_bytes, xbgpu_thread_frames(l, config, t));
+        bytes_add(&l->host_bytes, 1, receiver.host);
+        bytes_add(&l->locked_bytes, 1, receiver.ring);
+        bytes_add(&l->frames_bytes, 1, receiver.device);
+    }
+    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
+    l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
+    bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS * (l->n_history + l->n_batches) * l->n_ants, l->heap_bytes);
+    if (!l->shifted)
+        return;
+    bytes_add(&l->device_bytes, l->n_batches * l->n_ants, l->heap_bytes);
+    bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, present + delays);
+    bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
+              device_pinned_bytes(present, on_gpu) + device_pinned_bytes(delays, on_gpu));
+}
+
+struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m)
+{
+    size_t n_sources = xbgpu_member_first(layout, m + 1) - xbgpu_member_first(layout, m);
+    size_t n_heaps = layout->n_batches * n_sources;
+
+    return (struct chunk_shape){.n_chunks = (size_t)config->recv.n_chunks,
+                                .n_heaps = n_heaps,
+                                .heap_bytes = layout->heap_bytes,
+                                .direct = config->recv.direct,
+                                .n_frames_max = n_heaps * layout->frames_per_heap};
+}
+
+size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t)
+{
+    size_t n = 0;
+
+    for (size_t m = xbgpu_thread_first(layout, t); m < xbgpu_thread_first(layout, t + 1); m++) {
+        struct chunk_shape chunks = xbgpu_chunk_shape(layout, config, m);
+        n += chunks.n_chunks * chunks.n_frames_max;
+    }
+    return n;
+}
+
+static size_t frames_per_heap(const struct xbgpu_config_recv *recv, size_t heap_bytes)
 {
     size_t payload = (size_t)recv->packet_payload_bytes;
 
-    l->n_frames = (l->heap_bytes + payload - 1) / payload;
-    uint64_t frames = bytes_times(n_heaps, l->n_frames);
-    l->host_bytes = bytes_plus(l->host_bytes, chunk_frames_bytes(n_heaps, l->n_frames));
-    l->gathered_bytes = bytes_plus(
-        l->gathered_bytes, bytes_plus(bytes_times(n_heaps, l->heap_bytes), bytes_times(frames, FRAME_BYTES_MAX)));
+    return recv->gpudirect ? (heap_bytes + payload - 1) / payload : 0;
 }
 
-void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config)
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     struct xbgpu_layout l = {
@@ -202,33 +263,11 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
-    for (size_t m = 0; m < l.n_members; m++) {
-        size_t n_sources = xbgpu_member_first(&l, m + 1) - xbgpu_member_first(&l, m);
-        size_t n_chunks = (size_t)recv->n_chunks, n_heaps = l.n_batches * n_sources;
-        bool on_device = recv->direct || recv->gpudirect;
-        l.host_bytes = bytes_plus(l.host_bytes, chunk_pool_bytes(n_chunks, n_heaps, l.heap_bytes, on_device));
-        l.direct_bytes =
-            bytes_plus(l.direct_bytes, chunk_pool_direct_bytes(n_chunks, n_heaps, l.heap_bytes, recv->direct));
-        if (recv->gpudirect)
-            add_frames(&l, recv, bytes_times(n_chunks, n_heaps));
-    }
-    l.chunks_bytes = l.host_bytes;
-    l.device_bytes = bytes_times(XBGPU_N_DEVICE_INPUTS * (l.n_history + l.n_batches) * l.n_ants, l.heap_bytes);
-    if (l.shifted)
-        l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_batches * l.n_ants, l.heap_bytes));
-    for (size_t o = 0; o < l.n_outputs; o++) {
-        const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
-        uint64_t n_buffers = xbgpu_output_buffers(config, output);
-        uint64_t dumps = bytes_times(n_buffers, l.vis_bytes + l.n_baselines * sizeof(uint32_t));
-        l.buffers_bytes = bytes_plus(l.buffers_bytes, dumps);
-        l.host_bytes = bytes_plus(l.host_bytes, bytes_plus(dumps, gate_output_bytes(&l, config, output)));
-        l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(dumps, l.vis_bytes) /* 32-bit sums */);
-        if (xbgpu_output_has_totals(&l, config, output))
-            l.device_bytes = bytes_plus(l.device_bytes, l.totals_bytes);
-    }
-    add_gates(&l, config);
-    l.device_bytes = bytes_plus(l.device_bytes, bytes_plus(l.direct_bytes, l.gathered_bytes));
-    l.host_bytes = bytes_plus(l.host_bytes, l.n_recv_threads * receiver_bytes(recv->transport, recv->buffer_bytes));
+    l.frames_per_heap = frames_per_heap(recv, l.heap_bytes);
+    add_inputs(&l, config, on_gpu, mtu);
+    for (size_t o = 0; o < l.n_outputs; o++)
+        add_output(&l, config, on_gpu, xbgpu_config_output(config, o));
+    add_gates(&l, config, on_gpu);
     *layout = l;
 }
 
@@ -246,6 +285,8 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
                                   "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
                                   "false",
                                   why, why_bytes);
+    if (!err && config->recv.gpudirect)
+        err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
@@ -384,7 +425,7 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
 {
     struct xbgpu_layout layout;
 
-    xbgpu_layout_init(&layout, config);
+    xbgpu_layout_init(&layout, config, false, 0);
     if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.batches_per_chunk,
                      "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "
@@ -405,7 +446,7 @@ void xbgpu_config_check(void *values, struct config *errors)
     xlabels_check(config, errors);
     config_check_device(&config->device, errors);
     config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        errors);
+                        &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, config->recv.pcap_file, errors);
     config_check_katcp(&config->katcp, errors);

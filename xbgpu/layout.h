@@ -4,6 +4,7 @@
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
+#include "common/chunk.h"
 #include "kernels/voltages.h"
 #include "xbgpu/config.h"
 
@@ -41,12 +42,17 @@ struct xbgpu_layout {
     uint64_t chunks_bytes, buffers_bytes; /* of the host's: what packets land in, and dumps leave from */
     uint64_t device_bytes;                /* likewise */
     uint64_t direct_bytes;                /* of these the direct chunks */
-    uint64_t gathered_bytes;              /* of these chunks and frames, with gpudirect */
-    size_t n_frames;                      /* of a card that a heap may lie in, with gpudirect; else 0 */
+    uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
+    uint64_t locked_bytes;                /* of the host's, in rings of cards */
+    size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
-/* Derives the layout.  The configuration must have passed the checks that xbgpu_config_check makes before it. */
-void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config);
+/* Derives the layout; 'mtu' of the interface of recv, for frames of a card, or 0 for the largest.  The configuration must
+ * have passed the checks that xbgpu_config_check makes before it. */
+void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
+
+/* The chunks of member 'm'. */
+struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);
 
 /* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
  * negative errno with one sentence in 'why'. */
@@ -61,6 +67,10 @@ int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
 /* The antennas of member 'm' are [first, end). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
+
+/* The members of receive thread 't' are [first, that of t + 1); frames of a card that their chunks may keep at once. */
+size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
+size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
 /* Length of an output's accumulation in batches: as given, or the time rounded to the nearest, at least 1. */
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);

@@ -54,27 +54,6 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
-static int create_pool(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
-                       size_t why_bytes)
-{
-    struct recv_member *member = &recv->members[m];
-    size_t n_chunks = (size_t)recv->config->recv.n_chunks, heap_bytes = recv->layout->heap_bytes;
-    size_t n_heaps = recv->layout->n_batches * (recv->first_ant[m + 1] - recv->first_ant[m]);
-    char reason[400];
-
-    if (recv->config->recv.gpudirect)
-        return chunk_pool_create_gathered(c->device, n_chunks, n_heaps, heap_bytes, n_heaps * recv->layout->n_frames,
-                                          (unsigned)m, member->free_chunks, 0, &member->pool);
-    if (!recv->config->recv.direct)
-        return chunk_pool_create(c->device, n_chunks, n_heaps, heap_bytes, (unsigned)m, member->free_chunks, 0,
-                                 &member->pool);
-    int err = chunk_pool_create_direct(c->device, n_chunks, n_heaps, heap_bytes, (unsigned)m, member->free_chunks, 0,
-                                       &member->pool, reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "recv.direct: %s", reason);
-    return err;
-}
-
 static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
                          size_t why_bytes)
 {
@@ -85,7 +64,8 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
     int err = inbox_create((size_t)recv->config->recv.n_chunks, &member->free_chunks);
     if (err)
         return err;
-    err = create_pool(recv, c, m, why, why_bytes);
+    struct chunk_shape shape = xbgpu_chunk_shape(recv->layout, recv->config, m);
+    err = chunk_pool_create(c->device, &shape, (unsigned)m, member->free_chunks, 0, &member->pool, why, why_bytes);
     if (err)
         return err;
     snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
@@ -123,8 +103,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                          size_t why_bytes)
 {
     const struct xbgpu_config_recv *config = &recv->config->recv;
-    size_t first = t * recv->layout->n_members / recv->layout->n_recv_threads;
-    size_t end = (t + 1) * recv->layout->n_members / recv->layout->n_recv_threads;
+    size_t first = xbgpu_thread_first(recv->layout, t), end = xbgpu_thread_first(recv->layout, t + 1);
     struct assembler_config *assemblers = calloc(end - first, sizeof(*assemblers));
 
     if (!assemblers)
@@ -142,8 +121,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                    .buffer_bytes = (size_t)config->buffer_bytes,
                    .transport = config->transport,
                    .device = config->gpudirect ? c->device : NULL,
-                   .n_kept = (recv->first_ant[end] - recv->first_ant[first]) * recv->layout->n_batches *
-                             (size_t)config->n_chunks * recv->layout->n_frames,
+                   .n_kept = xbgpu_thread_frames(recv->layout, recv->config, t),
                    .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
                    .busy_poll_ns = config->busy_poll_us * NS_PER_US,
                    .pcap_file = config->pcap_file,

@@ -301,9 +301,10 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
         return -ENOMEM;
     p->c = *context;
     p->config = values;
-    xbgpu_layout_init(&p->layout_storage, p->config);
-    p->layout = &p->layout_storage;
     p->device = context->device;
+    xbgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device),
+                      interface_mtu(p->config->recv.interface));
+    p->layout = &p->layout_storage;
     int err = xbgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = create_device_side(p);

@@ -33,6 +33,7 @@ struct cuda_device {
     char *kernel_cache;             /* [const] directory; NULL: none */
     uint8_t uuid[16];               /* [const] */
     bool orders_writes;             /* [const] those of network cards, and the work that comes after */
+    bool flushes_writes;            /* [const] for who calls, where it does not order them */
     struct vulkan *vulkan;          /* [creating thread] opened when it is first needed */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
@@ -112,6 +113,7 @@ void cuda_free_direct(struct device *device, const struct device_direct *direct)
 
 /* ---- exported.c ---- */
 
+int cuda_check_exported(struct device *device, char *why, size_t why_bytes);
 int cuda_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                         size_t why_bytes);
 void cuda_free_exported(struct device *device, const struct device_exported *exported);

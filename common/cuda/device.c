@@ -65,6 +65,7 @@ static const struct device_ops cuda_ops = {
     .direct_memory = cuda_direct_memory,
     .alloc_direct = cuda_alloc_direct,
     .free_direct = cuda_free_direct,
+    .check_exported = cuda_check_exported,
     .alloc_exported = cuda_alloc_exported,
     .free_exported = cuda_free_exported,
     .flush_exported = cuda_flush_exported,
@@ -116,6 +117,8 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
     device->orders_writes =
         attribute(device, cudaDevAttrGPUDirectRDMAWritesOrdering, 0) >= cudaGPUDirectRDMAWritesOrderingOwner;
+    device->flushes_writes =
+        attribute(device, cudaDevAttrGPUDirectRDMAFlushWritesOptions, 0) & cudaFlushGPUDirectRDMAWritesOptionHost;
     device->numa_node = attribute(device, cudaDevAttrHostNumaId, -1);
     return 0;
 }

@@ -4,36 +4,67 @@
 #include <cuda.h>
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
-#define ALIGN_BYTES    ((size_t)65536) /* a page of the GPU: what dma-bufs consist of */
-#define DRIVER_VERSION 12000           /* whose cuMemGetHandleForAddressRange() is meant */
+#define DRIVER_VERSION 12000 /* whose cuMemGetHandleForAddressRange() is meant */
 
 typedef CUresult get_handle_fn(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
                                unsigned long long flags);
+typedef CUresult get_device_fn(CUdevice *device);
+typedef CUresult get_attribute_fn(int *value, CUdevice_attribute attribute, CUdevice device);
 
-/* Only the runtime is linked. */
-static get_handle_fn *find_get_handle(void)
+/* Only the runtime is linked: a function of the driver into *'function', a pointer to one; false if it has none. */
+static bool find_in_driver(const char *name, void *function)
 {
     enum cudaDriverEntryPointQueryResult result;
     void *found = NULL;
-    get_handle_fn *function;
 
-    if (cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &found, DRIVER_VERSION, cudaEnableDefault,
-                                         &result) != cudaSuccess ||
+    if (cudaGetDriverEntryPointByVersion(name, &found, DRIVER_VERSION, cudaEnableDefault, &result) != cudaSuccess ||
         result != cudaDriverEntryPointSuccess) {
         cudaGetLastError();
-        return NULL;
+        return false;
     }
-    *(void **)(void *)&function = found; /* ISO C has no cast from an object's address to a function's */
-    return function;
+    memcpy(function, &found, sizeof(found)); /* ISO C has no cast from an object's address to a function's */
+    return true;
+}
+
+static bool has_dma_buf(void)
+{
+    get_device_fn *get_device;
+    get_attribute_fn *get_attribute;
+    CUdevice current;
+    int has = 0;
+
+    return find_in_driver("cuCtxGetDevice", &get_device) && find_in_driver("cuDeviceGetAttribute", &get_attribute) &&
+           get_device(&current) == CUDA_SUCCESS &&
+           get_attribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, current) == CUDA_SUCCESS && has;
+}
+
+int cuda_check_exported(struct device *device, char *why, size_t why_bytes)
+{
+    struct cuda_device *self = cuda_device_of(device);
+
+    cuda_enter(self);
+    if (!has_dma_buf())
+        snprintf(why, why_bytes,
+                 "the NVIDIA driver does not share this GPU's memory as a dma-buf, which the network card needs: that "
+                 "takes its open kernel modules and Linux 5.12 (cbf-doctor)");
+    else if (!self->orders_writes && !self->flushes_writes)
+        snprintf(why, why_bytes,
+                 "this GPU neither keeps the order of what a network card writes and its own work, nor can it be told "
+                 "to: a payload might be used before it is there");
+    else
+        return 0;
+    return -ENODEV;
 }
 
 int cuda_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                         size_t why_bytes)
 {
     struct cuda_device *self = cuda_device_of(device);
-    size_t whole_bytes = bytes > PTRDIFF_MAX - 2 * ALIGN_BYTES ? 0 : (bytes / ALIGN_BYTES + 1) * ALIGN_BYTES;
+    size_t whole_bytes =
+        bytes > PTRDIFF_MAX - 2 * DEVICE_PAGE_BYTES ? 0 : (bytes / DEVICE_PAGE_BYTES + 1) * DEVICE_PAGE_BYTES;
     void *memory;
     int fd = -1;
 
@@ -42,17 +73,17 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
         return -ENOMEM;
     }
     cuda_enter(self);
-    get_handle_fn *get_handle = find_get_handle();
-    if (!get_handle) {
+    get_handle_fn *get_handle;
+    if (!find_in_driver("cuMemGetHandleForAddressRange", &get_handle)) {
         snprintf(why, why_bytes, "the NVIDIA driver is too old to share the GPU's memory with network cards");
         return -ENODEV;
     }
-    cudaError_t error = cudaMalloc(&memory, whole_bytes + ALIGN_BYTES);
+    cudaError_t error = cudaMalloc(&memory, whole_bytes + DEVICE_PAGE_BYTES);
     if (error != cudaSuccess) {
         cudaGetLastError();
         return cuda_explain(error, "cudaMalloc", why, why_bytes);
     }
-    uint8_t *aligned = (uint8_t *)memory + -(uintptr_t)memory % ALIGN_BYTES;
+    uint8_t *aligned = (uint8_t *)memory + -(uintptr_t)memory % DEVICE_PAGE_BYTES;
     CUresult result =
         get_handle(&fd, (CUdeviceptr)(uintptr_t)aligned, whole_bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (result != CUDA_SUCCESS) {

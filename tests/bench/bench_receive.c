@@ -85,11 +85,12 @@ static struct outcome receive_ours(const struct task *task)
     struct receiver *receiver;
     struct thread recycler;
     char why[256];
-    size_t n_heaps = task->heaps_per_source * task->n_sources;
+    const struct chunk_shape chunks = {
+        .n_chunks = N_CHUNKS, .n_heaps = task->heaps_per_source * task->n_sources, .heap_bytes = shape->heap_bytes};
 
     if (inbox_create(2 * N_CHUNKS, &worker) || inbox_create(N_CHUNKS, &free_chunks) ||
         device_open(&(struct device_config){DEVICE_CPU, 1}, &device, why, sizeof(why)) ||
-        chunk_pool_create(device, N_CHUNKS, n_heaps, shape->heap_bytes, 0, free_chunks, 0, &pool))
+        chunk_pool_create(device, &chunks, 0, free_chunks, 0, &pool, why, sizeof(why)))
         die("no memory");
     static const unsigned zero[ENDPOINTS_MAX];
     const size_t first_ant[2] = {0, task->n_sources};

@@ -269,12 +269,62 @@ def test_sending_with_ibverbs(work, files):
 
 def test_ibverbs_and_locked_memory(files):
     """Where less may be locked than the rings of two threads take, and nothing lifts the limit."""
-    paths = files(merge(WITH_VERBS, {"fgpu0": {"recv": {"buffer": 1 << 20}}})).write("fgpu0")
-    for limit, status in ((2097151, "warn"), (2097152, "ok")):
+    paths = files(merge(WITH_VERBS, {"fgpu0": {"recv": {"buffer": 1 << 22}}})).write("fgpu0")
+    needed = 2 * ((1 << 22) // 9280) * 9280  # of whole frames of the largest MTU, as there is no eth9 here
+    for limit, status in ((needed - 1, "warn"), (needed, "ok")):
         done = subprocess.run(["prlimit", f"--memlock={limit}", "setpriv", "--bounding-set=-ipc_lock",
                                BUILD / "cbf-doctor", "host", "--json", *paths], capture_output=True, text=True)
         found = [f for f in json.loads(done.stdout)["findings"] if f["id"] == "verbs.memory"]
         assert [f["status"] for f in found] == [status], (found, done.stderr)
+
+
+# What writing to the GPU's memory needs, of a GPU whose window is its third region, as those of recent kinds have it.
+DIRECT = {
+    **GPU, "usr/lib/x86_64-linux-gnu/libvulkan.so.1": "", "etc/vulkan/icd.d/nvidia_icd.json": "{}",
+    "dev/nvidia-modeset": "", "proc/sys/kernel/osrelease": "5.12.0-1-amd64",
+    "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06",
+    "sys/bus/pci/devices/0000:3b:00.0/resource": "\n".join(
+        ["0x0000000080000000 0x0000000080ffffff 0x0000000000040200", "0x0 0x0 0x0",
+         "0x0000380000000000 0x00003800ffffffff 0x000000000014220c", "0x0 0x0 0x0",
+         "0x0000380100000000 0x0000380101ffffff 0x000000000014220c", "0x0 0x0 0x0",
+         "0x0000000000000000 0x000000ffffffffff 0x0000000000000000"]),
+}
+SMALL_WINDOW = {"sys/bus/pci/devices/0000:3b:00.0/resource": DIRECT["sys/bus/pci/devices/0000:3b:00.0/resource"].replace(
+    "0x00003800ffffffff", "0x0000380000ffffff")}
+CLOSED = {"proc/driver/nvidia/version": TUNED["proc/driver/nvidia/version"]}
+VERBS_TOO = {**VERBS, "etc/vulkan/icd.d/nvidia_icd.json": None}  # which the card does not want
+FOUND_WITH_DIRECT = {
+    "direct": ("direct", {}, "direct.bar", "ok", ["0000:3b:00.0", "4096 MiB"]),
+    "no-loader": ("direct", {"usr/lib/x86_64-linux-gnu/libvulkan.so.1": None}, "direct.vulkan", "fail",
+                  ["libvulkan.so.1 is not there", "libvulkan1"]),
+    "no-icd": ("direct", {"etc/vulkan/icd.d/nvidia_icd.json": None}, "direct.vulkan", "fail",
+               ["no file", "nvidia-vulkan-icd"]),
+    "no-modeset": ("direct", {"dev/nvidia-modeset": None}, "direct.modeset", "fail", ["nvidia-modprobe -m"]),
+    "small-bar": ("direct", SMALL_WINDOW, "direct.bar", "fail", ["32 MiB", "Resizable BAR"]),
+    "two-gpus": ("direct", {path.replace("3b", "3c"): text for path, text in GPU.items()}, "direct.bar", "skipped",
+                 ["not known"]),
+    "closed-driver": ("direct", CLOSED, "direct.modeset", "ok", []),  # which may be
+    "gpudirect": ("gpudirect", VERBS_TOO, "direct.dmabuf", "ok", ["5.12", "the open"]),
+    "closed": ("gpudirect", {**VERBS_TOO, **CLOSED}, "direct.dmabuf", "fail", ["not the open"]),
+    "old-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "5.11.22"}, "direct.dmabuf", "fail",
+                   ["5.11.22"]),
+    "new-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "6.1.0"}, "direct.dmabuf", "ok", ["6.1.0"]),
+    "small-bar-of-frames": ("gpudirect", {**VERBS_TOO, **SMALL_WINDOW}, "direct.bar", "fail", ["frames of the card"]),
+}
+
+
+@pytest.mark.parametrize("key, changes, id, status, words", FOUND_WITH_DIRECT.values(), ids=FOUND_WITH_DIRECT)
+def test_memory_of_the_gpu(work, files, key, changes, id, status, words):
+    recv = {key: True} | ({"transport": "ibverbs"} if key == "gpudirect" else {})
+    paths = files(merge(FAST, {"fgpu0": {"recv": recv}})).write("fgpu0")
+    report = Report("host", *paths, root=planted_tree(work, {**DIRECT, **changes}))
+    assert report.ids() == ({id} if status == "fail" else set()), report.bad()
+    finding = report.get(id)
+    assert finding["status"] == status
+    text = " ".join(finding.values())
+    assert all(word in text for word in words), (words, finding)
+    other = {"direct": "direct.dmabuf", "gpudirect": "direct.vulkan"}[key]
+    assert other not in {f["id"] for f in report.findings}
 
 
 def test_slow_hosts_need_no_tuning(work, files):

@@ -3,6 +3,7 @@ of a known input; every refusal; and what a restart keeps."""
 import ast
 import json
 import math
+import os
 import re
 import time
 import urllib.request
@@ -358,6 +359,24 @@ def test_room_for_delays(daemon):
             client.request("delays", "wide0", 4000000255, *model)
         client.request("delays", "wide0", 4000000000, *model)
         client.request("delays", "wide0", 4000000255, *model)
+
+
+def test_room_for_delays_of_a_replay(daemon, work):
+    """A capture of long ago, of which nothing has come yet: no model is past its time, whatever the clock says."""
+    harness.write_pcap(work / "empty.pcap", [])
+    os.mkfifo(work / "in.pcap")
+    fifo = os.open(work / "in.pcap", os.O_RDWR)  # held open, so that it does not end
+    os.write(fifo, (work / "empty.pcap").read_bytes())
+    config = merge(katcp_config(), {"recv": {"pcap_file": str(work / "in.pcap")}, "time": {"timebase": "clock"}})
+    assert SYNC + 2000 < time.time()
+    process = daemon("fgpu", config).wait_ready()
+    model = ("1e-9,0:0,0", "0,0:0,0")
+    with control.Client(process) as client:
+        for i in range(255):
+            client.request("delays", "wide0", SYNC + 1000 + i, *model)
+        with pytest.raises(control.FailReply, match="255 delay models"):
+            client.request("delays", "wide0", SYNC + 1255, *model)
+    os.close(fifo)
 
 
 # ---- Sensors ---------------------------------------------------------------------------------------------------------

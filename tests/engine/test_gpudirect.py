@@ -20,9 +20,26 @@ FEW_CHUNKS = {"fgpu": 10, "xbgpu": 14}
 GPUDIRECT = {"transport": "ibverbs", "gpudirect": True}
 
 
+@pytest.fixture(autouse=True)
+def gpu(work, monkeypatch):
+    """gpu(what CUDA is to do): there is none, and so the cuda device goes without, on CUDA variants of kernels."""
+    if not FAKE_CUDA.exists() or not shutil.which("g++"):
+        pytest.skip("built without CUDA, or g++ is not there")
+    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
+        (work / name).symlink_to(harness.ROOT / name)
+
+    def use(cuda="gpus=1"):
+        monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE_CUDA))
+        monkeypatch.setenv("CBF_FAKE_CUDA", f"emulate=1,{cuda}")
+
+    use()
+    return use
+
+
 def stream_of(program, payload_bytes, **more):
     """With buffers for all that comes out, however fast it goes in."""
     stream = STREAMS[program](payload_bytes=payload_bytes, **more)
+    stream.config = merge(stream.config, {"device": {"kind": "cuda"}})
     for output in stream.config["outputs"]:
         output["buffers"] = 128
     return stream
@@ -79,16 +96,11 @@ def test_short_queue(program, daemon, work, ends, monkeypatch):  # noqa: F811
     assert_same(stream, found, expected)
 
 
-@pytest.mark.skipif(not FAKE_CUDA.exists() or not shutil.which("g++"), reason="built without CUDA, or g++ is not there")
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
-def test_fake_cuda(program, daemon, work, ends, monkeypatch):  # noqa: F811
-    """The cuda device, as far as it goes without a GPU, of a kind that must be told of what cards write."""
-    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
-        (work / name).symlink_to(harness.ROOT / name)
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE_CUDA))
-    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,ordering=0")
+def test_gpu_that_must_be_told(program, daemon, work, ends, gpu):  # noqa: F811
+    """A GPU of a kind that must be told of what cards write."""
+    gpu("ordering=0")
     stream = stream_of(program, 640 if program == "fgpu" else 256)
-    stream.config = merge(stream.config, {"device": {"kind": "cuda"}})
     more = {"packet_payload": 256} if program == "xbgpu" else {}
     expected = run_live(daemon, work, ends, stream, undisturbed(stream), (), "udp")
     found = run_live(daemon, work, ends, stream, undisturbed(stream), (), "gpudirect", **GPUDIRECT, **more)
@@ -97,8 +109,8 @@ def test_fake_cuda(program, daemon, work, ends, monkeypatch):  # noqa: F811
 
 def test_more_packets_than_promised(daemon, work, ends):  # noqa: F811
     """Packets that carry less than recv.packet_payload find no room in their chunk, which is a counter, and not the end."""
-    stream = STREAMS["xbgpu"](payload_bytes=64)
-    config = live_config(stream, ends[0], work / "out", **GPUDIRECT, packet_payload=128, chunks=8)
+    stream = stream_of("xbgpu", 64)
+    config = live_config(stream, ends[0], work / "out", **GPUDIRECT, packet_payload=128, chunks=64)
     process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
     metrics = feed(process, stream, ends[1], undisturbed(stream))
     process.terminate().wait_end()
@@ -112,7 +124,7 @@ def test_more_packets_than_promised(daemon, work, ends):  # noqa: F811
     ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:ENOMEM"}, None, "recv.gpudirect: ibverbs on "),
 ])
 def test_card_that_cannot(environment, code, says, daemon, work, ends):  # noqa: F811
-    stream = STREAMS["xbgpu"]()
+    stream = stream_of("xbgpu", 256)
     ends[0].env.update(environment)
     process = start(daemon, "xbgpu", live_config(stream, ends[0], work / "out", **GPUDIRECT), ends[0])
     ended = process.process.wait(60)
@@ -121,7 +133,26 @@ def test_card_that_cannot(environment, code, says, daemon, work, ends):  # noqa:
     assert ended == code if code else ended in (1, 78)
 
 
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+@pytest.mark.parametrize("cuda, kind, says", [
+    ("has_dmabuf=0", "cuda", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"),
+    ("ordering=0,flushes=0", "cuda", "recv.gpudirect: this GPU neither keeps the order"),
+    ("gpus=0", "auto", "recv.gpudirect: there is no GPU whose memory the network card could write to"),
+])
+def test_gpu_that_cannot(program, cuda, kind, says, daemon, work, ends, gpu):  # noqa: F811
+    """One sentence, before anything is made."""
+    gpu(cuda)
+    stream = stream_of(program, 640 if program == "fgpu" else 256)
+    config = merge(live_config(stream, ends[0], work / "out", **GPUDIRECT), {"device": {"kind": kind}})
+    process = start(daemon, program, config, ends[0])
+    assert process.process.wait(60) == 78
+    log = process.log.read_text()
+    errors = [line for line in log.splitlines() if " error: " in line]
+    assert len(errors) == 1 and says in errors[0] and "ibverbs on" not in log, process.tail()
+
+
 @pytest.mark.parametrize("recv, says", [
+    ({"transport": "ibverbs", "interface": "lo"}, "gpudirect needs a GPU, and device.kind is cpu"),
     ({}, "gpudirect needs transport: ibverbs"),
     ({"transport": "ibverbs", "interface": "lo", "pcap_file": "x"}, "gpudirect needs transport: ibverbs, and no pcap_file"),
     ({"transport": "ibverbs", "interface": "lo", "direct": True}, "direct and gpudirect exclude each other"),

@@ -11,6 +11,8 @@
  *   register=0    memory of ours cannot be registered
  *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
  *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
+ *   has_dmabuf=0  it is known beforehand
+ *   flushes=0     what cards write cannot be flushed
  *   ordering=0, flush=CODE  what cards write must be flushed, which fails
  *   init=CODE     cudaInitDevice returns this error
  *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
@@ -29,5 +31,12 @@ struct device *fake_cuda_device(void);
 
 /* Counts an operation of a stream.  Returns what the call that enqueues it is to return. */
 cudaError_t fake_cuda_operation(struct device_stream *stream);
+
+/* What is counted in the file $CBF_FAKE_CUDA_COUNTS, bytes as 64-bit integers in this order: what has been taken and not
+ * been given back. */
+enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
+
+void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);
+void fake_given_back(enum fake_memory kind, const void *memory);
 
 #endif

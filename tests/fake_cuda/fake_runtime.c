@@ -110,6 +110,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
     case cudaDevAttrHostNumaId: *value = 0; break;
+    case cudaDevAttrGPUDirectRDMAFlushWritesOptions: *value = (int)setting("flushes", 1); break;
     case cudaDevAttrGPUDirectRDMAWritesOrdering: *value = (int)setting("ordering", 100); break;
     default: return cudaErrorInvalidValue;
     }
@@ -155,16 +156,19 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 }
 
 /* GPUs align to 256 bytes. */
-static cudaError_t allocate(void **memory, size_t bytes)
+static cudaError_t allocate(enum fake_memory kind, void **memory, size_t bytes)
 {
     if (state() != cudaSuccess)
         return state();
-    return bytes < PTRDIFF_MAX && posix_memalign(memory, 256, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+    if (bytes >= PTRDIFF_MAX || posix_memalign(memory, 256, bytes))
+        return cudaErrorMemoryAllocation;
+    fake_taken(kind, *memory, bytes);
+    return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void **memory, size_t bytes)
 {
-    return allocate(memory, bytes);
+    return allocate(FAKE_DEVICE, memory, bytes);
 }
 
 /* Memory of another, by its file descriptor. */
@@ -208,6 +212,7 @@ cudaError_t cudaExternalMemoryGetMappedBuffer(void **address, cudaExternalMemory
         return cudaErrorInvalidValue;
     e->mapped = true;
     *address = e->address;
+    fake_taken(FAKE_DEVICE, e->address, e->bytes);
     return state();
 }
 
@@ -226,6 +231,7 @@ cudaError_t cudaFree(void *memory)
 {
     struct external *e = externals;
 
+    fake_given_back(FAKE_DEVICE, memory);
     while (e < externals + N_EXTERNALS && (!e->mapped || e->address != memory))
         e++;
     if (e < externals + N_EXTERNALS)
@@ -254,15 +260,36 @@ static CUresult get_handle(void *handle, CUdeviceptr address, size_t bytes, CUme
     return CUDA_SUCCESS;
 }
 
+static CUresult get_device(CUdevice *device)
+{
+    *device = 7;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    if (attribute != CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED || device != 7)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = setting("has_dmabuf", 1) != 0;
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
 {
-    CUresult (*found)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
+    CUresult (*handle)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
+    CUresult (*current)(CUdevice *) = get_device;
+    CUresult (*attribute)(int *, CUdevice_attribute, CUdevice) = get_attribute;
 
-    *result = strcmp(symbol, "cuMemGetHandleForAddressRange") || setting("dmabuf", 0) < 0
-                  ? cudaDriverEntryPointSymbolNotFound
-                  : cudaDriverEntryPointSuccess;
-    memcpy(function, &found, sizeof(found));
+    *result = cudaDriverEntryPointSuccess;
+    if (strcmp(symbol, "cuMemGetHandleForAddressRange") == 0 && setting("dmabuf", 0) >= 0)
+        memcpy(function, &handle, sizeof(handle));
+    else if (strcmp(symbol, "cuCtxGetDevice") == 0)
+        memcpy(function, &current, sizeof(current));
+    else if (strcmp(symbol, "cuDeviceGetAttribute") == 0)
+        memcpy(function, &attribute, sizeof(attribute));
+    else
+        *result = cudaDriverEntryPointSymbolNotFound;
     return state();
 }
 
@@ -274,22 +301,27 @@ cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWrites
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
 {
-    return allocate(memory, bytes);
+    return allocate(FAKE_PINNED, memory, bytes);
 }
 
 cudaError_t cudaFreeHost(void *memory)
 {
+    fake_given_back(FAKE_PINNED, memory);
     free(memory);
     return state();
 }
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 {
-    return setting("register", 1) ? state() : cudaErrorNotSupported;
+    if (!setting("register", 1))
+        return cudaErrorNotSupported;
+    fake_taken(FAKE_PINNED, memory, bytes);
+    return state();
 }
 
 cudaError_t cudaHostUnregister(void *memory)
 {
+    fake_given_back(FAKE_PINNED, memory);
     return state();
 }
 

@@ -326,7 +326,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         .stats = &stats,
     };
     assert(inbox_create(n_chunks, &home) == 0 && inbox_create(n_chunks, &worker) == 0);
-    assert(chunk_pool_create(device, n_chunks, n_heaps(), config.layout.heap_bytes, 0, home, 1, &pool) == 0);
+    const struct chunk_shape chunks = {
+        .n_chunks = n_chunks, .n_heaps = n_heaps(), .heap_bytes = config.layout.heap_bytes};
+    assert(chunk_pool_create(device, &chunks, 0, home, 1, &pool, NULL, 0) == 0);
     config.free_chunks = home;
     config.worker = worker;
     assert(assembler_create(&config, &assembler) == 0);

@@ -267,8 +267,10 @@ static struct receiver *make_receiver(struct device *device)
     memset(stats, 0, sizeof(stats));
     for (unsigned i = 0; i < shape.n_members; i++) {
         assert(inbox_create(POOL_CHUNKS, &home[i]) == 0);
-        assert(chunk_pool_create(device, POOL_CHUNKS, shape.n_heaps_per_source * shape.n_sources, shape.heap_bytes, i,
-                                 home[i], FREE_CHUNK, &pools[i]) == 0);
+        const struct chunk_shape chunks = {.n_chunks = POOL_CHUNKS,
+                                           .n_heaps = shape.n_heaps_per_source * shape.n_sources,
+                                           .heap_bytes = shape.heap_bytes};
+        assert(chunk_pool_create(device, &chunks, i, home[i], FREE_CHUNK, &pools[i], NULL, 0) == 0);
         members[i] = (struct assembler_config){
             .layout = {shape.heap_samples, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
             .name = "member",

@@ -55,7 +55,8 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
             device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &home), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &worker), 0);
-    ck_assert_int_eq(chunk_pool_create(device, n_chunks, n_heaps, layout.heap_bytes, 0, home, FREE_CHUNK, &pool), 0);
+    const struct chunk_shape chunks = {.n_chunks = n_chunks, .n_heaps = n_heaps, .heap_bytes = layout.heap_bytes};
+    ck_assert_int_eq(chunk_pool_create(device, &chunks, 0, home, FREE_CHUNK, &pool, why, sizeof(why)), 0);
     for (size_t i = 0; i < n_chunks; i++) {
         ck_assert_int_eq(inbox_try_pop(home, &item), 0);
         poison(item.object);

@@ -97,7 +97,7 @@ static void rig_open(struct rig *r, const char *format, int n_length)
     config_print_errors(r->errors, stderr);
     unlink(path);
     ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&r->layout, &r->config);
+    xbgpu_layout_init(&r->layout, &r->config, false, 0);
     struct device_config device_config = {DEVICE_CPU, 1};
     ck_assert_int_eq(device_open(&device_config, &r->device, why, sizeof(why)), 0);
     cpu_ops = r->device->ops;

@@ -82,7 +82,7 @@ static bool setup(struct fixture *f, bool cuda, int decimation, bool keep)
     f->subsampling = fgpu_subsampling(output);
     ck_assert_int_eq(f->subsampling, decimation * (keep ? 2 : 1));
     f->n_taps = fgpu_ddc_taps(output);
-    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->d.device), NULL);
+    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->d.device), NULL, 0);
     ck_assert_int_eq(fgpu_baseband_design(&f->values, output, &f->filter), 0);
     ck_assert_int_eq(fgpu_baseband_create(&f->values, &f->layout, f->d.device, 0, f->filter, &f->baseband), 0);
     for (unsigned pol = 0; pol < N_POLS; pol++) {

@@ -19,7 +19,8 @@ static void make_pool(size_t heap_bytes)
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
-    ck_assert_int_eq(chunk_pool_create(device, N_CHUNKS, N_HEAPS, heap_bytes, MEMBER, home, KIND, &pool), 0);
+    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = heap_bytes};
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
 }
 
 static void destroy_pool(void)
@@ -99,8 +100,8 @@ START_TEST(direct_payloads_have_two_addresses)
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
-    ck_assert_int_eq(
-        chunk_pool_create_direct(device, N_CHUNKS, N_HEAPS, 1001, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = 1001, .direct = true};
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
     for (int i = 0; i < N_CHUNKS; i++) {
         struct chunk *chunk = take_chunk();
 
@@ -120,9 +121,9 @@ START_TEST(direct_pool_that_cannot_be_had_says_why)
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
-    ck_assert_int_lt(
-        chunk_pool_create_direct(device, N_CHUNKS, 1, SIZE_MAX / 4, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
-    ck_assert_msg(strstr(why, "cannot be mapped twice"), "%s", why);
+    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = 1, .heap_bytes = SIZE_MAX / 4, .direct = true};
+    ck_assert_int_lt(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_msg(strncmp(why, "recv.direct: ", 13) == 0 && strstr(why, "cannot be mapped twice"), "%s", why);
     inbox_destroy(home);
     device_close(device);
 }
@@ -142,8 +143,9 @@ START_TEST(frames_are_gathered)
     ck_assert_int_eq(device_stream_create(device, "gather", &stream), 0);
     ck_assert_int_eq(chunk_create_gather(device, &gather), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
-    ck_assert_int_eq(
-        chunk_pool_create_gathered(device, N_CHUNKS, N_HEAPS, HEAP_BYTES, N_HEAPS - 1, MEMBER, home, KIND, &pool), 0);
+    const struct chunk_shape shape = {
+        .n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = HEAP_BYTES, .n_frames_max = N_HEAPS - 1};
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
     struct chunk *chunk = take_chunk();
     for (int life = 0; life < 2; life++) {
         memset(chunk->payload, 0xe7, N_HEAPS * HEAP_BYTES);
@@ -179,14 +181,24 @@ END_TEST
 
 START_TEST(bytes_cover_the_payload)
 {
-    size_t payload = 3 * 16 * 5120;
+    struct chunk_shape pinned = {.n_chunks = 3, .n_heaps = 16, .heap_bytes = 5120};
+    struct chunk_shape direct = pinned, gathered = pinned, huge = pinned;
+    size_t payload = 3 * 16 * 5120, pieces = 3 * 16 * (2 * sizeof(struct gather_piece) + sizeof(uint32_t));
 
-    ck_assert_uint_ge(chunk_pool_bytes(3, 16, 5120, false), payload + payload / 64);
-    ck_assert_uint_le(chunk_pool_bytes(3, 16, 5120, false), payload + payload / 64 + 2000);
-    ck_assert_uint_eq(chunk_pool_direct_bytes(3, 16, 5120, false), 0);
-    ck_assert_uint_eq(chunk_pool_direct_bytes(3, 16, 5120, true), payload);
-    ck_assert_uint_eq(chunk_pool_bytes(3, 16, 5120, true) + payload, chunk_pool_bytes(3, 16, 5120, false));
-    ck_assert_uint_eq(chunk_pool_direct_bytes(SIZE_MAX, 16, 5120, true), UINT64_MAX);
+    direct.direct = true;
+    gathered.n_frames_max = 16;
+    huge.heap_bytes = 150 << 10; /* 2400 KiB a chunk: two huge pages */
+    ck_assert_uint_ge(chunk_pool_host_bytes(&pinned, false), payload + payload / 64);
+    ck_assert_uint_le(chunk_pool_host_bytes(&pinned, false), payload + payload / 64 + 2000);
+    ck_assert_uint_eq(chunk_pool_device_bytes(&pinned), 0);
+    ck_assert_uint_eq(chunk_pool_device_bytes(&direct), 3 * (128 << 10)); /* pages of 64 KiB, of 80 */
+    ck_assert_uint_eq(chunk_pool_device_bytes(&gathered), payload);
+    ck_assert_uint_eq(chunk_pool_host_bytes(&direct, false) + payload, chunk_pool_host_bytes(&pinned, false));
+    ck_assert_uint_eq(chunk_pool_host_bytes(&gathered, false), chunk_pool_host_bytes(&direct, false) + pieces);
+    ck_assert_uint_ge(chunk_pool_host_bytes(&huge, true), 3 * 4096 << 10);
+    ck_assert_uint_lt(chunk_pool_host_bytes(&huge, false), 3 * 2500 << 10);
+    direct.n_chunks = SIZE_MAX;
+    ck_assert_uint_eq(chunk_pool_device_bytes(&direct), UINT64_MAX);
     chunk_pool_destroy(NULL);
 }
 END_TEST

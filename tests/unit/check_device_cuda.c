@@ -246,6 +246,31 @@ static const struct {
      "that takes its open kernel modules and Linux 5.12"},
 };
 
+/* What is found before anything is allocated. */
+static const struct {
+    const char *fake;
+    const char *words; /* NULL: it is as it should be */
+} export_checks[] = {
+    {"ordering=100,flushes=1", NULL},
+    {"ordering=100,flushes=0", NULL},
+    {"ordering=0,flushes=3", NULL},
+    {"ordering=0,flushes=2", "recv.gpudirect: this GPU neither keeps the order of what a network card writes"},
+    {"has_dmabuf=0", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"},
+};
+
+START_TEST(what_exporting_needs_is_checked)
+{
+    const char *words = export_checks[_i].words;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", export_checks[_i].fake, 1);
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_check_exported(device, "recv.gpudirect", why, sizeof(why)), words ? -ENODEV : 0);
+    ck_assert_msg(words ? strstr(why, words) == why : why[0] == '\0', "%s", why);
+    device_close(device);
+}
+END_TEST
+
 static _Atomic int n_failures;
 
 static void count_failure(void *arg)
@@ -509,6 +534,7 @@ static void add_tests(TCase *tests)
         tcase_add_loop_test(tests, direct_memory_is_vulkans, 0, 2);
         tcase_add_loop_test(tests, failure_of_direct_memory_is_said, 0, (int)ARRAY_LEN(direct_failures));
     }
+    tcase_add_loop_test(tests, what_exporting_needs_is_checked, 0, (int)ARRAY_LEN(export_checks));
     tcase_add_loop_test(tests, failure_to_export_is_said, 0, (int)ARRAY_LEN(export_failures));
     tcase_add_loop_test(tests, writes_of_cards_are_flushed_where_they_must_be, 0, 2);
     tcase_add_loop_test(tests, a_failure_is_said_once_and_all_callbacks_come, 0, 40);

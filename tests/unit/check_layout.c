@@ -42,7 +42,7 @@ START_TEST(f_engine)
     struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
     const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
 
-    fgpu_layout_init(&layout, &config, 0, NULL);
+    fgpu_layout_init(&layout, &config, 0, NULL, 0);
     ck_assert_uint_eq(layout.packet_bytes, 5120);
     ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
     ck_assert_uint_eq(layout.chunk_bytes, 5242880);
@@ -72,7 +72,7 @@ START_TEST(x_engine)
     struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
     const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
 
-    xbgpu_layout_init(&layout, &config);
+    xbgpu_layout_init(&layout, &config, false, 0);
     ck_assert_uint_eq(layout.n_baselines, 3240);
     ck_assert_uint_eq(layout.heap_bytes, 65536);
     ck_assert_uint_eq(layout.vis_bytes, 13271040);
@@ -137,7 +137,7 @@ START_TEST(sample_formats)
     config_print_errors(errors, stdout);
     ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);
     if (cases[_i].heap_bytes) {
-        xbgpu_layout_init(&layout, &config);
+        xbgpu_layout_init(&layout, &config, false, 0);
         ck_assert_int_eq(layout.format, cases[_i].format);
         ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
     }
@@ -168,14 +168,14 @@ START_TEST(totals)
         snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&both, &config);
+        xbgpu_layout_init(&both, &config, false, 0);
         ck_assert(!xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 0)));
         ck_assert_int_eq(xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
         config.outputs.n = 1;
-        xbgpu_layout_init(&one, &config);
+        xbgpu_layout_init(&one, &config, false, 0);
         config.outputs.n = 2;
         ck_assert_uint_eq(both.device_bytes - one.device_bytes,
-                          20 * (8 * 3 * 4 * 8 + 3 * 4) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0));
+                          20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0));
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
@@ -215,7 +215,7 @@ START_TEST(shifts_and_gates)
         snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
-        xbgpu_layout_init(&l, &config);
+        xbgpu_layout_init(&l, &config, false, 0);
         ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
         ck_assert_uint_eq(l.n_history, cases[i].n_history);
         ck_assert_uint_eq(xbgpu_delay(&l, xbgpu_config_shift(&config, 0)), cases[i].first_delay);
@@ -225,8 +225,9 @@ START_TEST(shifts_and_gates)
             ck_assert_uint_eq(xbgpu_dump_bytes(&l, &config, xbgpu_config_output(&config, o)), dump_bytes[o]);
         /* 80 spectra of a chunk are 2 heaps of 64. */
         ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
-        ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap + (i > 0) * 5 * 2 * heap +
-                                              4 * (4 * (vis + 3 * 4) + vis) + lists + 128 * 2 * 8 * 4);
+        ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap +
+                                              (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
+                                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }

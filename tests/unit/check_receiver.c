@@ -309,15 +309,10 @@ static void make_pool(unsigned i)
     struct inbox_item item;
     char why[200];
 
-    if (!direct) {
-        ck_assert_int_eq(
-            chunk_pool_create(device, POOL_CHUNKS, n_heaps, shape.heap_bytes, i, home[i], FREE_CHUNK, &pools[i]), 0);
-        return;
-    }
-    ck_assert_int_eq(chunk_pool_create_direct(device, POOL_CHUNKS, n_heaps, shape.heap_bytes, i, home[i], FREE_CHUNK,
-                                              &pools[i], why, sizeof(why)),
-                     0);
-    for (int k = 0; k < POOL_CHUNKS; k++) {
+    const struct chunk_shape chunks = {
+        .n_chunks = POOL_CHUNKS, .n_heaps = n_heaps, .heap_bytes = shape.heap_bytes, .direct = direct};
+    ck_assert_int_eq(chunk_pool_create(device, &chunks, i, home[i], FREE_CHUNK, &pools[i], why, sizeof(why)), 0);
+    for (int k = 0; direct && k < POOL_CHUNKS; k++) {
         ck_assert_int_eq(inbox_try_pop(home[i], &item), 0);
         direct_guard(((struct chunk *)item.object)->payload, n_heaps * shape.heap_bytes);
         inbox_push(home[i], &item);

@@ -89,7 +89,7 @@ static void setup(struct fixture *f)
     memset(f, 0, sizeof(*f));
     load(f);
     f->device = test_open_device(1);
-    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->device), NULL);
+    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->device), NULL, 0);
     ck_assert_int_eq(device_stream_create(f->device, "compute", &f->compute), 0);
     ck_assert_int_eq(device_stream_create(f->device, "download", &f->download), 0);
     ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f->worker), 0);

@@ -47,7 +47,7 @@ static void rig_open(struct rig *r)
     config_print_errors(r->errors, stderr);
     unlink(path);
     ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&r->layout, &r->config);
+    xbgpu_layout_init(&r->layout, &r->config, false, 0);
     ck_assert_uint_eq(r->layout.n_baselines, N_BASELINES);
     ck_assert_int_eq(xbgpu_status_create(&r->config, &r->layout, &r->status), 0);
     r->stream.output = xbgpu_config_output(&r->config, 0);

@@ -45,7 +45,7 @@ static const char *load(const char *more)
     unlink(path);
     xbgpu_config_check(&config, book);
     if (!config_first_error(book))
-        xbgpu_layout_init(&layout, &config);
+        xbgpu_layout_init(&layout, &config, false, 0);
     return config_first_error(book);
 }
 

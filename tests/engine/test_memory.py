@@ -1,0 +1,106 @@
+"""The memory that an engine says it takes, and that it checks before it starts, is what it takes: counted by the CUDA runtime
+of tests/fake_cuda, for random configurations."""
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+import harness
+import scenario
+import verbs
+from harness import merge
+
+FAKE_CUDA = harness.BUILD / "tests" / "cbf-cuda-fake.so"
+FAKE_VULKAN = harness.BUILD / "tests" / "fake_vulkan"
+MIB = 2**20
+# Of a receive thread: slots for 64 packets, and without ibverbs a buffer of 4 MiB.
+SLOTS_BYTES, SOURCE_BYTES = 64 * (256 + 2 * 65536), 64 * 65536
+STATED = re.compile(r"memory: (\d+) MiB of chunks, (\d+) MiB of output buffers, (\d+) MiB of others: (\d+) MiB of host "
+                    r"memory, (\d+) MiB on the device, (\d+) MiB of that direct chunks")
+
+pytestmark = pytest.mark.skipif(not FAKE_CUDA.exists() or not (FAKE_VULKAN / "libvulkan.so.1").exists()
+                                or not shutil.which("g++"), reason="built without CUDA or Vulkan, or g++ is not there")
+
+
+def random_recv(rng, path):
+    if path == "gpudirect":
+        return {"transport": "ibverbs", "gpudirect": True, "buffer": int(rng.integers(1, 30)) * MIB}
+    return {"direct": path == "direct"}
+
+
+def random_fgpu(rng, recv):
+    """Returns a configuration, and what it takes beside pinned memory, in its order of magnitude."""
+    outputs = []
+    for i in range(rng.integers(1, 4)):
+        n_chan = int(2 ** rng.integers(8, 12))
+        output = {"channels": n_chan, "spectra_per_heap": int(rng.choice([16, 48, 256])),
+                  "batches_per_buffer": int(rng.integers(1, 4))}
+        if i > 0 and rng.random() < 0.5:
+            output |= {"kind": "narrowband", "centre_frequency": 300e6, "decimation": int(rng.integers(2, 9))}
+        outputs.append(output)
+    config = scenario.fgpu_config(outputs, range(rng.integers(1, 4)))
+    packet = int(rng.choice([1024, 4096]))
+    n_chunks = int(rng.integers(7, 12))
+    config["recv"] |= {"packet_samples": packet, "sample_bits": int(rng.choice([8, 10])), "chunks": n_chunks,
+                       "threads": int(rng.integers(0, 4))}
+    scenario.chunk_for(config, int(rng.integers(1, 5)))
+    return merge(config, {"recv": recv})
+
+
+def random_xbgpu(rng, recv):
+    n_ants, n_chan = int(rng.integers(2, 9)), int(rng.choice([16, 64]))
+    outputs = [{"name": f"o{i}", "buffers": int(rng.integers(4, 12)), "integration_batches": int(rng.choice([8, 300])),
+                "missing": str(rng.choice(["flag", "weights"]))} for i in range(rng.integers(1, 3))]
+    recv = {"antennas": n_ants, "channels": 4 * n_chan, "channels_per_substream": n_chan, "channel_offset": 0,
+            "spectra_per_heap": int(rng.choice([64, 256])), "samples_between_spectra": 8 * n_chan, "chunks": 12,
+            "batches_per_chunk": int(rng.integers(1, 7)), "threads": int(rng.integers(1, 4)),
+            "max_shift": int(rng.choice([0, 3]))} | recv
+    if recv.get("gpudirect"):
+        recv["packet_payload"] = int(rng.choice([1024, 4096]))
+    config = scenario.xbgpu_config(outputs=outputs) if outputs else None
+    if rng.random() < 0.5:
+        config["gates"] = [{"kind": "switch", "name": "s", "period": 1000, "on_until": 500}]
+        config["outputs"][0]["gate"] = "s"
+    return merge(config, {"recv": recv})
+
+
+def run(daemon, work, config, program, monkeypatch):
+    """Returns what it says (MiB of host and device memory), and what was counted (bytes on the device, and pinned)."""
+    counts = work / "counts"
+    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
+        (work / name).symlink_to(harness.ROOT / name)
+    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE_CUDA))
+    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,memory_mib=65536")
+    monkeypatch.setenv("CBF_FAKE_CUDA_COUNTS", str(counts))
+    monkeypatch.setenv("CBF_FAKE_VULKAN", "heap_mib=65536")
+    process = daemon(program, merge(config, {"device": {"kind": "cuda"}})).wait_ready()
+    device, pinned = (int(n) for n in np.fromfile(counts, dtype="<u8"))
+    process.terminate().wait_end()
+    *_, host, stated, direct = (int(n) for n in STATED.search(process.log.read_text()).groups())
+    assert not np.fromfile(counts, dtype="<u8").any(), "it left memory behind"
+    return host, stated, device, pinned
+
+
+@pytest.mark.parametrize("index", range(2))
+@pytest.mark.parametrize("path", ["pinned", "direct", "gpudirect"])
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+def test_stated_is_taken(program, path, index, daemon, work, rng, monkeypatch):
+    make = {"fgpu": random_fgpu, "xbgpu": random_xbgpu}[program]
+    config = make(rng, random_recv(rng, path))
+    monkeypatch.setattr(harness, "LIBRARY_PATH", str(FAKE_VULKAN))
+    if path == "gpudirect":
+        with verbs.fake_wire(mtu=int(rng.choice([5600, 9000]))) as ends:
+            config = merge(config, {section: {"interface": ends[0].interface} for section in ("recv", "send")})
+            for name, value in ends[0].env.items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.setattr(harness, "LIBRARY_PATH", None)
+            host, stated, device, pinned = run(daemon, work, config, program, monkeypatch)
+    else:
+        config["recv"]["interface"] = "lo"
+        host, stated, device, pinned = run(daemon, work, config, program, monkeypatch)
+    assert abs(stated - device / MIB) <= 1, f"{stated} MiB stated, {device / MIB:.2f} taken of the device"
+    n_threads = config["recv"].get("threads") or 2 * len(config["antennas"])
+    receivers = n_threads * (SLOTS_BYTES + (0 if path == "gpudirect" else SOURCE_BYTES))
+    others = host * MIB - pinned - receivers
+    assert -MIB <= others <= 0.05 * pinned + 4 * MIB, f"{others / MIB:.2f} MiB beside {pinned / MIB:.2f} that are pinned"
