@@ -95,6 +95,18 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
 }
 
+size_t fgpu_look_spectra(const struct fgpu_config_output *output)
+{
+    size_t n_spectra = FGPU_LOOK_SAMPLES / N_POLS / (size_t)output->n_chan, n_heap = (size_t)output->spectra_per_heap;
+
+    return n_spectra < 1 ? 1 : n_spectra < n_heap ? n_spectra : n_heap;
+}
+
+size_t fgpu_look_bytes(const struct fgpu_config_output *output)
+{
+    return (size_t)output->n_chan * fgpu_look_spectra(output) * N_POLS * 2 * (size_t)output->sample_bits / 8;
+}
+
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output)
 {
     return (size_t)output->n_chan * N_POLS * 2 * sizeof(float);
@@ -152,7 +164,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
 
     for (size_t o = 0; o < l.n_outputs; o++) {
         struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
-        size_t voltages = channelise_voltage_bytes(&c);
+        size_t voltages = channelise_voltage_bytes(&c), host_voltages = config->send.gpudirect ? 0 : voltages;
         size_t rotation = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * 2 * sizeof(float);
         size_t n_buffers = fgpu_output_buffers(config, fgpu_config_output(config, o));
 
@@ -167,11 +179,12 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
             n_groups * sizeof(struct send_group) + c.n_batches * output->destinations.n * sizeof(struct send_heap);
         size_t spectra = (size_t)c.n_batches * c.spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
         size_t gains = FGPU_N_GAINS * fgpu_gain_bytes(output);
-        uint64_t host = bytes_plus(bytes_times(n_buffers, voltages + rotation + heaps), spectra + gains);
+        size_t look = config->send.gpudirect ? fgpu_look_bytes(output) : 0;
+        uint64_t host = bytes_plus(bytes_times(n_buffers, host_voltages + rotation + heaps), spectra + gains + look);
         uint64_t device =
             bytes_plus(bytes_times(n_buffers, voltages + rotation), channelise_scratch_bytes(&c, shared_bytes));
         l.host_bytes = bytes_plus(l.host_bytes, bytes_times(l.n_ants, host));
-        l.buffers_bytes = bytes_plus(l.buffers_bytes, bytes_times(l.n_ants * n_buffers, voltages + rotation));
+        l.buffers_bytes = bytes_plus(l.buffers_bytes, bytes_times(l.n_ants * n_buffers, host_voltages + rotation));
         l.device_bytes = bytes_plus(l.device_bytes, bytes_times(l.n_ants, device));
     }
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
