@@ -88,17 +88,19 @@ int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes
     return -ENODEV;
 }
 
-/* A mapping is aligned to a page, so twice the alignment is mapped and the file has what is used of it. */
+/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of it.
+ * The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no further. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {
-    if (bytes > PTRDIFF_MAX - 2 * DEVICE_PAGE_BYTES)
+    if (bytes > PTRDIFF_MAX / 2 - 2 * DEVICE_PAGE_BYTES)
         return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
     size_t whole_bytes = (bytes / DEVICE_PAGE_BYTES + 1) * DEVICE_PAGE_BYTES;
     int fd = make_file("exported", whole_bytes);
     if (fd < 0)
         return explain(fd, bytes, "shared with a network card", why, why_bytes);
-    uint8_t *space = mmap(NULL, whole_bytes + DEVICE_PAGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t space_bytes = 2 * whole_bytes + DEVICE_PAGE_BYTES;
+    uint8_t *space = mmap(NULL, space_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) {
         close(fd);
         return explain(-ENOMEM, bytes, "shared with a network card", why, why_bytes);
@@ -107,17 +109,17 @@ int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device
     if (mmap(aligned, whole_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE | MAP_FIXED, fd, 0) ==
         MAP_FAILED) {
         int err = -errno;
-        munmap(space, whole_bytes + DEVICE_PAGE_BYTES);
+        munmap(space, space_bytes);
         close(fd);
         return explain(err, bytes, "shared with a network card", why, why_bytes);
     }
     poison(aligned, whole_bytes);
-    *exported = (struct device_exported){aligned, whole_bytes, fd, space};
+    *exported = (struct device_exported){aligned, aligned + whole_bytes, whole_bytes, fd, space};
     return 0;
 }
 
 void device_cpu_free_exported(struct device *device, const struct device_exported *exported)
 {
-    munmap(exported->owned, exported->bytes + DEVICE_PAGE_BYTES);
+    munmap(exported->owned, 2 * exported->bytes + DEVICE_PAGE_BYTES);
     close(exported->fd);
 }

@@ -2,6 +2,7 @@
 #include "common/packet_sink.h"
 
 #include "common/clock.h"
+#include "common/device.h"
 
 #include <assert.h>
 
@@ -27,7 +28,14 @@ void packet_sink_close(struct packet_sink *sink)
 
 int packet_sink_add_memory(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes)
 {
-    return sink->ops->add_memory ? sink->ops->add_memory(sink, base, n_bytes, why, why_bytes) : 0;
+    return sink->ops->add_memory ? sink->ops->add_memory(sink, base, n_bytes, -1, why, why_bytes) : 0;
+}
+
+int packet_sink_add_exported(struct packet_sink *sink, const struct device_exported *memory, char *why,
+                             size_t why_bytes)
+{
+    assert(sink->ops->add_memory); /* others would read it themselves */
+    return sink->ops->add_memory(sink, memory->card, memory->bytes, memory->fd, why, why_bytes);
 }
 
 void packet_sink_forget_memory(struct packet_sink *sink)

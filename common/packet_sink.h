@@ -34,6 +34,7 @@ struct packet_out {
     struct loan *loan;    /* put when this packet is gone; NULL: nothing to put */
 };
 
+struct device_exported;
 struct packet_sink;
 struct service;
 
@@ -60,6 +61,9 @@ void packet_sink_close(struct packet_sink *sink);
  * It must stay allocated until the sink is closed or has forgotten it, with nothing in flight.  Returns 0 or negative
  * errno with one sentence in 'why'. */
 int packet_sink_add_memory(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
+/* The same of a device's memory, which only a verbs sink takes: payloads there have the cards' addresses. */
+int packet_sink_add_exported(struct packet_sink *sink, const struct device_exported *memory, char *why,
+                             size_t why_bytes);
 void packet_sink_forget_memory(struct packet_sink *sink); /* all of it */
 
 /* The caller may be faster from now on than the rate that the sink was opened with. */
@@ -95,7 +99,8 @@ struct packet_sink_ops {
     /* NULL: as sockets and captures have it. */
     void (*place_headers)(struct packet_sink *sink, size_t n); /* of sink->packets; may wait for room */
     size_t (*reap)(struct packet_sink *sink);
-    int (*add_memory)(struct packet_sink *sink, const void *base, size_t n_bytes, char *why, size_t why_bytes);
+    /* 'fd': of a device's memory; else negative. */
+    int (*add_memory)(struct packet_sink *sink, const void *base, size_t n_bytes, int fd, char *why, size_t why_bytes);
     void (*forget_memory)(struct packet_sink *sink);
     void (*lift_rate)(struct packet_sink *sink);
 };

@@ -5,7 +5,8 @@
  *            the card by one doorbell, with one completion: that of its last packet, for all before it.  Packets are
  *            counted from 0; packet k has header slot k % n_slots, and 'wr_id' k.
  * Payloads:  of memory that was added, from where they lie.  Others (descriptors) are copied to a room for one batch,
- *            which the next one that needs it waits for.
+ *            which the next one that needs it waits for.  What lies in a device's memory has been added: the processor
+ *            could not copy it.  The driver copies the first bytes of a frame itself, which are in a slot.
  * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
  *            made ready again; what was in it counts as failed, as of a socket that refuses.  A card of which even that
  *            cannot be had is lost: the service ends with 1, to be started again.
@@ -361,7 +362,8 @@ static void verbs_lift_rate(struct packet_sink *base)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, char *why, size_t why_bytes)
+static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *why,
+                            size_t why_bytes)
 {
     struct verbs_sink *sink = sink_of(base);
     char reason[400];
@@ -372,10 +374,12 @@ static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t
         return -ENOMEM;
     }
     sink->memories = more;
-    int err = verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories], reason,
-                                    sizeof(reason));
+    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories],
+                                             reason, sizeof(reason))
+                     : verbs_memory_register_exported(&sink->port, (void *)memory, n_bytes, fd, false,
+                                                      &more[sink->n_memories], reason, sizeof(reason));
     if (err)
-        snprintf(why, why_bytes, "send.transport: %s", reason);
+        snprintf(why, why_bytes, "%s: %s", fd < 0 ? "send.transport" : "send.gpudirect", reason);
     else
         sink->n_memories++;
     return err;

@@ -123,7 +123,7 @@ static int make_ring(struct opening *opening)
     if (!err && source->device) {
         key = "recv.gpudirect";
         err = verbs_memory_register_exported(&source->port, source->rests.device, source->rests.bytes, source->rests.fd,
-                                             &source->rest_memory, reason, sizeof(reason));
+                                             true, &source->rest_memory, reason, sizeof(reason));
     }
     if (err)
         snprintf(opening->why, opening->why_bytes, "%s: %s", key, reason);

@@ -40,7 +40,7 @@ const struct config_key config_device_keys[] = {
 #undef AT
 
 #define AT(member) offsetof(struct config_send, member)
-const struct config_key config_send_keys[] = {
+const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
     {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
      "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
      "to."},
@@ -61,6 +61,9 @@ const struct config_key config_send_keys[] = {
      "CPU of each send thread, repeated as needed; none: not pinned."},
     {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
      "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
+    {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
+     "With transport ibverbs: the network card reads heaps straight from the GPU's memory, by dma-buf "
+     "(docs/operation.md)."},
 };
 #undef AT
 
@@ -154,15 +157,22 @@ void config_check_device(const struct config_device *device, struct config *erro
                      device->gpu);
 }
 
+/* Of recv or send. */
+static void check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file, struct config *errors)
+{
+    if (*gpudirect && (transport != TRANSPORT_IBVERBS || pcap_file))
+        config_error(errors, gpudirect, "gpudirect needs transport: ibverbs%s", pcap_file ? ", and no pcap_file" : "");
+}
+
 void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
                          const struct config_device *device, struct config *errors)
 {
     if (*gpudirect && *direct)
         config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
-    else if (*gpudirect && (transport != TRANSPORT_IBVERBS || pcap_file))
-        config_error(errors, gpudirect, "gpudirect needs transport: ibverbs%s", pcap_file ? ", and no pcap_file" : "");
-    else if (*gpudirect && device->kind == DEVICE_CPU)
+    else if (*gpudirect && transport == TRANSPORT_IBVERBS && !pcap_file && device->kind == DEVICE_CPU)
         config_error(errors, gpudirect, "gpudirect needs a GPU, and device.kind is cpu");
+    else
+        check_gpudirect(gpudirect, transport, pcap_file, errors);
 }
 
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors)
@@ -198,6 +208,7 @@ void config_check_send(const struct config_send *send, const char *recv_pcap_fil
                      "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
                      send->rate_factor);
     config_check_transport(&send->transport, send->interface, send->pcap_file, errors);
+    check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, errors);
     if (files_are_same(recv_pcap_file, send->pcap_file))
         config_error(errors, &send->pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (send->packet_payload_bytes % 8 != 0)

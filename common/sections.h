@@ -36,7 +36,9 @@ struct config_send {
     double rate_factor;
     int64_t n_threads;
     struct config_int_list affinity;
-    int64_t array_size; /* fgpu only: stride of heap counts, and of descriptors in time */
+    /* fgpu only. */
+    int64_t array_size; /* stride of heap counts, and of descriptors in time */
+    bool gpudirect;     /* the card reads heaps from device memory */
 };
 
 struct config_http {
@@ -54,16 +56,17 @@ struct config_state {
     char *directory; /* NULL: the service's, or none */
 };
 
-#define CONFIG_N_TIME_KEYS   3
-#define CONFIG_N_DEVICE_KEYS 4
-#define CONFIG_N_SEND_KEYS   9 /* without the last, array_size */
-#define CONFIG_N_HTTP_KEYS   2
-#define CONFIG_N_KATCP_KEYS  4
-#define CONFIG_N_STATE_KEYS  1
+#define CONFIG_N_TIME_KEYS      3
+#define CONFIG_N_DEVICE_KEYS    4
+#define CONFIG_N_SEND_KEYS      9 /* without the last, fgpu's own */
+#define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
+#define CONFIG_N_HTTP_KEYS      2
+#define CONFIG_N_KATCP_KEYS     4
+#define CONFIG_N_STATE_KEYS     1
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
-extern const struct config_key config_send_keys[CONFIG_N_SEND_KEYS + 1];
+extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
 extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];

@@ -5,6 +5,7 @@
 #include "common/send_stream.h"
 
 #include "common/clock.h"
+#include "common/device.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -158,6 +159,17 @@ void send_job_put(struct send_job *job)
 {
     if (job->loan)
         loan_put(job->loan);
+}
+
+/* There may be anything in the memory of a device that has failed.  What the card still reads of it does not change. */
+static void drop_jobs(struct send_stream *stream)
+{
+    while (send_stream_has_job(stream)) {
+        send_job_put(oldest_job(stream));
+        stream->n_jobs_done++;
+    }
+    stream->group = 0;
+    stream->n_packets_left = 0;
 }
 
 void send_stream_take(struct send_stream *stream, struct send_job *job)
@@ -386,6 +398,8 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
 
 void send_stream_serve(struct send_stream *stream, int64_t now_ns)
 {
+    if (stream->device && !device_ok(stream->device))
+        drop_jobs(stream);
     if (descriptors_due(stream, now_ns)) {
         send_due_descriptors(stream, now_ns);
         return;
@@ -460,6 +474,7 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
         sender_first_heap_cnt(config->heap_cnt_start, config->heap_cnt_step, config->sink.pcap_file != NULL);
     stream->heap_cnt_step = config->heap_cnt_step;
     stream->max_jobs = config->max_jobs;
+    stream->device = config->device;
     stream->name = strdup(config->name);
     stream->jobs = calloc(config->max_jobs, sizeof(struct send_job *));
     if (!stream->name || !stream->jobs)

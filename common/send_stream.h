@@ -24,6 +24,7 @@ struct send_stream {
     size_t packet_payload_bytes;
     size_t run_packets; /* of a heap in a row, at most */
     struct send_stream_stats *stats;
+    const struct device *device; /* whose memory payloads lie in; NULL: the host's */
     struct log_limit failed_limit;
 
     struct pace pace;

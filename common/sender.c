@@ -181,6 +181,12 @@ int sender_add_memory(struct send_stream *stream, const void *base, size_t n_byt
     return packet_sink_add_memory(stream->sink, base, n_bytes, why, why_bytes);
 }
 
+int sender_add_exported(struct send_stream *stream, const struct device_exported *memory, char *why, size_t why_bytes)
+{
+    assert(!stream->sender->running);
+    return packet_sink_add_exported(stream->sink, memory, why, why_bytes);
+}
+
 int sender_start(struct sender *sender)
 {
     assert(!sender->running && sender->n_streams > 0);

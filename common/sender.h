@@ -73,6 +73,7 @@ struct send_job {
     size_t n_groups;
 };
 
+struct device;
 struct sender;
 struct send_stream;
 
@@ -98,6 +99,7 @@ struct send_stream_config {
     int64_t descriptor_first_ns;    /* after the one at start */
     int64_t descriptor_interval_ns; /* 0: only the one at start */
     size_t max_jobs;                /* that can ever be queued: the stream's output buffers */
+    const struct device *device;    /* whose memory heaps lie in: none is sent once it has failed; NULL: the host's */
     struct send_stream_stats *stats;
 };
 
@@ -112,6 +114,7 @@ int sender_start(struct sender *sender);
 
 /* Memory that the payloads of a stream's jobs lie in; see packet_sink_add_memory().  Before the start. */
 int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes);
+int sender_add_exported(struct send_stream *stream, const struct device_exported *memory, char *why, size_t why_bytes);
 
 /* Queues a job; never blocks (the sender has room for all jobs of its streams).  Any thread. */
 void sender_push(struct send_stream *stream, struct send_job *job);

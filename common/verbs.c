@@ -233,13 +233,14 @@ int verbs_memory_register(struct verbs_port *port, void *base, size_t n_bytes, b
     return 0;
 }
 
-int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n_bytes, int fd,
+int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n_bytes, int fd, bool writable,
                                    struct verbs_memory *memory, char *why, size_t why_bytes)
 {
     char what[64];
 
-    /* In order, as the completion goes elsewhere. */
-    struct ibv_mr *mr = ibv_reg_dmabuf_mr(port->pd, 0, n_bytes, (uintptr_t)base, fd, IBV_ACCESS_LOCAL_WRITE);
+    /* What is written in order, as the completion goes elsewhere. */
+    struct ibv_mr *mr =
+        ibv_reg_dmabuf_mr(port->pd, 0, n_bytes, (uintptr_t)base, fd, writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!mr) {
         snprintf(what, sizeof(what), "cannot register %zu KiB of the device's memory", (n_bytes + 1023) >> 10);
         return verbs_fail(port, errno, what, why, why_bytes);

@@ -67,7 +67,7 @@ struct verbs_memory {
 int verbs_memory_register(struct verbs_port *port, void *base, size_t n_bytes, bool writable,
                           struct verbs_memory *memory, char *why, size_t why_bytes);
 /* The same of a device's memory, by its file descriptor; its addresses are 'base' and on. */
-int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n_bytes, int fd,
+int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n_bytes, int fd, bool writable,
                                    struct verbs_memory *memory, char *why, size_t why_bytes);
 void verbs_memory_unregister(struct verbs_memory *memory);
 

@@ -116,7 +116,7 @@ static const struct config_section sections[] = {
      sizeof(struct fgpu_config_antenna), offsetof(struct fgpu_config, antennas), true, 1, 256, false, antenna_example},
     {"outputs", "Streams made of every antenna.", SECTION(output_keys), sizeof(struct fgpu_config_output),
      offsetof(struct fgpu_config, outputs), true, 1, 64, false, output_example},
-    CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_SEND_KEYS + 1),
+    CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct fgpu_config),
     CONFIG_KATCP_SECTION(struct fgpu_config),
     CONFIG_STATE_SECTION(struct fgpu_config),

@@ -95,6 +95,18 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
 }
 
+size_t fgpu_look_spectra(const struct fgpu_config_output *output)
+{
+    size_t n_spectra = FGPU_LOOK_SAMPLES / N_POLS / (size_t)output->n_chan, n_heap = (size_t)output->spectra_per_heap;
+
+    return n_spectra < 1 ? 1 : n_spectra < n_heap ? n_spectra : n_heap;
+}
+
+size_t fgpu_look_bytes(const struct fgpu_config_output *output)
+{
+    return (size_t)output->n_chan * fgpu_look_spectra(output) * N_POLS * 2 * (size_t)output->sample_bits / 8;
+}
+
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output)
 {
     return (size_t)output->n_chan * N_POLS * 2 * sizeof(float);
@@ -161,15 +173,22 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
     size_t rotation = (size_t)c->n_batches * c->spectra_per_heap * N_POLS * 2 * sizeof(float);
     size_t power = o == fgpu_power_output(config) ? N_POLS * sizeof(uint64_t) : 0;
     size_t saturated = c->n_batches * N_POLS * sizeof(uint32_t), voltages = channelise_voltage_bytes(c);
+    size_t host_voltages = config->send.gpudirect ? 0 : voltages;
     size_t n_shares = fgpu_send_shares(config, output), n_groups = c->n_batches * (1 + n_shares);
     size_t heaps = n_groups * sizeof(struct send_group) + n_shares * sizeof(struct send_job) +
                    c->n_batches * output->destinations.n * sizeof(struct send_heap);
-    uint64_t pinned = device_pinned_bytes(voltages, on_gpu) + device_pinned_bytes(rotation, on_gpu) +
+    uint64_t pinned = device_pinned_bytes(host_voltages, on_gpu) + device_pinned_bytes(rotation, on_gpu) +
                       device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(power, on_gpu);
 
     bytes_add(&l->buffers_bytes, n_buffers, pinned);
     bytes_add(&l->host_bytes, n_buffers, pinned + heaps);
-    bytes_add(&l->device_bytes, n_buffers, voltages + rotation + saturated + power);
+    bytes_add(&l->device_bytes, n_buffers, rotation + saturated + power);
+    if (!config->send.gpudirect) {
+        bytes_add(&l->device_bytes, n_buffers, voltages);
+        return;
+    }
+    bytes_add(&l->device_bytes, l->n_ants, device_exported_bytes(bytes_times(n_buffers / l->n_ants, voltages)));
+    bytes_add(&l->host_bytes, l->n_ants, device_pinned_bytes(fgpu_look_bytes(output), on_gpu));
 }
 
 /* What an output takes beside its buffers, of one antenna (walk.c, settings.c). */

@@ -19,6 +19,9 @@
 /* Gains of an output that may be on their way at once: one being copied to the device, and one more. */
 #define FGPU_N_GAINS 2
 
+/* Complex samples that the status page looks at in a batch. */
+#define FGPU_LOOK_SAMPLES (UINT32_C(1) << 20)
+
 struct fgpu_layout {
     size_t n_ants;
     size_t n_inputs;  /* antennas x polarisations; input = ant * N_POLS + pol */
@@ -33,7 +36,7 @@ struct fgpu_layout {
     /* UINT64_MAX where they go beyond 64 bits. */
     uint64_t host_bytes;                  /* chunks, output buffers, and the heaps laid out in them */
     uint64_t chunks_bytes, buffers_bytes; /* of these what packets land in and leave from */
-    uint64_t device_bytes;                /* inputs, output buffers, scratch, direct chunks */
+    uint64_t device_bytes;                /* inputs, output buffers, scratch, direct and exported memory */
     uint64_t direct_bytes;                /* of these the direct chunks */
     uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
     uint64_t locked_bytes;                /* of the host's, in rings of cards */
@@ -102,6 +105,10 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 /* Samples of input from batch to batch of an output, and bytes of a batch (all substreams). */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
+
+/* Spectra of a batch that the status page looks at, and bytes of their voltages. */
+size_t fgpu_look_spectra(const struct fgpu_config_output *output);
+size_t fgpu_look_bytes(const struct fgpu_config_output *output);
 
 /* Bytes of an output's gains, complex float [chan][pol], and what they are unless something else is said. */
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);

@@ -31,7 +31,7 @@
 enum item_kind {
     ITEM_CHUNK,      /* a full chunk of an input [struct chunk] */
     ITEM_INPUT_FREE, /* a device input has no readers left [struct fgpu_device_input] */
-    ITEM_DOWNLOADED, /* an output buffer is in host memory [struct fgpu_buffer] */
+    ITEM_DOWNLOADED, /* an output buffer is finished, and in host memory what is wanted there [struct fgpu_buffer] */
     ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DELAYS,     /* new delay models [struct command] */
@@ -283,7 +283,7 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     why[0] = '\0';
     err = create_antennas(p);
     if (!err)
-        err = fgpu_status_create(p->config, p->layout, &p->status);
+        err = fgpu_status_create(p->config, p->layout, p->send, &p->status);
     if (!err)
         err = fgpu_settings_create(p->config, service_loop(p->c.service), p, &p->settings, why, why_bytes);
     if (err)

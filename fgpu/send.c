@@ -2,7 +2,6 @@
 #include "fgpu/send.h"
 
 #include "common/clock.h"
-#include "common/device.h"
 #include "common/log.h"
 #include "common/spead.h"
 #include "common/units.h"
@@ -76,6 +75,15 @@ static void tell(struct fgpu_stream *stream, const struct fgpu_buffer *buffer)
                            stream->n_clipped[pol]);
 }
 
+size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer)
+{
+    size_t b = 0;
+
+    while (b < buffer->job.n_groups && !buffer->job.groups[b].send)
+        b++;
+    return b;
+}
+
 void fgpu_send_push(struct fgpu_buffer *buffer)
 {
     struct fgpu_stream *stream = buffer->stream;
@@ -122,8 +130,9 @@ static int create_shares(struct fgpu_buffer *buffer)
     return buffer->shares ? 0 : -ENOMEM;
 }
 
-/* The heaps of a buffer never change but for their timestamps, so they are laid out once. */
-static int create_job(struct fgpu_buffer *buffer, uint64_t feng_id)
+/* The heaps of a buffer, whose 'payloads' are one behind the other, never change but for their timestamps, so they are
+ * laid out once. */
+static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint64_t feng_id)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
     size_t n_batches = (size_t)output->n_batches, n_substreams = output->destinations.n;
@@ -142,7 +151,7 @@ static int create_job(struct fgpu_buffer *buffer, uint64_t feng_id)
         buffer->job.groups[b] = (struct send_group){.heaps = &heaps[b * n_substreams], .n_heaps = n_substreams};
         for (size_t s = 0; s < n_substreams; s++)
             heaps[b * n_substreams + s] = (struct send_heap){
-                .payload = buffer->voltages + (b * n_substreams + s) * heap_bytes,
+                .payload = payloads + (b * n_substreams + s) * heap_bytes,
                 .payload_bytes = heap_bytes,
                 .items = {[ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
                           {SPEAD_FENG_ID, true, feng_id},
@@ -164,21 +173,44 @@ static void destroy_job(struct fgpu_buffer *buffer)
     free(buffer->job.groups);
 }
 
+static size_t voltage_bytes(const struct fgpu_config_output *output)
+{
+    return fgpu_batch_bytes(output) * (size_t)output->n_batches;
+}
+
+/* Where a buffer's voltages are made, and where from packets take them: the card from the device, or others from a copy
+ * on the host. */
+static int create_voltages(struct fgpu_send *send, struct fgpu_buffer *buffer, const uint8_t **payloads)
+{
+    struct fgpu_stream *stream = buffer->stream;
+    size_t n_bytes = voltage_bytes(stream->output), at = (size_t)(buffer - stream->buffers) * n_bytes;
+
+    if (send->config->send.gpudirect) {
+        buffer->parts.voltages = stream->exported.device + at;
+        *payloads = stream->exported.card + at;
+        return 0;
+    }
+    buffer->parts.voltages = device_alloc(send->device, n_bytes);
+    buffer->voltages = device_alloc_pinned(send->device, n_bytes);
+    *payloads = buffer->voltages;
+    return buffer->parts.voltages && buffer->voltages ? 0 : -ENOMEM;
+}
+
 static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *c, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
-    size_t voltage_bytes = fgpu_batch_bytes(output) * (size_t)output->n_batches;
     size_t saturated_bytes = (size_t)output->n_batches * N_POLS * sizeof(uint32_t);
     size_t rotation_bytes = (size_t)(output->n_batches * output->spectra_per_heap) * N_POLS * 2 * sizeof(float);
 
-    buffer->parts.voltages = device_alloc(send->device, voltage_bytes);
+    const uint8_t *payloads;
+    int err = create_voltages(send, buffer, &payloads);
+    if (err)
+        return err;
     buffer->parts.saturated = device_alloc(send->device, saturated_bytes);
     buffer->parts.rotation_device = device_alloc(send->device, rotation_bytes);
     buffer->parts.rotation = device_alloc_pinned(send->device, rotation_bytes);
-    buffer->voltages = device_alloc_pinned(send->device, voltage_bytes);
     buffer->saturated = device_alloc_pinned(send->device, saturated_bytes);
-    if (!buffer->parts.voltages || !buffer->parts.saturated || !buffer->parts.rotation_device ||
-        !buffer->parts.rotation || !buffer->voltages || !buffer->saturated)
+    if (!buffer->parts.saturated || !buffer->parts.rotation_device || !buffer->parts.rotation || !buffer->saturated)
         return -ENOMEM;
     if ((size_t)(output - fgpu_config_output(send->config, 0)) == fgpu_power_output(send->config)) {
         buffer->parts.power = device_alloc(send->device, N_POLS * sizeof(*buffer->power));
@@ -190,7 +222,7 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     memset(buffer->parts.rotation, 0, rotation_bytes);
     loan_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
     loan_init(&buffer->loan, c->worker, (struct inbox_item){c->free_kind, 0, buffer});
-    int err = create_job(buffer, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
+    err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     if (!err)
         err = device_event_create(send->device, &buffer->finished);
     return err;
@@ -199,7 +231,8 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
 static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
 {
     device_event_destroy(buffer->finished);
-    device_free(send->device, buffer->parts.voltages);
+    if (!send->config->send.gpudirect)
+        device_free(send->device, buffer->parts.voltages);
     device_free(send->device, buffer->parts.saturated);
     device_free(send->device, buffer->parts.rotation_device);
     device_free_pinned(send->device, buffer->parts.rotation);
@@ -322,13 +355,31 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
         .descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS,
         .descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS,
         .max_jobs = stream->n_buffers,
+        .device = c->gpudirect ? send->device : NULL,
         .stats = &stream->stats,
     };
     int err = sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
+    if (!err && c->gpudirect)
+        return sender_add_exported(stream->sends[share], &stream->exported, why, why_bytes);
     for (size_t i = 0; i < stream->n_buffers && !err; i++)
-        err = sender_add_memory(stream->sends[share], stream->buffers[i].voltages,
-                                fgpu_batch_bytes(output) * (size_t)output->n_batches, why, why_bytes);
+        err =
+            sender_add_memory(stream->sends[share], stream->buffers[i].voltages, voltage_bytes(output), why, why_bytes);
     return err;
+}
+
+/* With send.gpudirect: the memory of all buffers, which so is one registration of the card's for each share. */
+static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
+{
+    char reason[400];
+
+    int err = device_alloc_exported(send->device, stream->n_buffers * voltage_bytes(stream->output), &stream->exported,
+                                    reason, sizeof(reason));
+    if (err) {
+        snprintf(why, why_bytes, "send.gpudirect: %s", reason);
+        return err;
+    }
+    stream->look_voltages = device_alloc_pinned(send->device, fgpu_look_bytes(stream->output));
+    return stream->look_voltages ? 0 : -ENOMEM;
 }
 
 static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
@@ -347,16 +398,18 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
         stream->n_buffers = 0;
         return -ENOMEM;
     }
+    int err = send->config->send.gpudirect ? create_exported(send, stream, why, why_bytes) : 0;
     for (size_t i = 0; i < stream->n_buffers; i++) {
         stream->buffers[i].stream = stream;
-        int err = create_buffer(send, c, &stream->buffers[i]);
+        if (!err)
+            err = create_buffer(send, c, &stream->buffers[i]);
         if (err)
             return err;
         fgpu_stream_give(&stream->buffers[i]);
     }
     stream->timebase = fgpu_timebase(send->config);
     register_metrics(send, stream);
-    int err = add_sensors(stream, c->sensors);
+    err = add_sensors(stream, c->sensors);
     for (size_t i = 0; i < stream->n_shares && !err; i++)
         err = open_share(send, stream, i, why, why_bytes);
     return err;
@@ -430,6 +483,8 @@ void fgpu_send_destroy(struct fgpu_send *send)
         struct fgpu_stream *stream = &send->streams[i];
         for (size_t b = 0; b < stream->n_buffers; b++)
             destroy_buffer(send, &stream->buffers[b]);
+        device_free_exported(send->device, &stream->exported);
+        device_free_pinned(send->device, stream->look_voltages);
         free(stream->buffers);
         free(stream->free);
         free(stream->sends);

@@ -1,6 +1,7 @@
 /* send.h - fgpu's output side: output buffers, and a SPEAD stream per antenna and output.
  *
- * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network
+ * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network; with
+ *            send.gpudirect the voltages stay on the device, where the card reads them
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
  * Ownership: a buffer belongs to the worker from take until push, and again once its item has been popped; in between
  *            to the device (download) and to the sender.
@@ -8,13 +9,13 @@
 #ifndef FGPU_SEND_H
 #define FGPU_SEND_H
 
+#include "common/device.h"
 #include "common/loan.h"
 #include "common/sender_group.h"
 #include "common/sensor.h"
+#include "common/snapshot.h"
 #include "fgpu/layout.h"
 
-struct device;
-struct device_event;
 struct service;
 struct fgpu_stream;
 
@@ -22,7 +23,7 @@ struct fgpu_stream;
 struct fgpu_buffer {
     struct fgpu_stream *stream;     /* [const] */
     struct channelise_buffer parts; /* [const] */
-    uint8_t *voltages;              /* [const] pinned host copy of parts.voltages */
+    uint8_t *voltages;              /* [const] pinned host copy of parts.voltages; NULL with send.gpudirect */
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL where nobody asks */
     struct device_event *finished;  /* [const] */
@@ -31,6 +32,7 @@ struct fgpu_buffer {
     int64_t timestamp_samples;      /* of spectrum 0 */
     size_t n_filled;                /* spectra that were made */
     bool whole;                     /* none of them missed input */
+    bool looked_at;                 /* by the status page (status.h) */
     struct send_job job;            /* its groups are the batches; group->send says which are valid */
     struct send_job *shares;        /* [n_shares] what of it each share of the stream sends */
 };
@@ -42,7 +44,10 @@ struct fgpu_stream {
     size_t ant;                              /* [const] */
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
-    struct fgpu_buffer **free;               /* [worker] stack of [n_free] */
+    struct device_exported exported;         /* [const] with send.gpudirect, the voltages of all buffers; else zeros */
+    uint8_t *look_voltages;    /* [const] then, pinned, those of a batch that are looked at, [chan][spectrum][pol] */
+    struct snapshot look;      /* whether a buffer is wanted for that; between the worker and HTTP */
+    struct fgpu_buffer **free; /* [worker] stack of [n_free] */
     size_t n_free;
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
@@ -79,6 +84,9 @@ int fgpu_send_start(struct fgpu_send *send);
 struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream);
 /* A buffer that came home. */
 void fgpu_stream_give(struct fgpu_buffer *buffer);
+
+/* The first batch of a finished buffer that will be sent; n_groups where there is none. */
+size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 
 /* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in, and told, here. */
 void fgpu_send_push(struct fgpu_buffer *buffer);

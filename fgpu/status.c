@@ -24,7 +24,7 @@ struct facts {
 
 /* One antenna's one output. */
 struct look {
-    struct snapshot turn;
+    struct snapshot *turn;      /* [const] the stream's */
     struct facts facts;         /* of whose turn it is, as the powers */
     float *power[N_POLS];       /* [n_chan] */
     int64_t wanted_ns;          /* [HTTP] as all that follows */
@@ -88,30 +88,22 @@ void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, 
     }
 }
 
-/* The first batch of a buffer that will be sent; n_groups where there is none. */
-static size_t first_sent(const struct fgpu_buffer *buffer)
-{
-    size_t b = 0;
-
-    while (b < buffer->job.n_groups && !buffer->job.groups[b].send)
-        b++;
-    return b;
-}
-
 void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
     size_t o = (size_t)(output - fgpu_config_output(status->config, 0));
     struct look *look = &status->looks[buffer->stream->ant * status->layout->n_outputs + o];
-    size_t batch = first_sent(buffer), n_heap_spectra = (size_t)output->spectra_per_heap;
-    size_t n_spectra = FGPU_LOOK_SAMPLES / N_POLS / (size_t)output->n_chan;
+    size_t batch = fgpu_buffer_first_sent(buffer), n_spectra = fgpu_look_spectra(output);
 
-    if (batch == buffer->job.n_groups || !snapshot_begin(&look->turn))
+    if (!buffer->looked_at)
         return;
     int64_t start_ns = clock_monotonic_ns();
-    n_spectra = n_spectra < 1 ? 1 : n_spectra < n_heap_spectra ? n_spectra : n_heap_spectra;
-    fgpu_status_power(buffer->voltages + batch * fgpu_batch_bytes(output), (int)output->sample_bits,
-                      (size_t)output->n_chan, n_heap_spectra, n_spectra, look->power);
+    if (buffer->voltages)
+        fgpu_status_power(buffer->voltages + batch * fgpu_batch_bytes(output), (int)output->sample_bits,
+                          (size_t)output->n_chan, (size_t)output->spectra_per_heap, n_spectra, look->power);
+    else
+        fgpu_status_power(buffer->stream->look_voltages, (int)output->sample_bits, (size_t)output->n_chan, n_spectra,
+                          n_spectra, look->power);
     look->facts = (struct facts){
         .timestamp_samples = buffer->timestamp_samples + (int64_t)batch * fgpu_batch_samples(output),
         .n_spectra = n_spectra,
@@ -124,7 +116,7 @@ void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *ant
         look->facts.n_later[pol] = queue->n - 1;
     }
     gauge_set(&status->look_ns, clock_monotonic_ns() - start_ns);
-    snapshot_end(&look->turn);
+    snapshot_end(look->turn);
 }
 
 /* ---- HTTP's side ---------------------------------------------------------------------------------------------------
@@ -135,14 +127,14 @@ static void refresh(struct fgpu_status *status, size_t l, int64_t now_ns)
 {
     struct look *look = &status->looks[l];
 
-    if (snapshot_take(&look->turn)) {
+    if (snapshot_take(look->turn)) {
         look->found = look->facts;
         for (size_t pol = 0; pol < N_POLS; pol++)
             memcpy(look->found_power[pol], look->power[pol], (size_t)output_of(status, l)->n_chan * sizeof(float));
     }
-    if (now_ns - look->wanted_ns >= LOOK_INTERVAL_NS && snapshot_retract(&look->turn)) {
+    if (now_ns - look->wanted_ns >= LOOK_INTERVAL_NS && snapshot_retract(look->turn)) {
         look->wanted_ns = now_ns;
-        snapshot_want(&look->turn);
+        snapshot_want(look->turn);
     }
 }
 
@@ -284,11 +276,12 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
 /* ---- Making and unmaking -------------------------------------------------------------------------------------------
  * */
 
-static int create_look(struct fgpu_status *status, size_t l)
+static int create_look(struct fgpu_status *status, struct fgpu_send *send, size_t l)
 {
     struct look *look = &status->looks[l];
     size_t n_chan = (size_t)output_of(status, l)->n_chan;
 
+    look->turn = &fgpu_send_stream(send, l / status->layout->n_outputs, l % status->layout->n_outputs)->look;
     look->found.timestamp_samples = -1;
     for (size_t pol = 0; pol < N_POLS; pol++) {
         look->power[pol] = calloc(n_chan, sizeof(float));
@@ -299,7 +292,8 @@ static int create_look(struct fgpu_status *status, size_t l)
     return 0;
 }
 
-int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_status **status)
+int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
+                       struct fgpu_status **status)
 {
     struct fgpu_status *s = calloc(1, sizeof(*s));
 
@@ -311,7 +305,7 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
     s->looks = calloc(n_looks(s), sizeof(*s->looks));
     int err = s->looks ? 0 : -ENOMEM;
     for (size_t l = 0; !err && l < n_looks(s); l++)
-        err = create_look(s, l);
+        err = create_look(s, send, l);
     if (err) {
         fgpu_status_destroy(s);
         return err;

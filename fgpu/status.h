@@ -1,9 +1,11 @@
 /* status.h - what fgpu adds to /status.json: its antennas and outputs, delays in force, and spectra of what it sends.
  *
- * Flow:      HTTP asks --snapshot.h--> worker, when the next buffer of a stream has been downloaded: looks --> HTTP
+ * Flow:      HTTP asks --snapshot.h--> worker, of the next buffer of a stream that it finishes (walk.h), when that has
+ *            been downloaded: looks --> HTTP
  * Looks:     at most one a second of each stream, and none unless somebody asks.  A look averages the power of spectra
  *            of one batch that will be sent, as many as make FGPU_LOOK_SAMPLES complex samples: a millisecond or so of
- *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.
+ *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.  With send.gpudirect these
+ *            spectra, 2 MiB at most, are what is downloaded of the buffer.
  * Threads:   fgpu_status_look() is the worker's, fgpu_status_describe() HTTP's. */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H
@@ -11,14 +13,13 @@
 #include "common/status.h"
 #include "fgpu/antenna.h"
 
-#define FGPU_LOOK_SAMPLES (UINT32_C(1) << 20)
-
 struct fgpu_status;
 
-/* Returns 0 or -ENOMEM. */
-int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_status **status);
+/* Returns 0 or -ENOMEM.  'send' must live as long as anybody describes. */
+int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
+                       struct fgpu_status **status);
 
-/* A downloaded buffer, before it is sent, of a stream of 'antenna'. */
+/* A downloaded buffer, before it is sent, of a stream of 'antenna': looks at it if that is wanted. */
 void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
 
 /* As of status.h; 'arg' is the struct fgpu_status. */

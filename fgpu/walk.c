@@ -69,6 +69,22 @@ static bool take_buffer(struct fgpu_walk *w)
     return true;
 }
 
+/* Queues the download of the voltages: all of them, for the host to send; or where the card reads them on the device,
+ * only what the status page has asked to look at. */
+static void download_voltages(struct fgpu_walk *w, struct fgpu_buffer *buffer)
+{
+    const struct fgpu_config_output *output = w->stream->output;
+    size_t batch_bytes = fgpu_batch_bytes(output), batch = fgpu_buffer_first_sent(buffer);
+    size_t n_chan = (size_t)output->n_chan, look_bytes = fgpu_look_bytes(output) / n_chan;
+
+    buffer->looked_at = batch < buffer->job.n_groups && snapshot_begin(&w->stream->look);
+    if (buffer->voltages)
+        device_copy(w->download, buffer->voltages, buffer->parts.voltages, batch_bytes * buffer->job.n_groups);
+    else if (buffer->looked_at)
+        device_copy_2d(w->download, w->stream->look_voltages, look_bytes, buffer->parts.voltages + batch * batch_bytes,
+                       batch_bytes / n_chan, look_bytes, n_chan);
+}
+
 /* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
  * sent. */
 static void finish_buffer(struct fgpu_walk *w)
@@ -91,13 +107,15 @@ static void finish_buffer(struct fgpu_walk *w)
                       (uint64_t)(buffer->timestamp_samples / w->spacing_samples));
     device_event_record(buffer->finished, w->compute);
     device_stream_wait_event(w->download, buffer->finished);
-    device_copy(w->download, buffer->voltages, buffer->parts.voltages,
-                fgpu_batch_bytes(w->stream->output) * buffer->job.n_groups);
+    download_voltages(w, buffer);
     device_copy(w->download, buffer->saturated, buffer->parts.saturated,
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
     loan_out(&buffer->download, 1);
+    /* A card may read the voltages from then on: a callback begins as if the event before it had been waited for
+     * (cudaLaunchHostFunc), and what CUDA's synchronisation orders is all that a third device that reads the GPU's
+     * memory needs (GPUDirect RDMA, "Synchronization and Memory Ordering"); only what it writes must be flushed. */
     device_then(w->download, loan_put, &buffer->download);
     w->n_finished++;
 }

@@ -28,6 +28,7 @@ SENT = {
     "sockets": [Pass("GPU writes the buffer", 1, 1), Pass("kernel reads it", 1, 1),
                 Pass("kernel writes socket buffer", 0, 2), Pass("card reads it", 0, 1)],
     "ibverbs": [Pass("GPU writes the buffer", 1, 1), Pass("card reads it", 1, 1)],
+    "gpudirect": [Pass("headers, work requests, completions", 0, 0.1)],
 }
 # Over loopback the sender's socket buffers are the receiver's.
 LOOPBACK_SENT = SENT["sockets"][:3]

@@ -1,15 +1,26 @@
 """recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fake_verbs): the same output and
-the same counters as from a socket."""
+the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the packets
+are the same, and what fails while it runs.
+
+On the cpu device the addresses of what is sent so are those of no memory, so that a processor that looks there is found out.
+"""
+import json
+import math
+import re
 import shutil
 import subprocess
+import urllib.request
 
 import numpy as np
 import pytest
 import yaml
 
+import fmodel
 import harness
 import scenario
-from harness import merge
+import test_fgpu_stream
+import test_verbs_send
+from harness import endpoints, merge
 from streams import STREAMS, counts
 from test_verbs_recv import assert_same, ends, feed, foreign, live_config, ours, run_live, start  # noqa: F401
 from test_wrong_packets import TABLE, disturb
@@ -164,3 +175,191 @@ def test_mistakes(program, recv, says, work):
     path.write_text(yaml.safe_dump(merge(config, {"recv": {"gpudirect": True} | recv})))
     result = subprocess.run([harness.BUILD / program, "--check-config", path], capture_output=True, text=True, timeout=60)
     assert result.returncode == 78 and says in result.stderr and len(result.stderr.splitlines()) == 1, result.stderr
+
+
+# ---- Sending ---------------------------------------------------------------------------------------------------------
+
+SENDS = {"udp": {"transport": "udp"}, "pinned": {"transport": "ibverbs"},
+         "gpudirect": {"transport": "ibverbs", "gpudirect": True}}
+NARROW = {"kind": "narrowband", "name": "narrow", "channels": 64, "spectra_per_heap": 32, "taps": 4, "decimation": 4,
+          "centre_frequency": 3000000.25, "gain": 0.03, "sample_bits": 4, "substreams": 1}
+
+
+def send_config(ends, how, **sections):  # noqa: F811
+    """Two antennas, a wide output that saturates and a narrow one, between loopback and a card."""
+    wide = {"channels": 256, "gain": 2.5, "taps": 4, "substreams": 4, "batches_per_buffer": 2}
+    config = test_fgpu_stream.live_config([wide, NARROW], (2, 0), **sections)
+    config["send"] |= {"interface": ends[0].interface, "packet_payload": 1024, **SENDS[how]}
+    return config
+
+
+def output_counters(metrics):
+    return {(name, *sorted(labels.items())): value for name, labels, value in metrics.samples
+            if re.match("fgpu_output_.*_total$", name)}
+
+
+def sure_output(config, samples, present):
+    """Heaps and packets that come without a stop."""
+    n_heaps, n_packets = 0, 0
+    for output in config["outputs"]:
+        model = scenario.model_of(output, config)
+        sure = test_fgpu_stream.sure_batches(config, model, 0, samples.shape[2])
+        sure = sure[:len(sure) - len(sure) % output.get("batches_per_buffer", 1)]
+        where, bits = endpoints(output["destinations"]), output.get("sample_bits", 8)
+        for ant in range(len(present)):
+            n = len(set(sure) & set(fmodel.batches_present(0, present[ant], config["recv"]["packet_samples"], model)))
+            n_heaps += n * len(where)
+            n_packets += n * model.channels * model.spectra_per_heap * 4 * bits // 8 // config["send"]["packet_payload"]
+    return n_heaps, n_packets
+
+
+def power_dbfs(voltages, limit):
+    """[pol][channel] of a batch [channel][spectrum][pol][re, im]; a tone that fills the range is 0 dB."""
+    with np.errstate(divide="ignore"):
+        return 10 * np.log10((voltages.astype(float)**2).sum(-1).mean(1).T / limit**2)
+
+
+def look(process, antenna, stream):
+    """What the status page has of a stream; the next look is asked for."""
+    url = f"http://{process.config['http']['listen']}/status.json?antenna={antenna}&stream={stream}"
+    with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
+        return json.load(reply)
+
+
+def feed_chunks(process, config, samples, present):
+    """A chunk of each input at a time, so that no receive thread is ahead of another by more."""
+    sent, n = scenario.digitiser_heaps(config, samples, 0, present), 0
+    per_chunk = config["recv"]["chunk_samples"] // config["recv"]["packet_samples"]
+    for first in range(0, present.shape[2], per_chunk):
+        n_chunk = np.count_nonzero(present[:, :, first:first + per_chunk])
+        harness.send_live(sent[n:n + n_chunk])
+        n += n_chunk
+        process.wait_metric(lambda m: m.get("fgpu_input_packets_total") == n, f"{n} packets taken")
+
+
+def run_send(daemon, ends, how, samples, present, name, **sections):  # noqa: F811
+    """Everything that is to be seen of an fgpu: (streams, counters, looks, sent how many heaps)."""
+    config = send_config(ends, how, **sections)
+    n_heaps, n_packets = sure_output(config, samples, present)
+    looks = {}
+    with harness.Receiver(test_fgpu_stream.destinations(config), ends[1].address) as receiver:
+        process = test_verbs_send.start(daemon, "fgpu", config, ends[0], name).wait_ready()
+        assert look(process, "m000", "narrow")["spectrum"] is None  # from now on all are wanted
+        feed_chunks(process, config, samples, present)
+        metrics = process.wait_metric(lambda m: m.get("fgpu_output_packets_total") >= n_packets, f"{n_packets} packets")
+        assert metrics.get("fgpu_output_heaps_total") == n_heaps
+        for a, antenna in enumerate(config["antennas"]):
+            for o, output in enumerate(config["outputs"]):
+                looks[o, a] = look(process, antenna["name"], output["name"])["spectrum"]
+        streams = test_fgpu_stream.finish(config, process, receiver)
+    for (o, a), spectrum in looks.items():
+        batch = streams[o, a][spectrum["timestamp"]]
+        expected = power_dbfs(batch, 2**(config["outputs"][o].get("sample_bits", 8) - 1) - 1)
+        assert spectrum["n_spectra"] == batch.shape[1]
+        for curve in spectrum["curves"]:
+            mean = [-math.inf if p is None else p for p in curve["mean"]]
+            np.testing.assert_allclose(mean, expected[curve["pol"]], atol=0.01)
+    return streams, output_counters(metrics), re.findall(r"\S+ \S+: \d+ heaps sent.*", process.log.read_text())
+
+
+def noise_with_gaps(rng):
+    samples = scenario.noise(rng, 2, 8192 * 32, 10)
+    present = np.ones((2, 2, 16 * 32), bool)
+    present[0, 1, 3] = present[0, 1, 100] = present[1, 0, 141] = False  # so the first buffer lacks its first batch
+    return samples, present
+
+
+def assert_same_output(found, expected):
+    for key, batches in expected[0].items():
+        assert len(batches) > 10 and found[0][key].keys() == batches.keys()
+        assert all(np.array_equal(found[0][key][t], batches[t]) for t in batches)
+    assert found[1:] == expected[1:]
+    counted = {(key[0], dict(key[1:])["stream"]): n for key, n in found[1].items() if n}
+    for counter, stream in (("clipped_samples", "wide0"), ("skipped_heaps", "wide0"), ("skipped_heaps", "narrow")):
+        assert counted[f"fgpu_output_{counter}_total", stream]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_send_live(n_threads, daemon, rng, ends):  # noqa: F811
+    """Live: the same values and counters, saturated samples among them, and what the status page shows, whatever sends."""
+    samples, present = noise_with_gaps(rng)
+    results = {how: run_send(daemon, ends, how, samples, present, how, send={"threads": n_threads}) for how in SENDS}
+    assert_same_output(results["pinned"], results["udp"])
+    assert_same_output(results["gpudirect"], results["udp"])
+    # The card may read a stream's buffers, all of them in one registration, and write none.
+    registered = [line for line in ends[0].trace if line.startswith("ibv_reg_dmabuf_mr ")]
+    assert len(registered) == 4 and all(line.endswith("access 0: ok") for line in registered)
+
+
+def test_send_from_a_gpu(daemon, rng, ends, gpu):  # noqa: F811
+    gpu("gpus=1")
+    samples, present = noise_with_gaps(rng)
+    expected = run_send(daemon, ends, "pinned", samples, present, "pinned", device={"kind": "cuda"})
+    assert_same_output(run_send(daemon, ends, "gpudirect", samples, present, "gpudirect", device={"kind": "cuda"}), expected)
+
+
+@pytest.mark.parametrize("environment, code, says", [
+    ({"CBF_FAKE_VERBS_LIMITS": "dmabuf=0"}, 78, "send.gpudirect: ibverbs on veth0: cannot register "),
+    ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:EIO@1"}, 1, "send.gpudirect: ibverbs on veth0: cannot register "),
+    ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:EIO@4"}, 1, "send.gpudirect: ibverbs on veth0: cannot register "),
+])
+def test_send_by_a_card_that_cannot(environment, code, says, daemon, ends):  # noqa: F811
+    process = test_verbs_send.start(daemon, "fgpu", send_config(ends, "gpudirect"), ends[0], **environment).wait_end(code)
+    errors = [line for line in process.log.read_text().splitlines() if " error: " in line]
+    assert len(errors) == 1 and says in errors[0] and "of the device's memory" in errors[0], process.tail()
+
+
+@pytest.mark.parametrize("cuda, code, says", [
+    ("dmabuf=801", 78, "send.gpudirect: the NVIDIA driver does not share the GPU's memory with network cards"),
+    ("dmabuf=-1", 78, "send.gpudirect: the NVIDIA driver is too old to share the GPU's memory with network cards"),
+    ("dmabuf=2", 1, "send.gpudirect: the NVIDIA driver does not share the GPU's memory with network cards"),
+])
+def test_send_from_a_gpu_that_cannot(cuda, code, says, daemon, ends, gpu):  # noqa: F811
+    gpu(cuda)
+    config = send_config(ends, "gpudirect", device={"kind": "cuda"})
+    process = test_verbs_send.start(daemon, "fgpu", config, ends[0]).wait_end(code)
+    errors = [line for line in process.log.read_text().splitlines() if " error: " in line]
+    assert len(errors) == 1 and says in errors[0], process.tail()
+
+
+def test_send_from_a_gpu_that_fails(daemon, work, rng, ends, gpu):  # noqa: F811
+    """What had been told to the card by then has left as it was; the end is that of every device that fails."""
+    case = test_verbs_send.gpudirect_case(work, rng)
+    case[1]["device"]["kind"] = "cuda"
+    gpu("gpus=1")
+    expected, _ = test_verbs_send.run(daemon, case, ends, "ibverbs", "sound")
+    config = merge(case[1], {"send": {"interface": ends[0].interface, "transport": "ibverbs"}})
+    n_sent = []
+    for when in (60, 150, 300):
+        gpu(f"die={when}")
+        with test_verbs_send.Recorder(",".join(case[2]), ends[1]) as recorder:
+            process = test_verbs_send.start(daemon, "fgpu", config, ends[0], f"failing{when}").wait_end(1)
+        errors = [line for line in process.log.read_text().splitlines() if " error: " in line]
+        assert len(errors) == 1 and re.search(r"cuda: .* on stream \w+ failed: ", errors[0]), errors
+        n_sent.append(0)
+        for key, packets in test_verbs_send.by_sender(recorder.packets, case[3]).items():
+            n = len(packets) - 1  # the last is a stop
+            assert packets[:n] == expected[key][:n] and n < len(expected[key]) - 1
+            n_sent[-1] += n
+    assert n_sent[0] < n_sent[-1]
+
+
+@pytest.mark.parametrize("send, says", [
+    ({}, "gpudirect needs transport: ibverbs"),
+    ({"transport": "udp", "interface": "lo"}, "gpudirect needs transport: ibverbs"),
+    ({"transport": "ibverbs", "interface": "lo", "pcap_file": "x"}, "gpudirect needs transport: ibverbs, and no pcap_file"),
+])
+def test_send_mistakes(send, says, work):
+    path = work / "mistake.yaml"
+    lines = yaml.safe_dump(merge(scenario.fgpu_config(), {"send": send | {"gpudirect": True}})).splitlines()
+    path.write_text("\n".join(lines) + "\n")
+    result = subprocess.run([harness.BUILD / "fgpu", "--check-config", path], capture_output=True, text=True, timeout=60)
+    (line,) = [i for i, text in enumerate(lines, 1) if text == "  gpudirect: true"]
+    assert result.returncode == 78 and result.stderr == f"{path}:{line}:14: {says}\n"
+
+
+def test_xbgpu_has_no_such_key(work):
+    path = work / "mistake.yaml"
+    path.write_text(yaml.safe_dump(merge(scenario.xbgpu_config(), {"send": {"gpudirect": True}})))
+    result = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 78 and "gpudirect" in result.stderr

@@ -126,6 +126,19 @@ def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
     return "fgpu", config, [o["destinations"] for o in config["outputs"]], config["send"]["array_size"]
 
 
+def gpudirect_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
+    """The same, with a narrow band and samples of 4 bits beside, some input missing, and the heaps read from the device."""
+    config = fgpu_case(work, rng, n_chunks, n_threads, rate_factor, gpudirect=True, **send)[1]
+    narrow = {"kind": "narrowband", "channels": 64, "taps": 4, "decimation": 4, "centre_frequency": 90000.25, "gain": 0.4,
+              "sample_bits": 4, "batches_per_buffer": 3, "substreams": 2, "name": "narrow"}
+    config["outputs"] += scenario.fgpu_config([narrow])["outputs"]
+    present = np.ones((2, 2, 16 * n_chunks), bool)
+    present[0, 1, 6 * n_chunks] = present[1, 0, 9 * n_chunks + 3] = False
+    harness.write_heaps(config["recv"]["pcap_file"], scenario.digitiser_heaps(
+        config, scenario.noise(rng, 2, 8192 * n_chunks, 10), 2**40, present))
+    return "fgpu", config, [o["destinations"] for o in config["outputs"]], config["send"]["array_size"]
+
+
 def xbgpu_case(work, rng, n_batches=64, n_threads=1, rate_factor=1.1, **send):
     """Two outputs, of which the second has weights."""
     config = scenario.xbgpu_config(
@@ -138,13 +151,15 @@ def xbgpu_case(work, rng, n_batches=64, n_threads=1, rate_factor=1.1, **send):
     return "xbgpu", config, [o["destination"] for o in config["outputs"]], 1
 
 
-CASES = {"fgpu": fgpu_case, "xbgpu": xbgpu_case}
+CASES = {"fgpu": fgpu_case, "gpudirect": gpudirect_case, "xbgpu": xbgpu_case}
 
 
 def run(daemon, case, ends, transport, name, **env):
     """Runs a program over its capture; returns the packets that came out of the other end, and the log."""
     program, config, destinations, n_senders = case
     config = merge(config, {"send": {"interface": ends[0].interface, "transport": transport}})
+    if transport == "udp":
+        config["send"].pop("gpudirect", None)
     with Recorder(",".join(destinations), ends[1]) as recorder:
         process = start(daemon, program, config, ends[0], name, **env).wait_end()
     return by_sender(recorder.packets, n_senders), process.log.read_text()
@@ -159,13 +174,15 @@ def said(log):
 
 
 @pytest.mark.parametrize("program, n_threads, rate_factor",
-                         [("fgpu", 1, 0), ("fgpu", 2, 1.1), ("fgpu", 13, 4), ("xbgpu", 1, 1.1), ("xbgpu", 2, 0)])
+                         [("fgpu", 1, 0), ("fgpu", 2, 1.1), ("fgpu", 13, 4), ("gpudirect", 1, 0), ("gpudirect", 2, 1.1),
+                          ("gpudirect", 13, 4), ("xbgpu", 1, 1.1), ("xbgpu", 2, 0)])
 def test_same_packets(program, n_threads, rate_factor, daemon, work, rng, ends):
     """Data, descriptors and stop heaps: each destination gets the same packets in the same order."""
     case = CASES[program](work, rng, n_threads=n_threads, rate_factor=rate_factor)
     expected, log = run(daemon, case, ends, "udp", "udp")
     found, verbs_log = run(daemon, case, ends, "ibverbs", "ibverbs")
     assert said(verbs_log) == said(log) != []
+    assert program != "gpudirect" or re.search(r": [1-9]\d* heaps sent, [1-9]\d* skipped", log)
     assert found.keys() == expected.keys()
     assert any(line.startswith("ibv_create_qp") for line in ends[0].trace)
     for key, packets in expected.items():
@@ -174,9 +191,10 @@ def test_same_packets(program, n_threads, rate_factor, daemon, work, rng, ends):
 
 
 @pytest.mark.parametrize("limits", ["ip_csum=0", "max_qp_wr=64", "max_qp_wr=100,max_cqe=65", "max_rate_kbps=0"])
-def test_lesser_cards(limits, daemon, work, rng, ends):
+@pytest.mark.parametrize("program", ["fgpu", "gpudirect"])
+def test_lesser_cards(program, limits, daemon, work, rng, ends):
     """A queue of 64 packets is full all the time; loans come home all the same, for there are few buffers."""
-    case = fgpu_case(work, rng, rate_factor=0)
+    case = CASES[program](work, rng, rate_factor=0)
     expected, _ = run(daemon, case, ends, "udp", "udp")
     found, _ = run(daemon, case, ends, "ibverbs", "ibverbs",
                    CBF_FAKE_VERBS_LIMITS=ends[0].env["CBF_FAKE_VERBS_LIMITS"] + limits)
@@ -255,7 +273,7 @@ def test_failing_start(program, daemon, work, rng, ends):
             assert ends[0].complaints == []
 
 
-@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+@pytest.mark.parametrize("program", ["fgpu", "gpudirect", "xbgpu"])
 @pytest.mark.parametrize("fail", ["ibv_post_send:ENOMEM@3", "ibv_poll_cq:EIO@4", "completion:IBV_WC_LOC_QP_OP_ERR@30",
                                   "completion:IBV_WC_GENERAL_ERR@1,completion:IBV_WC_FATAL_ERR@97"])
 def test_failing_queue(program, fail, daemon, work, rng, ends):
@@ -291,13 +309,13 @@ def recount(packets):
     return out
 
 
-@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+@pytest.mark.parametrize("program", ["fgpu", "gpudirect", "xbgpu"])
 @pytest.mark.parametrize("fail", ["removal@100", "completion:IBV_WC_FATAL_ERR@100,ibv_modify_qp:EIO@13"])
 def test_lost_card(program, fail, daemon, work, rng, ends):
     """A card that cannot be had again ends the program, with 1, for the init system to start it anew."""
+    n_sinks = {"fgpu": 4, "gpudirect": 6, "xbgpu": 2}[program]
     program, config, _, _ = CASES[program](work, rng)
     config = merge(config, {"send": {"interface": ends[0].interface, "transport": "ibverbs"}})
-    n_sinks = 4 if program == "fgpu" else 2
     fail = fail.replace("13", str(3 * n_sinks + 1))
     process = start(daemon, program, config, ends[0], CBF_FAKE_VERBS_FAIL=fail)
     process.wait_end(1)
@@ -305,11 +323,10 @@ def test_lost_card(program, fail, daemon, work, rng, ends):
                      process.log.read_text())
 
 
-@pytest.mark.parametrize("program, n", [("fgpu", 20), ("xbgpu", 5)])
+@pytest.mark.parametrize("program, n", [("fgpu", 20), ("gpudirect", 20), ("xbgpu", 5)])
 def test_stop_in_the_middle(program, n, daemon, work, rng, ends):
     """SIGTERM while a slow stream has much to send: all that was taken leaves in the time of a drain, then stops."""
-    case = CASES[program](work, rng, rate_factor=1)
-    _, config, destinations, _ = case
+    program, config, destinations, _ = CASES[program](work, rng, rate_factor=1)
     config = merge(config, {"time": {"adc_sample_rate": RATE // 8},
                             "send": {"interface": ends[0].interface, "transport": "ibverbs"}})
     where = ",".join(destinations)

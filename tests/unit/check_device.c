@@ -347,7 +347,20 @@ START_TEST(direct_memory_is_written_by_the_host_and_read_by_the_device)
 }
 END_TEST
 
-/* What is written to the file is in the memory; as often as is asked for. */
+/* Whether the host may read there; asked of the kernel, which does not mind. */
+static bool is_readable(const void *memory)
+{
+    int ends[2];
+
+    ck_assert_int_eq(pipe(ends), 0);
+    ssize_t n = write(ends[1], memory, 1);
+    ck_assert(n == 1 || errno == EFAULT);
+    close(ends[0]);
+    close(ends[1]);
+    return n == 1;
+}
+
+/* What is written to the file is in the memory; as often as is asked for.  Addresses for cards are nobody else's. */
 START_TEST(exported_memory_is_the_files)
 {
     enum { N = 3 };
@@ -365,6 +378,9 @@ START_TEST(exported_memory_is_the_files)
         ck_assert_msg(!err, "%s", why);
         ck_assert_uint_ge(exported[k].bytes, sizes[k]);
         ck_assert_uint_eq((uintptr_t)exported[k].device % 65536, 0);
+        ck_assert_uint_eq((uintptr_t)exported[k].card % 65536, 0);
+        ck_assert(test_on_cuda() || (is_readable(exported[k].device) && !is_readable(exported[k].card) &&
+                                     !is_readable(exported[k].card + exported[k].bytes - 1)));
     }
     for (size_t k = 0; k < N; k++) {
         size_t at = random_below(exported[k].bytes - sizeof(sent));

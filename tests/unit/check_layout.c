@@ -57,6 +57,35 @@ START_TEST(f_engine)
 }
 END_TEST
 
+/* Two antennas of which a card reads the voltages: they are on the device alone, but for what is looked at. */
+START_TEST(heaps_that_the_card_reads)
+{
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0, pol1: 239.1.0.1},\n"
+        "           {name: b, feng_id: 1, pol0: 239.1.1.0, pol1: 239.1.1.1}]\n"
+        "outputs: [{name: w, channels: 8192, buffers: 7, batches_per_buffer: 3, destinations: 239.2.0.0+63},\n"
+        "          {name: v, channels: 64, buffers: 200, sample_bits: 4, destinations: 239.2.1.0}]\n"
+        "send: {transport: ibverbs, interface: eth0, gpudirect: %s}\n";
+    struct fgpu_layout layouts[2];
+    char yaml[1000];
+
+    for (int k = 0; k < 2; k++) {
+        struct fgpu_config config = {0};
+        snprintf(yaml, sizeof(yaml), format, k ? "true" : "false");
+        struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
+        fgpu_layout_init(&layouts[k], &config, 0, NULL);
+        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 0)), 64);
+        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 1)), 256); /* all */
+        config_free(&fgpu_config_table, &config, errors);
+    }
+    size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
+    ck_assert_uint_eq(layouts[0].host_bytes - layouts[1].host_bytes, voltages - looks);
+    ck_assert_uint_eq(layouts[0].buffers_bytes - layouts[1].buffers_bytes, voltages);
+    ck_assert_uint_eq(layouts[0].device_bytes, layouts[1].device_bytes);
+}
+END_TEST
+
 /* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
 START_TEST(x_engine)
 {
@@ -240,6 +269,7 @@ int main(void)
     SRunner *runner = srunner_create(suite);
 
     tcase_add_test(tcase, f_engine);
+    tcase_add_test(tcase, heaps_that_the_card_reads);
     tcase_add_test(tcase, x_engine);
     tcase_add_test(tcase, shifts_and_gates);
     tcase_add_test(tcase, totals);

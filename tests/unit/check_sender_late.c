@@ -1,7 +1,9 @@
 /* check_sender_late.c - a sender whose packets leave after it has handed them on, as with a network card that reads
  * them where they lie: loans come home when they have left, soon, and exactly once. */
 #include "common/clock.h"
+#include "common/device.h"
 #include "common/inbox.h"
+#include "common/send_stream.h"
 #include "common/sender.h"
 #include "tests/unit/test_random.h"
 
@@ -84,7 +86,7 @@ static size_t slow_send(struct packet_sink *base, struct packet_out *packets, si
     return n;
 }
 
-static int slow_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, char *reason,
+static int slow_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *reason,
                            size_t reason_bytes)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
@@ -300,6 +302,42 @@ START_TEST(a_drain_that_is_hurried_lifts_the_rate)
 }
 END_TEST
 
+START_TEST(what_a_failed_device_has_is_not_sent)
+{
+    /* One stream's heaps lie in a device's memory, another's do not.  What is left of a heap when the device fails stays
+     * there, as do those that come later. */
+    struct device device = {.name = "failing"};
+    struct test_job *jobs[3];
+
+    open_streams(2, 1e3); /* a heap of 100000 bytes takes minutes */
+    streams[0]->device = &device;
+    for (size_t j = 0; j < 3; j++)
+        jobs[j] = make_job(j < 2 ? 100000 : 64);
+    ck_assert_int_eq(sender_start(sender), 0);
+    sender_push(streams[0], &jobs[0]->job);
+    sender_push(streams[0], &jobs[1]->job);
+    while (counter_get(&stats[0].packets) == 0)
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    __atomic_store_n(&device.failed, true, __ATOMIC_RELEASE);
+    ck_assert_ptr_eq(await_home(), jobs[0]);
+    ck_assert_ptr_eq(await_home(), jobs[1]);
+    uint64_t n_before = counter_get(&stats[0].packets);
+    sender_push(streams[0], &jobs[2]->job);
+    ck_assert_ptr_eq(await_home(), jobs[2]);
+    loan_out(&jobs[2]->loan, 1);
+    sender_push(streams[1], &jobs[2]->job);
+    ck_assert_ptr_eq(await_home(), jobs[2]);
+    sender_stop(sender);
+    ck_assert_uint_lt(n_before, 100000 / 64);
+    ck_assert_uint_eq(counter_get(&stats[0].packets), n_before);
+    ck_assert_uint_eq(cards[0].n_sent, n_before + 1); /* a stop */
+    ck_assert_uint_eq(counter_get(&stats[1].packets), 1);
+    for (size_t j = 0; j < 3; j++)
+        free_job(jobs[j]);
+    close_streams();
+}
+END_TEST
+
 START_TEST(memory_is_passed_on)
 {
     open_streams(1, 0);
@@ -323,6 +361,7 @@ int main(void)
     tcase_add_test(tcase, who_is_busy_looks_all_the_same);
     tcase_add_test(tcase, what_fails_late_is_counted);
     tcase_add_loop_test(tcase, a_drain_that_is_hurried_lifts_the_rate, 0, 2);
+    tcase_add_test(tcase, what_a_failed_device_has_is_not_sent);
     tcase_add_test(tcase, memory_is_passed_on);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
