@@ -257,15 +257,6 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
     return err;
 }
 
-/* The largest of an output's packets. */
-static size_t packet_bytes(const struct config_send *send, const struct fgpu_config_output *output)
-{
-    size_t heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
-    size_t payload_bytes = (size_t)send->packet_payload_bytes;
-
-    return spead_built_header_bytes(N_ITEMS) + (heap_bytes < payload_bytes ? heap_bytes : payload_bytes);
-}
-
 /* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
 static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t share, char *why, size_t why_bytes)
 {
@@ -310,9 +301,10 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file,
-                 .packet_bytes = packet_bytes(c, output),
                  .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .heap_bytes = fgpu_batch_bytes(output) / output->destinations.n,
+        .n_items = N_ITEMS,
         .rate_bytes_per_s =
             fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n,
         .heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size,
