@@ -220,7 +220,8 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
     stats_counter("fgpu_output_samples", "Complex samples sent, of both polarisations.", labels, &stream->samples);
     stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
-    stats_counter("fgpu_output_failed_packets", "Packets that the kernel refused to send.", labels,
+    stats_counter("fgpu_output_failed_packets",
+                  "Packets that the kernel or a capture refused, or that a card did not send.", labels,
                   &stream->stats.failed);
     stats_counter("fgpu_output_skipped_heaps", "Heaps not sent because input was missing.", labels,
                   &stream->skipped_heaps);
