@@ -7,8 +7,10 @@
  * Payloads:  of memory that was added, from where they lie.  Others (descriptors) are copied to a room for one batch,
  *            which the next one that needs it waits for.
  * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
- *            made ready again; what was in it counts as failed, as of a socket that refuses.  A card of which even that
- *            cannot be had is lost: the service ends with 1, to be started again.
+ *            made ready again; what was in it counts as failed, as of a socket that refuses.  A reset is allowed in any
+ *            state, needs no permission and takes the queue's completions away; one that came all the same would be of
+ *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: the service ends
+ *            with 1, to be started again.
  * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
  *            it is asked to; else there is none. */
 #include "common/clock.h"
@@ -532,7 +534,8 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     /* Room for a completion of each packet: where the queue fails, all may have one. */
     sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
     if (!sink->cq)
-        return verbs_fail(&sink->port, errno, "cannot create a queue of completions", why, why_bytes);
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue of completions", why, why_bytes);
     struct ibv_qp_init_attr attr = {
         .qp_context = verbs_sends,
         .send_cq = sink->cq,
@@ -542,7 +545,8 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     };
     sink->qp = ibv_create_qp(sink->port.pd, &attr);
     if (!sink->qp)
-        return verbs_fail(&sink->port, errno, "cannot create a queue to send", why, why_bytes);
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue to send", why, why_bytes);
     int err = start_queue(sink);
     if (err)
         return verbs_fail(&sink->port, err, "cannot make a queue ready to send", why, why_bytes);

@@ -37,6 +37,16 @@ static int fail(const struct opening *opening, int err, const char *what)
     return err;
 }
 
+static int fail_queue(const struct opening *opening, int err, const char *what)
+{
+    size_t n_bytes = opening->source->max_posted * VERBS_ENTRY_BYTES;
+    char reason[400];
+
+    err = verbs_fail_to_lock(&opening->source->port, err, n_bytes, what, reason, sizeof(reason));
+    snprintf(opening->why, opening->why_bytes, "recv.transport: %s", reason);
+    return err;
+}
+
 static int open_port(struct opening *opening)
 {
     char reason[400];
@@ -46,11 +56,6 @@ static int open_port(struct opening *opening)
     if (err)
         snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
     return err;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static size_t round_to_lines(size_t bytes)
@@ -159,7 +164,7 @@ static int make_completions(struct opening *opening)
     source->cq = ibv_create_cq(context, (int)source->max_posted, NULL, source->channel, vector < 0 ? 0 : vector);
     source->send_cq = source->cq ? ibv_create_cq(context, 1, NULL, NULL, 0) : NULL;
     if (!source->send_cq)
-        return fail(opening, errno, "cannot create a completion queue");
+        return fail_queue(opening, errno, "cannot create a completion queue");
     return 0;
 }
 
@@ -180,9 +185,10 @@ static int make_queue(struct opening *opening)
 
     source->qp = ibv_create_qp(source->port.pd, &init);
     if (!source->qp) {
+        int err = errno;
         snprintf(what, sizeof(what), "cannot create a raw packet queue of %zu frames (recv.buffer)",
                  source->max_posted);
-        return fail(opening, errno, what);
+        return fail_queue(opening, err, what);
     }
     int err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
     return err ? fail(opening, err, "cannot initialise its queue") : 0;

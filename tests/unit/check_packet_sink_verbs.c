@@ -587,6 +587,30 @@ START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
 }
 END_TEST
 
+/* Whatever a card still has to tell of what was in a queue that was reset, it is not of what came after. */
+START_TEST(completions_of_before_a_reset_are_void)
+{
+    open_sink();
+    card.per_poll = 0;
+    send_batch(20, false, true);
+    card.fail_packet = 5;
+    card.per_poll = SIZE_MAX;
+    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    assert_home(1);
+    card.per_poll = 0;
+    send_batch(10, false, true);
+    push(&(struct request){.wr_id = 3}, IBV_WC_SUCCESS);
+    push(&(struct request){.wr_id = 19}, IBV_WC_WR_FLUSH_ERR);
+    ck_assert_uint_eq(packet_sink_reap(sink), 10);
+    assert_home(1);
+    transmit(10);
+    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    assert_home(2);
+    assert_failed(16, EIO);
+    ck_assert_str_eq(card.states, "0IRS0IRS");
+}
+END_TEST
+
 /* Room for any batch: in the queue, and for its copies.  Completions tell, one of each list. */
 START_TEST(room_is_where_nothing_must_be_waited_for)
 {
@@ -823,6 +847,7 @@ int main(void)
     tcase_add_test(tcase, loans_come_home_with_the_last_packet_of_a_list);
     tcase_add_test(tcase, a_close_waits);
     tcase_add_loop_test(tcase, a_completion_with_an_error_loses_what_was_in_flight, 0, 20);
+    tcase_add_test(tcase, completions_of_before_a_reset_are_void);
     tcase_add_test(tcase, room_is_where_nothing_must_be_waited_for);
     tcase_add_loop_test(tcase, a_call_that_fails_loses_what_was_in_flight, 0, ARRAY_LEN(running_calls));
     tcase_add_loop_test(tcase, a_queue_in_which_nothing_moves_is_reset, 0, 2);
