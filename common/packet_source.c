@@ -23,6 +23,11 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
     return packet_source_udp_open(config, source, why, why_bytes);
 }
 
+int packet_source_begin(struct packet_source *source, char *why, size_t why_bytes)
+{
+    return source->ops->begin ? source->ops->begin(source, why, why_bytes) : 0;
+}
+
 void packet_source_close(struct packet_source *source)
 {
     if (source)

@@ -353,6 +353,7 @@ static int open_endpoints(struct opening *opening)
     struct verbs_source *source = opening->source;
     int err = packet_endpoints_init(endpoints, &source->endpoints);
 
+    source->config_endpoints = endpoints;
     source->flows = calloc(endpoints->n, sizeof(struct ibv_flow *));
     source->sockets = calloc(endpoints->n, sizeof(*source->sockets));
     if (err || !source->flows || !source->sockets)
@@ -360,9 +361,18 @@ static int open_endpoints(struct opening *opening)
     for (size_t i = 0; i < endpoints->n && !err; i++) {
         const struct endpoint *endpoint = &endpoints->items[i];
         err = endpoint_is_multicast(endpoint) ? join_group(opening, endpoint) : hold_port(opening, endpoint);
-        if (!err)
-            err = steer(opening, endpoint);
     }
+    return err;
+}
+
+int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes)
+{
+    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    const struct opening opening = {.source = source, .why = why, .why_bytes = why_bytes};
+    int err = 0;
+
+    for (size_t i = 0; i < source->config_endpoints->n && !err; i++)
+        err = steer(&opening, &source->config_endpoints->items[i]);
     return err;
 }
 

@@ -51,13 +51,24 @@ static void set_up(const char *text)
     ck_assert_msg(endpoint_list_parse(text, &endpoints, why, sizeof(why)) == 0, "%s", why);
 }
 
-static int open_source(const char *interface, int comp_vector)
+static int prepare_source(const char *interface, int comp_vector)
 {
     const struct packet_source_config config = {
         .endpoints = &endpoints, .interface = interface, .transport = TRANSPORT_IBVERBS, .comp_vector = comp_vector};
 
     memset(why, 0, sizeof(why));
     return packet_source_open(&config, &source, why, sizeof(why));
+}
+
+static int open_source(const char *interface, int comp_vector)
+{
+    int err = prepare_source(interface, comp_vector);
+    if (err)
+        return err;
+    err = packet_source_begin(source, why, sizeof(why));
+    if (err)
+        packet_source_close(source);
+    return err;
 }
 
 static void tear_down(void)
@@ -169,6 +180,28 @@ START_TEST(a_full_ring)
             assert_packet(&slots[i], n_taken, 1000, 0);
     }
     ck_assert_uint_eq(packet_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
+    tear_down();
+}
+END_TEST
+
+/* While a program gets ready, the ring does not fill with what is old then, nor overflow. */
+START_TEST(nothing_comes_before_the_beginning)
+{
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    char directory[] = "/tmp/check-verbs-XXXXXX";
+
+    set_up("239.1.2.3:7000,239.1.2.4:7000");
+    setenv("CBF_FAKE_VERBS_DIR", mkdtemp(directory), 1);
+    ck_assert_msg(prepare_source("veth0", _i) == 0, "%s", why);
+    for (unsigned i = 0; i < 2 * RING_LEAST; i++)
+        send_packet(&endpoints.items[i % 2], 0, i, 1000);
+    ck_assert_msg(packet_source_begin(source, why, sizeof(why)) == 0, "%s", why);
+    for (unsigned i = 0; i < 2; i++) {
+        send_packet(&endpoints.items[i], 0, 7 + i, 500);
+        ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
+        assert_packet(&slots[0], 7 + i, 500, i);
+    }
+    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
     tear_down();
 }
 END_TEST
@@ -381,6 +414,7 @@ int main(void)
     if (may_make_wires()) {
         tcase_add_loop_test(tests, packets_are_lent, -1, 1);
         tcase_add_test(tests, a_full_ring);
+        tcase_add_loop_test(tests, nothing_comes_before_the_beginning, -1, 1);
         tcase_add_loop_test(tests, a_wait_ends_in_time, -1, 1);
         tcase_add_test(tests, no_packet_is_slept_over);
         tcase_add_loop_test(tests, the_dead_stay_dead, -1, 1);
