@@ -120,15 +120,20 @@ static void lock_memory(void)
 }
 
 /* Runs a pipeline that has been created, until it is stopped and drained. */
-static int run_pipeline(const struct daemon *daemon, void *pipeline, const struct daemon_context *context,
-                        struct control *control)
+static int run_pipeline(const struct daemon *daemon, const struct config *config, void *pipeline,
+                        const struct daemon_context *context, struct control *control)
 {
     struct service *service = context->service;
+    char why[512] = "";
 
     threads_hold();
     int err = daemon->start(pipeline);
     lock_memory();
+    if (!err)
+        err = daemon->begin(pipeline, why, sizeof(why));
     threads_release(!err);
+    if (why[0])
+        return daemon_start_failed(config, err, why);
     if (err)
         return threads_failed(err, ", or lower recv.threads, send.threads or device.threads");
     katcp_sensors_start(&control->own, service_loop(service));
@@ -208,7 +213,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     if (!err && !failed)
         status_set_sensors(context.status, control.sensors);
     if (!err && !failed)
-        exit_code = run_pipeline(daemon, pipeline, &context, &control);
+        exit_code = run_pipeline(daemon, config, pipeline, &context, &control);
     else
         exit_code = failed ? 1 : daemon_start_failed(config, err, why);
     if (exit_code == 0 && !device_ok(context.device))

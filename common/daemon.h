@@ -1,6 +1,6 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
- * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start) -> READY -> run -> KATCP
+ * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run -> KATCP
  * closes, with all calls -> drain (stop) -> HTTP closes, since it reads the pipeline's counters -> destroy.  A start that
  * fails says one sentence, which names the configuration key and its place in the file, and leaves nothing behind. */
 #ifndef COMMON_DAEMON_H
@@ -47,6 +47,8 @@ struct daemon {
     /* Says what requests the pipeline answers, and with which argument; the rest of 'device' is set.  NULL: none. */
     void (*control)(void *pipeline, struct katcp_device *device);
     int (*start)(void *pipeline); /* its threads, which first move when all of them are there */
+    /* Has packets come, as the last step before READY: nobody would deal with them earlier.  Errors as of 'create'. */
+    int (*begin)(void *pipeline, char *why, size_t why_bytes);
     /* Drains; returns false if output that could have been kept was lost (a capture that could not be written). */
     bool (*stop)(void *pipeline);
     void (*destroy)(void *pipeline);

@@ -3,6 +3,7 @@
 #include "common/memory.h"
 
 #include "common/log.h"
+#include "common/units.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
@@ -37,11 +38,6 @@ static bool read_number(const char *path, const char *format, unsigned long long
     if (file)
         fclose(file);
     return found;
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 /* Lowers 'memory' to what one group allows.  Its use counts pages of files, too, which give way. */

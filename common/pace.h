@@ -14,7 +14,7 @@
 struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
-    uint64_t n_bytes;         /* departed since start_ns */
+    double n_bytes;           /* departed since start_ns; of what counts less than the rest, parts */
     double quick_ns_per_byte; /* that sending takes where nothing holds it up; 0: not known yet */
 };
 
@@ -28,7 +28,7 @@ static inline struct pace pace_make(double rate_bytes_per_s)
 /* When the next packet departs. */
 static inline int64_t pace_departure_ns(const struct pace *pace)
 {
-    return pace->start_ns + (int64_t)(pace->ns_per_byte * (double)pace->n_bytes);
+    return pace->start_ns + (int64_t)(pace->ns_per_byte * pace->n_bytes);
 }
 
 /* The departures of a stream that has something to send go on from here, not from before: neither the time in which it
@@ -61,9 +61,9 @@ static inline bool pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_by
  * takes at the rate, so that a port of two and a half times the rate has passed it on before the next comes, while a
  * stream that is late still gets on faster than its rate. */
 #define PACE_APART 0.4
-static inline int64_t pace_apart_ns(const struct pace *pace, size_t n_bytes)
+static inline int64_t pace_apart_ns(const struct pace *pace, double n_bytes)
 {
-    return (int64_t)(PACE_APART * pace->ns_per_byte * (double)n_bytes);
+    return (int64_t)(PACE_APART * pace->ns_per_byte * n_bytes);
 }
 
 /* A piece of 'n_bytes' was handed over from 'begun_ns' to 'ended_ns': returns when that began at the latest.  What it took
@@ -81,7 +81,7 @@ static inline int64_t pace_begun_ns(struct pace *pace, int64_t begun_ns, int64_t
 }
 
 /* A packet of 'n_bytes' has departed. */
-static inline void pace_depart(struct pace *pace, size_t n_bytes)
+static inline void pace_depart(struct pace *pace, double n_bytes)
 {
     pace->n_bytes += n_bytes;
 }

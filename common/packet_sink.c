@@ -66,6 +66,11 @@ size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, si
     return sink->ops->send(sink, packets, n);
 }
 
+bool packet_sink_has_room(struct packet_sink *sink)
+{
+    return !sink->ops->has_room || sink->ops->has_room(sink);
+}
+
 size_t packet_sink_reap(struct packet_sink *sink)
 {
     return sink->ops->reap ? sink->ops->reap(sink) : 0;

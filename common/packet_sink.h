@@ -7,8 +7,8 @@
  *            sink: they have left when packet_sink_reap() finds so, and memory that they refer to and that no loan
  *            stands for (a descriptor's, a simulator's) stays as it is until then.
  * Threads:   one thread per sink.
- * Blocking:  alloc and send may wait for room in the socket buffer or the card's queue, like any paced sender; reap
- *            never does.
+ * Blocking:  alloc and send may wait for room in the socket buffer or, unless packet_sink_has_room(), in the card's
+ *            queue, a second at most where nothing moves; reap never does.
  * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  Of a
  *            verbs sink that may be known only after send. */
 #ifndef COMMON_PACKET_SINK_H
@@ -46,9 +46,10 @@ struct packet_sink_config {
     size_t buffer_bytes;      /* socket buffer asked for; 0: leave.  Not of ibverbs */
     const char *pcap_file;    /* write packets to this capture (Ethernet/IPv4/UDP) instead of the network; else NULL */
     /* Of ibverbs only. */
-    size_t packet_bytes;     /* of the largest packet, header and payload */
-    double rate_bytes_per_s; /* that the caller keeps, headers included, by which the card smooths; 0: unpaced */
-    struct service *service; /* stopped with 1 when the card is lost for good; NULL: nobody */
+    size_t packet_bytes;      /* of the largest packet, header and payload */
+    double rate_bytes_per_s;  /* that the caller keeps, headers included, by which the card smooths; 0: unpaced */
+    double mean_packet_bytes; /* at that rate, of which what the wire needs besides depends; 0: packet_bytes */
+    struct service *service;  /* stopped with 1 when the card is lost for good; NULL: nobody */
 };
 
 /* Returns 0 or negative errno with one sentence in 'why'. */
@@ -71,6 +72,13 @@ void packet_sink_lift_rate(struct packet_sink *sink);
 
 /* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
+
+/* Whether the next alloc and send of any batch find room in the card's queue, so that a thread that has other sinks
+ * need not wait for this one.  Puts loans as a reap does. */
+bool packet_sink_has_room(struct packet_sink *sink);
+
+/* The longest that a thread should sleep before it asks again. */
+#define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
 /* Sends the first 'n' packets of the last alloc, in order.  Returns how many left (the others failed); never gives up
  * on one because the socket buffer is full. */
@@ -99,6 +107,7 @@ struct packet_sink_ops {
     /* NULL: as sockets and captures have it. */
     void (*place_headers)(struct packet_sink *sink, size_t n); /* of sink->packets; may wait for room */
     size_t (*reap)(struct packet_sink *sink);
+    bool (*has_room)(struct packet_sink *sink);
     /* 'fd': of a device's memory; else negative. */
     int (*add_memory)(struct packet_sink *sink, const void *base, size_t n_bytes, int fd, char *why, size_t why_bytes);
     void (*forget_memory)(struct packet_sink *sink);

@@ -8,8 +8,10 @@
  *            which the next one that needs it waits for.  What lies in a device's memory has been added: the processor
  *            could not copy it.  The driver copies the first bytes of a frame itself, which are in a slot.
  * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
- *            made ready again; what was in it counts as failed, as of a socket that refuses.  A card of which even that
- *            cannot be had is lost: the service ends with 1, to be started again.
+ *            made ready again; what was in it counts as failed, as of a socket that refuses.  A reset is allowed in any
+ *            state, needs no permission and takes the queue's completions away; one that came all the same would be of
+ *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: the service ends
+ *            with 1, to be started again.
  * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
  *            it is asked to; else there is none. */
 #include "common/clock.h"
@@ -37,8 +39,7 @@
 #define SLOT_HEADER 64
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
 
-#define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
-#define STALL_NS            NS_PER_S
+#define STALL_NS NS_PER_S
 /* The card's pace is this much above ours, which decides; below the least, it would be slower than STALL_NS allows. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
@@ -51,6 +52,7 @@ struct verbs_sink {
     struct ibv_qp *qp;
     bool is_ready;           /* false: lost, and nothing is in flight */
     double rate_bytes_per_s; /* of the card; 0: none */
+    double wire_per_byte;    /* what it has to send for each byte of ours */
     size_t packet_bytes;     /* of the largest */
     struct service *service;
     int port_fd; /* a socket that is never read: its port is ours */
@@ -101,8 +103,7 @@ static int modify(struct verbs_sink *sink, enum ibv_qp_state state)
 /* What the card is to be told, in kbit/s on the wire; 0: no limit. */
 static uint32_t card_rate(const struct verbs_sink *sink)
 {
-    double per_byte = (double)(sink->packet_bytes + WIRE_BYTES) / (double)sink->packet_bytes;
-    double bits_s = 8 * sink->rate_bytes_per_s * per_byte * RATE_MARGIN;
+    double bits_s = 8 * sink->rate_bytes_per_s * sink->wire_per_byte * RATE_MARGIN;
 
     if (sink->rate_bytes_per_s < RATE_MIN_BYTES_S || bits_s > (double)sink->port.rate_max_bits_s)
         return 0;
@@ -218,11 +219,26 @@ static size_t verbs_reap(struct packet_sink *base)
     return sink->n_posted - sink->n_gone;
 }
 
+/* Whether no batch would have to wait, whatever its payloads. */
+static bool is_roomy(const struct verbs_sink *sink)
+{
+    return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
+}
+
+static bool verbs_has_room(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    if (!is_roomy(sink))
+        verbs_reap(base);
+    return is_roomy(sink);
+}
+
 /* Waits until the packets before 'end' are gone. */
 static void await(struct verbs_sink *sink, uint64_t end)
 {
     while (sink->n_gone < end && verbs_reap(&sink->base) > 0 && sink->n_gone < end)
-        clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS);
+        clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_ROOM_NS);
 }
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
@@ -422,6 +438,7 @@ static const struct packet_sink_ops verbs_ops = {
     .close = verbs_close,
     .place_headers = verbs_place_headers,
     .reap = verbs_reap,
+    .has_room = verbs_has_room,
     .add_memory = verbs_add_memory,
     .forget_memory = verbs_forget_memory,
     .lift_rate = verbs_lift_rate,
@@ -521,7 +538,8 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     /* Room for a completion of each packet: where the queue fails, all may have one. */
     sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
     if (!sink->cq)
-        return verbs_fail(&sink->port, errno, "cannot create a queue of completions", why, why_bytes);
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue of completions", why, why_bytes);
     struct ibv_qp_init_attr attr = {
         .qp_context = verbs_sends,
         .send_cq = sink->cq,
@@ -531,7 +549,8 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     };
     sink->qp = ibv_create_qp(sink->port.pd, &attr);
     if (!sink->qp)
-        return verbs_fail(&sink->port, errno, "cannot create a queue to send", why, why_bytes);
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue to send", why, why_bytes);
     int err = start_queue(sink);
     if (err)
         return verbs_fail(&sink->port, err, "cannot make a queue ready to send", why, why_bytes);
@@ -576,6 +595,8 @@ int packet_sink_verbs_open(const struct packet_sink_config *config, struct packe
     sink->port_fd = -1;
     sink->packet_bytes = config->packet_bytes;
     sink->rate_bytes_per_s = config->rate_bytes_per_s;
+    sink->wire_per_byte =
+        1 + WIRE_BYTES / (config->mean_packet_bytes > 0 ? config->mean_packet_bytes : (double)config->packet_bytes);
     sink->service = config->service;
     endpoint_format(&config->destinations->items[0], sink->first_destination, sizeof(sink->first_destination));
     err = open_sink(sink, config, why, why_bytes);

@@ -46,6 +46,11 @@ void packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes,
     ring->n_frames = bytes_plus(ring->n_posted, n_kept);
 }
 
+int packet_source_begin(struct packet_source *source, char *why, size_t why_bytes)
+{
+    return source->ops->begin ? source->ops->begin(source, why, why_bytes) : 0;
+}
+
 void packet_source_close(struct packet_source *source)
 {
     if (source)

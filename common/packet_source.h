@@ -7,7 +7,7 @@
  *
  * Sockets give recvmmsg three iovecs a slot; a file source copies.
  * Lending:   where packets come several at a time, or the card writes them where it likes, a source lends them instead,
- *            each in one piece in its own memory.
+ *            each in one piece in its own memory, or in two of which the second is a device's.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) is never obliged to lose a packet: its reader may block on free memory. */
 #ifndef COMMON_PACKET_SOURCE_H
@@ -42,8 +42,8 @@ struct packet_slot {
     /* Filled in by recv. */
     size_t packet_bytes; /* of the packet as sent; what did not fit into the three is lost and 'truncated' is set */
     bool truncated;
-    /* 'header' is the source's memory until the next recv, with the whole packet; there are no other parts.  What the
-     * caller had offered is forgotten. */
+    /* 'header' is the source's memory until the next recv, with the whole packet or, where there is a 'rest', what
+     * comes before; there are no other parts.  What the caller had offered is forgotten. */
     bool lent;
     const uint8_t *rest; /* of a lent packet: device memory with what lies behind 'header_bytes'; NULL: nothing does */
     uint32_t frame;      /* of a lent packet: what to keep */
@@ -71,6 +71,11 @@ int packet_source_open(const struct packet_source_config *config, struct packet_
                        size_t why_bytes);
 
 void packet_source_close(struct packet_source *source);
+
+/* From now on there must be somebody who receives: of ibverbs no packet comes before, since what came while a program
+ * is still getting ready would fill its ring.  (Sockets have their buffers; a file waits.)  Once, on the thread that
+ * opened it.  Errors as of open. */
+int packet_source_begin(struct packet_source *source, char *why, size_t why_bytes);
 
 /* The frames that a queue of a card receives into (ibverbs). */
 struct packet_ring {
@@ -107,9 +112,10 @@ int packet_source_release(struct packet_source *source, const uint32_t *frames, 
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
-/* Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
+/* Any thread.  Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
  * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint.
- * With ibverbs, packets that the card's port dropped for want of posted frames, also those of others. */
+ * With ibverbs, packets that the card's port dropped for want of posted frames, also those of others; the card's
+ * firmware is asked, which may take a millisecond. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
@@ -141,6 +147,7 @@ int packet_endpoints_find(struct packet_endpoints *endpoints, uint32_t address, 
 
 /* The vtable of an implementation, for packet_source_*.c only. */
 struct packet_source_ops {
+    int (*begin)(struct packet_source *source, char *why, size_t why_bytes); /* NULL: nothing to do */
     int (*recv)(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
     bool (*lends)(const struct packet_source *source); /* NULL: never */
     uint64_t (*kernel_drops)(const struct packet_source *source);

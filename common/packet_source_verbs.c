@@ -7,7 +7,7 @@
  * past the cache, as it does with joined messages.
  *
  * Groups are joined by ordinary sockets that are never read, for the switches' sake; flow rules steer what is sent to
- * our endpoints to the queue.  Whatever else comes by them (fragments, another group with the same address of Ethernet)
+ * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another group with the same address of Ethernet)
  * is ignored.  Several sources may have rules for the same group: each gets all of its frames, so with a share of a
  * group the others' packets come whole, and the receiver knows them.
  *
@@ -388,6 +388,7 @@ void verbs_source_close(struct packet_source *base)
 }
 
 const struct packet_source_ops verbs_source_ops = {
+    .begin = verbs_source_begin,
     .recv = verbs_recv,
     .lends = verbs_lends,
     .kernel_drops = verbs_kernel_drops,

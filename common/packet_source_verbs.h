@@ -1,7 +1,7 @@
 /* packet_source_verbs.h - what the parts of packet_source_verbs*.c share.
  *
- * Flow:      open (packet_source_verbs_open.c): port, ring, completions, queue, endpoints; recv; close
- * Threads:   open and close from one, recv from one other in between. */
+ * Flow:      open (packet_source_verbs_open.c): port, ring, completions, queue, groups; begin: flows; recv; close
+ * Threads:   open, begin and close from one, recv from one other after open. */
 #ifndef COMMON_PACKET_SOURCE_VERBS_H
 #define COMMON_PACKET_SOURCE_VERBS_H
 
@@ -17,9 +17,10 @@ enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
 struct verbs_source {
     struct packet_source base;
     struct verbs_port port;
-    struct packet_endpoints endpoints;
-    uint8_t *ring;          /* [n_frames][frame_bytes] frames, or their heads */
-    size_t max_frame_bytes; /* of what may come */
+    const struct endpoint_list *config_endpoints;
+    struct packet_endpoints endpoints; /* the same, to look up */
+    uint8_t *ring;                     /* [n_frames][frame_bytes] frames, or their heads */
+    size_t max_frame_bytes;            /* of what may come */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
     struct device *device;        /* NULL: none */
@@ -59,6 +60,9 @@ static inline uint8_t *verbs_source_frame(const struct verbs_source *source, uin
 
 /* The vtable of an open source. */
 extern const struct packet_source_ops verbs_source_ops;
+
+/* Has the card steer what is sent to the endpoints to the queue. */
+int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes);
 
 /* Gives the card 'n' > 0 frames of the list to write to, in order.  Returns 0 or a positive errno. */
 int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_t n);

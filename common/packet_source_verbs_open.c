@@ -37,6 +37,16 @@ static int fail(const struct opening *opening, int err, const char *what)
     return err;
 }
 
+static int fail_queue(const struct opening *opening, int err, const char *what)
+{
+    size_t n_bytes = opening->source->max_posted * VERBS_ENTRY_BYTES;
+    char reason[400];
+
+    err = verbs_fail_to_lock(&opening->source->port, err, n_bytes, what, reason, sizeof(reason));
+    snprintf(opening->why, opening->why_bytes, "recv.transport: %s", reason);
+    return err;
+}
+
 static int open_port(struct opening *opening)
 {
     char reason[400];
@@ -46,11 +56,6 @@ static int open_port(struct opening *opening)
     if (err)
         snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
     return err;
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
 }
 
 static size_t round_to_lines(size_t bytes)
@@ -159,7 +164,7 @@ static int make_completions(struct opening *opening)
     source->cq = ibv_create_cq(context, (int)source->max_posted, NULL, source->channel, vector < 0 ? 0 : vector);
     source->send_cq = source->cq ? ibv_create_cq(context, 1, NULL, NULL, 0) : NULL;
     if (!source->send_cq)
-        return fail(opening, errno, "cannot create a completion queue");
+        return fail_queue(opening, errno, "cannot create a completion queue");
     return 0;
 }
 
@@ -180,9 +185,10 @@ static int make_queue(struct opening *opening)
 
     source->qp = ibv_create_qp(source->port.pd, &init);
     if (!source->qp) {
+        int err = errno;
         snprintf(what, sizeof(what), "cannot create a raw packet queue of %zu frames (recv.buffer)",
                  source->max_posted);
-        return fail(opening, errno, what);
+        return fail_queue(opening, err, what);
     }
     int err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE | IBV_QP_PORT);
     return err ? fail(opening, err, "cannot initialise its queue") : 0;
@@ -347,6 +353,7 @@ static int open_endpoints(struct opening *opening)
     struct verbs_source *source = opening->source;
     int err = packet_endpoints_init(endpoints, &source->endpoints);
 
+    source->config_endpoints = endpoints;
     source->flows = calloc(endpoints->n, sizeof(struct ibv_flow *));
     source->sockets = calloc(endpoints->n, sizeof(*source->sockets));
     if (err || !source->flows || !source->sockets)
@@ -354,9 +361,18 @@ static int open_endpoints(struct opening *opening)
     for (size_t i = 0; i < endpoints->n && !err; i++) {
         const struct endpoint *endpoint = &endpoints->items[i];
         err = endpoint_is_multicast(endpoint) ? join_group(opening, endpoint) : hold_port(opening, endpoint);
-        if (!err)
-            err = steer(opening, endpoint);
     }
+    return err;
+}
+
+int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes)
+{
+    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    const struct opening opening = {.source = source, .why = why, .why_bytes = why_bytes};
+    int err = 0;
+
+    for (size_t i = 0; i < source->config_endpoints->n && !err; i++)
+        err = steer(&opening, &source->config_endpoints->items[i]);
     return err;
 }
 

@@ -39,8 +39,6 @@
  * is wasted. */
 #define OFFERED_MIN 8
 
-#define DROPS_INTERVAL_NS (100 * NS_PER_MS) /* between questions about what the kernel dropped */
-
 /* A place in the sequence of one source's packets. */
 struct position {
     int64_t timestamp;
@@ -99,7 +97,6 @@ struct receiver {
     bool last_ended_heap;
     uint64_t n_batches;
     size_t n_offered;                     /* slots of this batch */
-    int64_t drops_due_ns;                 /* when to ask again what the kernel dropped */
     unsigned n_unpredicted;               /* batches still to be received without prediction */
     unsigned n_landings, n_good_landings; /* since prediction was last judged */
 
@@ -472,11 +469,6 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
     judge_predictions(r);
 }
 
-static void note_kernel_drops(struct receiver *r)
-{
-    gauge_set(&r->stats.kernel_drops, (int64_t)packet_source_kernel_drops(r->source));
-}
-
 /* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
 static int handle_batch(struct receiver *r)
 {
@@ -488,10 +480,6 @@ static int handle_batch(struct receiver *r)
     if (n_packets < 0)
         return n_packets;
     int64_t now_ns = clock_monotonic_ns();
-    if (now_ns >= r->drops_due_ns) {
-        note_kernel_drops(r);
-        r->drops_due_ns = now_ns + DROPS_INTERVAL_NS;
-    }
     if (n_packets == 0)
         return 0;
     r->named = 0;
@@ -549,7 +537,6 @@ static void *run(void *arg)
         thread_beat();
         err = handle_batch(r);
     }
-    note_kernel_drops(r);
     copy_finish();
     if (!err)
         return NULL; /* stopped; what is open is flushed from outside */
@@ -574,6 +561,11 @@ int receiver_start(struct receiver *receiver)
     return 0;
 }
 
+int receiver_begin(struct receiver *receiver, char *why, size_t why_bytes)
+{
+    return packet_source_begin(receiver->source, why, why_bytes);
+}
+
 void receiver_halt(struct receiver *receiver)
 {
     atomic_store_explicit(&receiver->stop, true, memory_order_relaxed);
@@ -593,6 +585,13 @@ void receiver_stop(struct receiver *receiver)
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver)
 {
     return &receiver->stats;
+}
+
+int64_t receiver_kernel_drops(const void *arg)
+{
+    const struct receiver *receiver = arg;
+
+    return (int64_t)packet_source_kernel_drops(receiver->source);
 }
 
 bool receiver_can_wait(const struct receiver *receiver)

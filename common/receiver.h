@@ -56,7 +56,6 @@ struct receiver_stats {
     struct counter rejects[N_REJECTS];
     struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet is among those, or among a member's */
     struct counter malformed[SPEAD_N_ERRORS];
-    struct gauge kernel_drops;
 };
 
 /* What a receiver's buffers take, chunks not counted. */
@@ -78,10 +77,16 @@ int receiver_create_from(const struct receiver_config *config, struct packet_sou
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
 
+/* packet_source_kernel_drops() of a receiver's source.  Any thread. */
+int64_t receiver_kernel_drops(const void *receiver);
+
 /* True where the source is a file. */
 bool receiver_can_wait(const struct receiver *receiver);
 
 int receiver_start(struct receiver *receiver);
+
+/* packet_source_begin() of its source: the last that a start needs. */
+int receiver_begin(struct receiver *receiver, char *why, size_t why_bytes);
 
 /* Once the worker was told of the end: 0 at the end of a file, or the negative errno with which the source died. */
 int receiver_get_error(const struct receiver *receiver);

@@ -90,7 +90,7 @@ static void add_refused_heaps(const char *prefix, const char *labels, const stru
 
 void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats)
 {
-    char labels[64] = "", full[128];
+    char labels[64] = "";
 
     stats_label(labels, sizeof(labels), "thread", thread);
     add(prefix, "packets", "Packets received.", labels, &stats->packets);
@@ -103,12 +103,18 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
         add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by what is wrong.", with_error,
             &stats->malformed[e]);
     }
+}
+
+void receiver_drops_register(const char *prefix, const char *thread, const struct receiver *receiver)
+{
+    char labels[64] = "", full[128];
+
+    stats_label(labels, sizeof(labels), "thread", thread);
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
-    stats_gauge(full,
-                "Messages that the kernel dropped since the start for want of socket buffer (joined packets count "
-                "once), or the "
-                "card's port for want of frames.",
-                labels, &stats->kernel_drops);
+    stats_gauge_read(full,
+                     "Messages that the kernel dropped since the start for want of socket buffer (joined packets count "
+                     "once), or the card's port for want of frames.",
+                     labels, receiver_kernel_drops, receiver);
 }
 
 void assembler_stats_log(const char *name, const struct assembler_stats *stats)

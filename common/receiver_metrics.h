@@ -16,6 +16,9 @@ void assembler_stats_register(const char *prefix, const char *labels, const stru
 /* A receive thread's counters, labelled with the thread's name. */
 void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats);
 
+/* What its source has lost before, likewise; whoever looks at it asks the source. */
+void receiver_drops_register(const char *prefix, const char *thread, const struct receiver *receiver);
+
 /* One log line of what was received and refused: at the end of a run. */
 void assembler_stats_log(const char *name, const struct assembler_stats *stats);
 

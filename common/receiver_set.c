@@ -27,6 +27,7 @@ int receiver_set_add(struct receiver_set *set, const struct receiver_config *con
     if (err)
         return err;
     receiver_stats_register(prefix, name, receiver_get_stats(set->receivers[set->n]));
+    receiver_drops_register(prefix, name, set->receivers[set->n]);
     set->n++;
     return 0;
 }
@@ -37,6 +38,15 @@ int receiver_set_start(struct receiver_set *set)
 
     for (size_t t = 0; !err && t < set->n; t++)
         err = receiver_start(set->receivers[t]);
+    return err;
+}
+
+int receiver_set_begin(struct receiver_set *set, char *why, size_t why_bytes)
+{
+    int err = 0;
+
+    for (size_t t = 0; !err && t < set->n; t++)
+        err = receiver_begin(set->receivers[t], why, why_bytes);
     return err;
 }
 
@@ -71,6 +81,7 @@ void receiver_set_stop(struct receiver_set *set)
 
 void receiver_set_fini(struct receiver_set *set)
 {
+    stats_reset(); /* whoever asks for /metrics now would ask their sources */
     for (size_t t = 0; t < set->n; t++)
         receiver_destroy(set->receivers[t]);
     free(set->receivers);

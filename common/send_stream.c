@@ -78,68 +78,55 @@ size_t send_stream_reap(struct send_stream *stream)
 
 /* ---- Descriptor and stop heaps ----------------------------------------------------------------------------------- */
 
-/* Sends the descriptors to every destination. */
-static void send_descriptors(struct send_stream *stream)
+void send_stream_start(struct send_stream *stream)
 {
-    struct send_heap heap = {
-        .payload = stream->descriptor_payload,
-        .payload_bytes = stream->descriptor_bytes,
-        .n_items = stream->n_descriptors,
-    };
-    memcpy(heap.items, stream->descriptor_items, sizeof(heap.items));
-    struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
-    size_t n = 0;
-    for (; heap.destination < stream->n_destinations; heap.destination++) {
-        uint64_t heap_cnt = take_heap_cnts(stream, 1);
-        for (size_t offset = 0; offset < heap.payload_bytes; offset += stream->packet_payload_bytes) {
-            fill_packet(stream, &heap, heap_cnt, offset, &packets[n++]);
-            if (n == PACKET_SINK_BATCH_MAX) {
-                send_packets(stream, packets, n);
-                packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
-                n = 0;
-            }
-        }
-    }
-    send_packets(stream, packets, n);
+    stream->descriptor_due_ns = stream->descriptors.n_heaps > 0 ? 0 : NEVER_NS;
 }
 
-void send_stream_start(struct send_stream *stream, int64_t now_ns)
+static void schedule_descriptors(struct send_stream *stream, int64_t now_ns)
 {
-    stream->descriptor_due_ns = NEVER_NS;
-    if (stream->descriptor_bytes == 0)
-        return;
-    send_descriptors(stream);
-    if (stream->descriptor_interval_ns > 0)
+    if (stream->descriptor_interval_ns == 0)
+        stream->descriptor_due_ns = NEVER_NS;
+    else if (stream->descriptor_due_ns == 0)
         stream->descriptor_due_ns = now_ns + stream->descriptor_first_ns;
-}
-
-static void send_due_descriptors(struct send_stream *stream, int64_t now_ns)
-{
-    send_descriptors(stream);
     while (stream->descriptor_due_ns <= now_ns)
         stream->descriptor_due_ns += stream->descriptor_interval_ns;
 }
 
-void send_stream_stop(struct send_stream *stream)
+bool send_stream_stop(struct send_stream *stream)
 {
-    for (size_t first = 0; first < stream->n_destinations; first += PACKET_SINK_BATCH_MAX) {
-        size_t n = stream->n_destinations - first;
+    while (stream->n_stopped < stream->n_destinations) {
+        size_t n = stream->n_destinations - stream->n_stopped;
         if (n > PACKET_SINK_BATCH_MAX)
             n = PACKET_SINK_BATCH_MAX;
+        if (!packet_sink_has_room(stream->sink))
+            return false;
         struct packet_out *packets = packet_sink_alloc(stream->sink, n);
         for (size_t i = 0; i < n; i++) {
             packets[i].header_bytes = spead_build_stop(packets[i].header, take_heap_cnts(stream, 1));
-            packets[i].destination = (unsigned)(first + i);
+            packets[i].destination = (unsigned)stream->n_stopped++;
         }
         send_packets(stream, packets, n);
     }
+    return true;
 }
 
 /* ---- The place in a stream's jobs -------------------------------------------------------------------------------- */
 
-bool send_stream_has_job(const struct send_stream *stream)
+static bool has_job(const struct send_stream *stream)
 {
     return stream->n_jobs_done < stream->n_jobs_taken;
+}
+
+/* In the midst of something, or with a job to begin. */
+static bool is_busy(const struct send_stream *stream)
+{
+    return has_job(stream) || stream->n_packets_left > 0;
+}
+
+bool send_stream_has_work(const struct send_stream *stream)
+{
+    return is_busy(stream) || stream->descriptor_due_ns == 0;
 }
 
 static struct send_job *oldest_job(const struct send_stream *stream)
@@ -161,34 +148,53 @@ void send_job_put(struct send_job *job)
         loan_put(job->loan);
 }
 
-/* There may be anything in the memory of a device that has failed.  What the card still reads of it does not change. */
-static void drop_jobs(struct send_stream *stream)
-{
-    while (send_stream_has_job(stream)) {
-        send_job_put(oldest_job(stream));
-        stream->n_jobs_done++;
-    }
-    stream->group = 0;
-    stream->n_packets_left = 0;
-}
-
 void send_stream_take(struct send_stream *stream, struct send_job *job)
 {
     if (find_group(job, 0) == job->n_groups) {
         send_job_put(job);
         return;
     }
-    if (!send_stream_has_job(stream))
+    if (!has_job(stream))
         pace_forget(&stream->pace, clock_monotonic_ns(), 0);
     assert(stream->n_jobs_taken - stream->n_jobs_done < stream->max_jobs);
     stream->jobs[stream->n_jobs_taken++ % stream->max_jobs] = job;
 }
 
-static void begin_group(struct send_stream *stream)
+static bool is_descriptors(const struct send_stream *stream)
 {
-    struct send_job *job = oldest_job(stream);
-    stream->group = find_group(job, stream->group);
-    struct send_group *group = &job->groups[stream->group];
+    return stream->current == &stream->descriptors;
+}
+
+/* There may be anything in the memory of a device that has failed.  What the card still reads of it does not change. */
+static void drop_jobs(struct send_stream *stream)
+{
+    if (has_job(stream) && !is_descriptors(stream))
+        stream->n_packets_left = 0;
+    for (; has_job(stream); stream->n_jobs_done++)
+        send_job_put(oldest_job(stream));
+    stream->group = 0;
+}
+
+/* They come between two groups of jobs, and not twice, however often they are due. */
+static bool descriptors_due(const struct send_stream *stream, int64_t now_ns)
+{
+    return stream->n_packets_left == 0 && stream->descriptor_due_ns <= now_ns &&
+           !(is_descriptors(stream) && has_job(stream));
+}
+
+static const struct send_group *choose_group(struct send_stream *stream, int64_t now_ns)
+{
+    if (descriptors_due(stream, now_ns)) {
+        schedule_descriptors(stream, now_ns);
+        return &stream->descriptors;
+    }
+    stream->group = find_group(oldest_job(stream), stream->group);
+    return &oldest_job(stream)->groups[stream->group];
+}
+
+static void begin_group(struct send_stream *stream, int64_t now_ns)
+{
+    const struct send_group *group = stream->current = choose_group(stream, now_ns);
     stream->round_offset = 0;
     stream->heap = 0;
     stream->offset = 0;
@@ -203,7 +209,7 @@ static void begin_group(struct send_stream *stream)
         n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
     }
     /* As few runs as possible, and those of about the same length. */
-    size_t n_runs = (n_packets_max - 1) / stream->run_packets + 1;
+    size_t n_runs = is_descriptors(stream) ? 1 : (n_packets_max - 1) / stream->run_packets + 1;
     stream->run_bytes = ((n_packets_max - 1) / n_runs + 1) * stream->packet_payload_bytes;
     if (group->ready_ns)
         stream->started_ready_ns = group->ready_ns;
@@ -212,9 +218,11 @@ static void begin_group(struct send_stream *stream)
 /* The group's last packet is about to leave: counts it, and goes on to the next group or job. */
 static void end_group(struct send_stream *stream, struct packet_out *last_packet)
 {
-    struct send_job *job = oldest_job(stream);
-    const struct send_group *group = &job->groups[stream->group];
+    const struct send_group *group = stream->current;
     size_t n_bytes = 0;
+    if (is_descriptors(stream))
+        return;
+    struct send_job *job = oldest_job(stream);
     for (size_t i = 0; i < group->n_heaps; i++)
         n_bytes += group->heaps[i].payload_bytes;
     counter_add(&stream->stats->heaps, group->n_heaps);
@@ -243,14 +251,20 @@ static void next_run(struct send_stream *stream, const struct send_group *group)
     stream->offset = stream->round_offset;
 }
 
+/* As what 'n_bytes' of the group in progress count at the stream's pace. */
+static double paced_bytes(const struct send_stream *stream, size_t n_bytes)
+{
+    return is_descriptors(stream) ? stream->descriptor_haste * (double)n_bytes : (double)n_bytes;
+}
+
 /* Fills 'packet' with the next one of the group in progress, and moves on. */
 static void next_packet(struct send_stream *stream, struct packet_out *packet)
 {
-    const struct send_group *group = &oldest_job(stream)->groups[stream->group];
+    const struct send_group *group = stream->current;
     const struct send_heap *heap = &group->heaps[stream->heap];
     size_t n_bytes = fill_packet(stream, heap, stream->group_heap_cnt + stream->heap * stream->heap_cnt_step,
                                  stream->offset, packet);
-    pace_depart(&stream->pace, n_bytes);
+    pace_depart(&stream->pace, paced_bytes(stream, n_bytes));
     if (--stream->n_packets_left == 0) {
         end_group(stream, packet);
         return;
@@ -283,12 +297,12 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Bytes on the wire of all that the stream still has to send. */
+/* Bytes on the wire of all that the stream still has to send, but for descriptors, which take next to no time. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
     size_t next_group = stream->group;
-    if (stream->n_packets_left > 0) {
+    if (stream->n_packets_left > 0 && !is_descriptors(stream)) {
         const struct send_group *group = &oldest_job(stream)->groups[next_group++];
         for (size_t i = 0; i < group->n_heaps; i++) {
             size_t n_gone = i == stream->heap ? stream->offset : stream->round_offset;
@@ -320,25 +334,20 @@ static bool is_paced(const struct send_stream *stream)
     return stream->pace.ns_per_byte > 0;
 }
 
-static bool descriptors_due(const struct send_stream *stream, int64_t now_ns)
-{
-    return stream->n_packets_left == 0 && stream->descriptor_due_ns <= now_ns;
-}
-
 int64_t send_stream_due_ns(const struct send_stream *stream)
 {
-    int64_t due = NEVER_NS;
-    if (send_stream_has_job(stream))
-        due = is_paced(stream) ? pace_departure_ns(&stream->pace) : stream->served_ns;
-    if (stream->n_packets_left == 0 && stream->descriptor_due_ns < due)
-        due = stream->descriptor_due_ns;
-    return due;
+    int64_t next_ns = is_paced(stream) ? pace_departure_ns(&stream->pace) : stream->served_ns;
+    if (is_busy(stream))
+        return next_ns;
+    return stream->descriptor_due_ns > next_ns ? stream->descriptor_due_ns : next_ns;
 }
 
 int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
 {
     int64_t due_ns = send_stream_due_ns(stream), apart_ns = stream->apart_ns;
-    if (!is_paced(stream) || due_ns == NEVER_NS || due_ns == stream->descriptor_due_ns)
+    if (stream->full_ns > now_ns && due_ns != NEVER_NS)
+        return due_ns > stream->full_ns ? due_ns : stream->full_ns;
+    if (!is_paced(stream) || !is_busy(stream)) /* descriptors are never early */
         return due_ns;
     /* Late by so much, short sleeps may be why: they end late. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
@@ -349,13 +358,14 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
     return due_ns > apart_ns ? due_ns : apart_ns;
 }
 
-/* Bytes of what is left of the run in progress, or of the first of the group to come. */
+/* Bytes of what is left of the run in progress, or of the first of the job's group to come. */
 static size_t run_bytes_left(const struct send_stream *stream)
 {
-    const struct send_job *job = oldest_job(stream);
     bool begun = stream->n_packets_left > 0;
-    size_t group = begun ? stream->group : find_group(job, stream->group);
-    const struct send_heap *heap = &job->groups[group].heaps[begun ? stream->heap : 0];
+    const struct send_group *group = stream->current;
+    if (!begun)
+        group = &oldest_job(stream)->groups[find_group(oldest_job(stream), stream->group)];
+    const struct send_heap *heap = &group->heaps[begun ? stream->heap : 0];
     size_t n_bytes = heap->payload_bytes - (begun ? stream->offset : 0);
     size_t run_bytes = begun ? stream->round_offset + stream->run_bytes - stream->offset
                              : stream->run_packets * stream->packet_payload_bytes;
@@ -369,26 +379,30 @@ static size_t run_bytes_left(const struct send_stream *stream)
  * broken at a batch's end. */
 static size_t batch_packets(const struct send_stream *stream)
 {
-    bool alone = stream->n_destinations == 1 || stream->run_bytes == 0;
+    bool alone = stream->n_destinations == 1;
     size_t run = alone ? stream->run_packets : stream->run_bytes / stream->packet_payload_bytes;
 
     return run < PACKET_SINK_BATCH_MAX ? PACKET_SINK_BATCH_MAX / run * run : PACKET_SINK_BATCH_MAX;
 }
 
-/* Fills in the packets of a piece.  Returns how many, and their bytes. */
+/* Fills in the packets of a piece, of descriptors or of jobs.  Returns how many, and their bytes. */
 static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct packet_out *packets, size_t *n_bytes)
 {
+    if (stream->n_packets_left == 0)
+        begin_group(stream, now_ns);
     int64_t first_ns = pace_departure_ns(&stream->pace); /* past, where it is late: a piece is no longer for that */
     int64_t horizon_ns = is_paced(stream) ? (first_ns < now_ns ? first_ns : now_ns) + SENDER_QUANTUM_NS : NEVER_NS;
     size_t n_max = batch_packets(stream), n = 0;
 
     *n_bytes = 0;
-    while (n < n_max && send_stream_has_job(stream) && pace_departure_ns(&stream->pace) <= horizon_ns &&
-           !descriptors_due(stream, now_ns)) {
+    while (n < n_max && pace_departure_ns(&stream->pace) <= horizon_ns) {
+        bool between = stream->n_packets_left == 0;
+        if (between && (is_descriptors(stream) || !has_job(stream) || descriptors_due(stream, now_ns)))
+            break;
         if (is_paced(stream) && n > 0 && *n_bytes + run_bytes_left(stream) > SENDER_PIECE_BYTES)
             break;
-        if (stream->n_packets_left == 0)
-            begin_group(stream);
+        if (between)
+            begin_group(stream, now_ns);
         next_packet(stream, &packets[n]);
         *n_bytes += packets[n].header_bytes + packets[n].payload_bytes;
         n++;
@@ -400,11 +414,13 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
 {
     if (stream->device && !device_ok(stream->device))
         drop_jobs(stream);
-    if (descriptors_due(stream, now_ns)) {
-        send_due_descriptors(stream, now_ns);
+    if (!is_busy(stream) && !descriptors_due(stream, now_ns))
+        return;
+    if (!packet_sink_has_room(stream->sink)) {
+        stream->full_ns = now_ns + PACKET_SINK_ROOM_NS;
         return;
     }
-    pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
+    pace_forget(&stream->pace, now_ns, is_busy(stream) ? SENDER_LATE_MAX_NS : 0);
     struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
     size_t n_bytes;
     stream->started_ready_ns = 0;
@@ -413,9 +429,10 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
         now_ns = clock_spin_until(stream->apart_ns);
     size_t n_left = send_packets(stream, packets, n);
     if (is_paced(stream) && n > 0)
-        stream->apart_ns =
-            pace_begun_ns(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes) + pace_apart_ns(&stream->pace, n_bytes);
-    counter_add(&stream->stats->packets, n_left);
+        stream->apart_ns = pace_begun_ns(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes) +
+                           pace_apart_ns(&stream->pace, paced_bytes(stream, n_bytes));
+    if (!is_descriptors(stream))
+        counter_add(&stream->stats->packets, n_left);
     stream->served_ns = now_ns;
     if (stream->started_ready_ns)
         gauge_set(&stream->stats->latency_ns, clock_monotonic_ns() - stream->started_ready_ns);
@@ -423,22 +440,37 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
 
 /* ---- Making and ending ------------------------------------------------------------------------------------------- */
 
+/* At the stream's pace, unless that would take longer than what its data may make up for. */
+static double choose_haste(const struct send_stream *stream)
+{
+    double all_ns = 0;
+
+    for (size_t i = 0; i < stream->descriptors.n_heaps; i++)
+        all_ns += stream->pace.ns_per_byte * (double)heap_bytes_left(stream, &stream->descriptors.heaps[i], 0);
+    return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
+}
+
 /* Encodes the descriptors, once and for all. */
 static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
 {
+    struct send_heap heap = {.n_items = config->n_descriptors};
+    size_t room_bytes = 0;
+
     assert(config->n_descriptors <= SEND_ITEMS_MAX && config->descriptor_interval_ns >= 0);
     if (config->n_descriptors == 0)
         return 0;
-    size_t room_bytes = 0;
     for (size_t i = 0; i < config->n_descriptors; i++) /* 1024: header, shape, format and dtype have fixed limits */
         room_bytes += strlen(config->descriptors[i].name) + strlen(config->descriptors[i].description) + 1024;
-    stream->descriptor_payload = malloc(room_bytes);
-    if (!stream->descriptor_payload)
+    heap.payload = stream->descriptor_payload = malloc(room_bytes);
+    stream->descriptors.heaps = calloc(stream->n_destinations, sizeof(heap));
+    if (!heap.payload || !stream->descriptors.heaps)
         return -ENOMEM;
-    stream->n_descriptors = config->n_descriptors;
-    stream->descriptor_bytes = spead_build_descriptors(
-        config->descriptors, config->n_descriptors, stream->descriptor_payload, room_bytes, stream->descriptor_items);
-    assert(stream->descriptor_bytes > 0);
+    heap.payload_bytes = spead_build_descriptors(config->descriptors, config->n_descriptors, stream->descriptor_payload,
+                                                 room_bytes, heap.items);
+    assert(heap.payload_bytes > 0);
+    for (; heap.destination < stream->n_destinations; heap.destination++)
+        stream->descriptors.heaps[stream->descriptors.n_heaps++] = heap;
+    stream->descriptor_haste = choose_haste(stream);
     stream->descriptor_first_ns = config->descriptor_first_ns;
     stream->descriptor_interval_ns = config->descriptor_interval_ns;
     return 0;
@@ -482,17 +514,28 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     return encode_descriptors(stream, config);
 }
 
+/* The largest packet of a heap. */
+static size_t packet_bytes_max(const struct send_stream *stream, size_t heap_bytes, size_t n_items)
+{
+    return spead_built_header_bytes(n_items) +
+           (heap_bytes < stream->packet_payload_bytes ? heap_bytes : stream->packet_payload_bytes);
+}
+
 static int open_sink(struct send_stream *stream, const struct send_stream_config *config, char *why, size_t why_bytes)
 {
     struct packet_sink_config sink = config->sink;
-    size_t payload_bytes = stream->descriptor_bytes < stream->packet_payload_bytes ? stream->descriptor_bytes
-                                                                                   : stream->packet_payload_bytes;
-    size_t descriptor_packet_bytes = spead_built_header_bytes(stream->n_descriptors) + payload_bytes;
+    const struct send_heap full = {.payload_bytes = config->packet_payload_bytes, .n_items = SEND_ITEMS_MAX};
+    const struct send_heap known = {.payload_bytes = config->heap_bytes, .n_items = config->n_items};
+    const struct send_heap *heap = config->heap_bytes > 0 ? &known : &full;
 
-    if (sink.packet_bytes == 0)
-        sink.packet_bytes = spead_built_header_bytes(SEND_ITEMS_MAX) + config->packet_payload_bytes;
-    if (sink.packet_bytes < descriptor_packet_bytes)
-        sink.packet_bytes = descriptor_packet_bytes;
+    sink.packet_bytes = packet_bytes_max(stream, heap->payload_bytes, heap->n_items);
+    sink.mean_packet_bytes =
+        (double)heap_bytes_left(stream, heap, 0) / (double)count_packets(stream, heap->payload_bytes);
+    if (stream->descriptors.n_heaps > 0) {
+        const struct send_heap *descriptors = &stream->descriptors.heaps[0];
+        size_t n_bytes = packet_bytes_max(stream, descriptors->payload_bytes, descriptors->n_items);
+        sink.packet_bytes = n_bytes > sink.packet_bytes ? n_bytes : sink.packet_bytes;
+    }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     return packet_sink_open(&sink, &stream->sink, why, why_bytes);
 }
@@ -524,6 +567,7 @@ void send_stream_destroy(struct send_stream *stream)
         return;
     packet_sink_close(stream->sink);
     free(stream->descriptor_payload);
+    free(stream->descriptors.heaps);
     free(stream->jobs);
     free(stream->name);
     free(stream);

@@ -91,13 +91,25 @@ static struct send_stream *find_next(const struct sender *sender, int64_t now_ns
     return next;
 }
 
-static bool any_job(const struct sender *sender)
+static bool any_work(const struct sender *sender)
 {
     for (size_t i = 0; i < sender->n_streams; i++) {
-        if (send_stream_has_job(sender->streams[i]))
+        if (send_stream_has_work(sender->streams[i]))
             return true;
     }
     return false;
+}
+
+/* Sends what says that there is no more, and waits until all has left.  No stream waits for another. */
+static void stop_streams(struct sender *sender)
+{
+    for (bool done = false; !done; clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_ROOM_NS)) {
+        thread_beat();
+        done = true;
+        for (size_t i = 0; i < sender->n_streams; i++)
+            done &= send_stream_stop(sender->streams[i]);
+        done &= !reap_streams(sender);
+    }
 }
 
 static void *run(void *arg)
@@ -105,18 +117,17 @@ static void *run(void *arg)
     struct sender *sender = arg;
     bool more_to_come = true;
     thread_wake_promptly();
-    int64_t start_ns = clock_monotonic_ns();
-    int64_t reap_ns = start_ns; /* when to look again for what has left */
-    bool in_flight = false;     /* at the last look */
+    int64_t reap_ns = clock_monotonic_ns(); /* when to look again for what has left */
+    bool in_flight = false;                 /* at the last look */
     for (size_t i = 0; i < sender->n_streams; i++)
-        send_stream_start(sender->streams[i], start_ns);
+        send_stream_start(sender->streams[i]);
     for (;;) {
         thread_beat();
         if (more_to_come && !take_jobs(sender)) {
             more_to_come = false;
             bound_drains(sender);
         }
-        if (!more_to_come && !any_job(sender))
+        if (!more_to_come && !any_work(sender))
             break;
         int64_t now_ns = clock_monotonic_ns(), wake_ns;
         struct send_stream *stream = find_next(sender, now_ns, &wake_ns);
@@ -129,10 +140,7 @@ static void *run(void *arg)
         else
             wait_until(sender, in_flight && reap_ns < wake_ns ? reap_ns : wake_ns, more_to_come);
     }
-    for (size_t i = 0; i < sender->n_streams; i++)
-        send_stream_stop(sender->streams[i]);
-    while (reap_streams(sender))
-        clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_REAP_NS);
+    stop_streams(sender);
     return NULL;
 }
 

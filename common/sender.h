@@ -18,7 +18,8 @@
  * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
  * sender_stop(), gets the rate at which it takes just that, evenly: a long dump neither keeps the service manager
  * waiting nor leaves in a burst.
- * Streams of a sender that are due at the same time take turns, a batch of packets each.
+ * Streams of a sender that are due at the same time take turns, a batch of packets each.  One whose sink has no room (a
+ * card that stands still) is put off, and the others do not wait for it.
  *
  * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a run of packets of
  * each in turn, as many as the sink can join (64 KiB): so what a packet costs hardly depends on how many destinations
@@ -26,7 +27,8 @@
  * group takes those of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
  * the clock: a process that is killed and restarted does not soon use the counts of its heaps of before again, of which
  * a receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
- * of a stream need not give up a heap for them. */
+ * of a stream need not give up a heap for them, and leave at its pace, or faster to be gone within SENDER_LATE_MAX_NS,
+ * so that those of a slow stream do not take the place of its data. */
 #ifndef COMMON_SENDER_H
 #define COMMON_SENDER_H
 
@@ -88,8 +90,9 @@ struct send_stream_stats {
 
 struct send_stream_config {
     const char *name;               /* copied */
-    struct packet_sink_config sink; /* destinations included; packet_bytes of heaps, 0: as many as fit into a packet */
+    struct packet_sink_config sink; /* destinations included; sizes of packets and the rate are filled in here */
     size_t packet_payload_bytes;    /* a multiple of 8 */
+    size_t heap_bytes, n_items;     /* of its heaps; 0: unknown, packets are taken to be full */
     size_t run_packets;             /* of a heap in a row, at most; 0: as many as the sink can join */
     double rate_bytes_per_s;        /* 0: unpaced */
     uint64_t heap_cnt_start;

@@ -22,6 +22,8 @@ struct sample {
     char *labels; /* NULL: none */
     const struct counter *counter;
     const struct gauge *gauge;
+    int64_t (*read)(const void *arg); /* instead of a gauge; else NULL */
+    const void *read_arg;
     uint64_t factor; /* what one of the counter counts */
     uint64_t before; /* value of the counter when rates were last made */
     double per_s;    /* NAN: not known */
@@ -96,13 +98,13 @@ static uint64_t total(const struct sample *sample)
     return counter_get(sample->counter) * sample->factor;
 }
 
-static int add_sample(struct family *family, const char *labels, const struct counter *counter, uint64_t factor,
-                      const struct gauge *gauge)
+static int add_sample(struct family *family, const char *labels, const struct sample *what)
 {
     struct sample *sample = calloc(1, sizeof(*sample));
 
     if (!sample)
         return -1;
+    *sample = *what;
     if (labels && *labels) {
         sample->labels = strdup(labels);
         if (!sample->labels) {
@@ -110,10 +112,7 @@ static int add_sample(struct family *family, const char *labels, const struct co
             return -1;
         }
     }
-    sample->counter = counter;
-    sample->gauge = gauge;
-    sample->factor = factor;
-    sample->before = counter ? total(sample) : 0;
+    sample->before = sample->counter ? total(sample) : 0;
     sample->per_s = NAN;
     *family->last = sample;
     family->last = &sample->next;
@@ -121,16 +120,15 @@ static int add_sample(struct family *family, const char *labels, const struct co
 }
 
 /* A metric that cannot be registered is missed on the page, but no reason not to observe. */
-static void add(const char *name, const char *help, const char *labels, const struct counter *counter, uint64_t factor,
-                const struct gauge *gauge, double scale)
+static void add(const char *name, const char *help, const char *labels, const struct sample *what, double scale)
 {
     struct family *family;
     int err;
 
     assert(is_metric_name(name));
     pthread_mutex_lock(&registry_lock);
-    family = find_family(name, help, counter != NULL, scale);
-    err = family ? add_sample(family, labels, counter, factor, gauge) : -1;
+    family = find_family(name, help, what->counter != NULL, scale);
+    err = family ? add_sample(family, labels, what) : -1;
     pthread_mutex_unlock(&registry_lock);
     if (err)
         log_error("out of memory: metric %s will not be shown", name);
@@ -148,17 +146,23 @@ void stats_counter_times(const char *name, const char *help, const char *labels,
     int n = snprintf(full_name, sizeof(full_name), "%s_total", name);
 
     assert(n < (int)sizeof(full_name));
-    add(full_name, help, labels, counter, factor, NULL, 1.0);
+    add(full_name, help, labels, &(struct sample){.counter = counter, .factor = factor}, 1.0);
 }
 
 void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge)
 {
-    add(name, help, labels, NULL, 0, gauge, 1.0);
+    add(name, help, labels, &(struct sample){.gauge = gauge}, 1.0);
+}
+
+void stats_gauge_read(const char *name, const char *help, const char *labels, int64_t (*read)(const void *arg),
+                      const void *arg)
+{
+    add(name, help, labels, &(struct sample){.read = read, .read_arg = arg}, 1.0);
 }
 
 void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge, double scale)
 {
-    add(name, help, labels, NULL, 0, gauge, scale);
+    add(name, help, labels, &(struct sample){.gauge = gauge}, scale);
 }
 
 /* Writes 'text' with a backslash before backslashes and, if 'quote', double quotes; a newline becomes \n. */
@@ -196,9 +200,14 @@ char *stats_label(char *labels, size_t labels_bytes, const char *name, const cha
     return labels;
 }
 
+static int64_t read_gauge(const struct sample *sample)
+{
+    return sample->read ? sample->read(sample->read_arg) : gauge_get(sample->gauge);
+}
+
 static double gauge_value(const struct family *family, const struct sample *sample)
 {
-    return (double)gauge_get(sample->gauge) * family->scale;
+    return (double)read_gauge(sample) * family->scale;
 }
 
 static void put_series(FILE *out, const char *name, size_t name_bytes, const char *suffix, const struct sample *sample)
@@ -214,7 +223,7 @@ static void put_sample(FILE *out, const struct family *family, const struct samp
     if (family->is_counter)
         fprintf(out, " %" PRIu64 "\n", total(sample));
     else if (family->scale == 1.0)
-        fprintf(out, " %" PRId64 "\n", gauge_get(sample->gauge));
+        fprintf(out, " %" PRId64 "\n", read_gauge(sample));
     else
         fprintf(out, " %.15g\n", gauge_value(family, sample));
 }

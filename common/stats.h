@@ -60,6 +60,10 @@ void stats_counter_times(const char *name, const char *help, const char *labels,
 
 void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge);
 
+/* A gauge that is asked for when somebody looks, on the thread that shows it: 'read' is called with 'arg'. */
+void stats_gauge_read(const char *name, const char *help, const char *labels, int64_t (*read)(const void *arg),
+                      const void *arg);
+
 /* A gauge that shows value * scale, e.g. nanoseconds as seconds. */
 void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge,
                         double scale);

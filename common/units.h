@@ -20,6 +20,11 @@
 #define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
+static inline uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Largest multiple of 'step' (> 0) that is <= value; also for negative values. */
 static inline int64_t round_down(int64_t value, int64_t step)
 {

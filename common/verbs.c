@@ -32,8 +32,22 @@ static int fail(const char *interface, int err, const char *what, const char *cu
     return -err;
 }
 
-/* Memory that the card uses is locked, which the kernel limits.  Returns false where it does not. */
-static bool locking_is_limited(unsigned long long *limit_bytes)
+/* What is locked for cards, which the kernel counts by itself: mlock() has the same limit, and another count. */
+static unsigned long long pinned_bytes(void)
+{
+    FILE *file = fopen("/proc/self/status", "re");
+    unsigned long long kib = 0;
+    char line[128];
+
+    while (file && fgets(line, sizeof(line), file) && sscanf(line, "VmPin: %llu", &kib) != 1)
+        continue;
+    if (file)
+        fclose(file);
+    return kib << 10;
+}
+
+/* Whether 'n_bytes' more would be too much. */
+static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -44,25 +58,28 @@ static bool locking_is_limited(unsigned long long *limit_bytes)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
         return false;
     *limit_bytes = limit.rlim_cur;
-    return true;
+    return pinned_bytes() + n_bytes > limit.rlim_cur;
 }
 
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes)
 {
-    char cure[200] = "";
-    unsigned long long limit_bytes;
-
     if (err <= 0)
         err = EIO; /* a provider that does not say why */
-    if (err == EPERM || err == EACCES) {
-        snprintf(cure, sizeof(cure), NEEDS_CAPABILITY);
-    } else if (err == ENOMEM && locking_is_limited(&limit_bytes)) {
-        snprintf(cure, sizeof(cure), "this process may lock %llu KiB; allow more (LimitMEMLOCK=infinity, ulimit -l)",
-                 limit_bytes >> 10);
-        fail(port->interface, err, what, cure, why, why_bytes);
-        return -E2BIG; /* which a restart does not cure */
-    }
-    return fail(port->interface, err, what, cure, why, why_bytes);
+    return fail(port->interface, err, what, err == EPERM || err == EACCES ? NEEDS_CAPABILITY : "", why, why_bytes);
+}
+
+int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, const char *what, char *why,
+                       size_t why_bytes)
+{
+    unsigned long long limit_bytes;
+    char cure[200];
+
+    if (err != ENOMEM || !is_over_limit(n_bytes, &limit_bytes))
+        return verbs_fail(port, err, what, why, why_bytes);
+    snprintf(cure, sizeof(cure), "this process may lock %llu KiB; allow more (LimitMEMLOCK=infinity, ulimit -l)",
+             limit_bytes >> 10);
+    fail(port->interface, err, what, cure, why, why_bytes);
+    return -E2BIG; /* which a restart does not cure */
 }
 
 /* ---- The interface ----------------------------------------------------------------------------------------------- */
@@ -175,8 +192,7 @@ static int ask_device(struct verbs_port *port, char *why, size_t why_bytes)
     port->max_queue = (uint32_t)device.orig_attr.max_qp_wr;
     port->max_completions = (uint32_t)device.orig_attr.max_cqe;
     port->max_parts = (uint32_t)device.orig_attr.max_sge;
-    port->checks_ip = device.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM;
-    port->computes_ip = port->checks_ip;
+    port->computes_ip = device.orig_attr.device_cap_flags & IBV_DEVICE_RAW_IP_CSUM;
     if (ibv_is_qpt_supported(device.packet_pacing_caps.supported_qpts, IBV_QPT_RAW_PACKET))
         port->rate_max_bits_s = 1000 * (uint64_t)device.packet_pacing_caps.qp_rate_limit_max;
     return 0;
@@ -226,8 +242,9 @@ int verbs_memory_register(struct verbs_port *port, void *base, size_t n_bytes, b
     unsigned access = IBV_ACCESS_RELAXED_ORDERING | (writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     struct ibv_mr *mr = ibv_reg_mr(port->pd, base, n_bytes, access);
     if (!mr) {
+        int err = errno;
         snprintf(what, sizeof(what), "cannot register %zu KiB of memory", (n_bytes + 1023) >> 10);
-        return verbs_fail(port, errno, what, why, why_bytes);
+        return verbs_fail_to_lock(port, err, n_bytes, what, why, why_bytes);
     }
     *memory = (struct verbs_memory){mr, base, n_bytes};
     return 0;

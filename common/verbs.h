@@ -32,7 +32,6 @@ struct verbs_port {
     uint32_t max_queue;       /* work requests that a queue may hold */
     uint32_t max_completions; /* entries that a completion queue may hold */
     uint32_t max_parts;       /* of one work request */
-    bool checks_ip;           /* says of each frame that its IPv4 header was right */
     bool computes_ip;         /* fills in the checksum of IPv4 headers that are sent */
     uint64_t rate_max_bits_s; /* of a queue that is paced by the card; 0: it cannot */
     uint8_t mac[6];
@@ -52,8 +51,16 @@ int verbs_port_open(const char *interface, struct verbs_port *port, char *why, s
 void verbs_port_close(struct verbs_port *port); /* everything made with it must be gone */
 
 /* Says in 'why' that a call failed with 'err' (positive; else an I/O error): "ibverbs on eth0: what: reason; cure",
- * where the cure is known: permission, locked memory.  Returns -err, or -E2BIG where too little memory may be locked. */
+ * where the cure is known, as of a permission.  Returns -err. */
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes);
+
+/* The same of a call that has the kernel lock 'n_bytes' of memory at least.  Returns -E2BIG where so much may not be
+ * locked. */
+int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, const char *what, char *why,
+                       size_t why_bytes);
+
+/* A queue locks so much for each entry, or more. */
+#define VERBS_ENTRY_BYTES 64
 
 /* The context of queues by which packets leave, and of their completion queues. */
 extern char verbs_sends[];

@@ -419,6 +419,13 @@ int fgpu_pipeline_start(void *arg)
     return err ? err : threads_probe(pipeline->layout->n_ants * device_n_threads(pipeline->device));
 }
 
+int fgpu_pipeline_begin(void *arg, char *why, size_t why_bytes)
+{
+    struct fgpu_pipeline *pipeline = arg;
+
+    return fgpu_recv_begin(pipeline->recv, why, why_bytes);
+}
+
 bool fgpu_pipeline_stop(void *arg)
 {
     struct fgpu_pipeline *pipeline = arg;

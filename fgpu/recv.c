@@ -204,6 +204,11 @@ int fgpu_recv_start(struct fgpu_recv *recv)
     return receiver_set_start(&recv->receivers);
 }
 
+int fgpu_recv_begin(struct fgpu_recv *recv, char *why, size_t why_bytes)
+{
+    return receiver_set_begin(&recv->receivers, why, why_bytes);
+}
+
 size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
 {
     return recv->receivers.n;

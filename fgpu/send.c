@@ -253,7 +253,8 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
     stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
     stats_counter("fgpu_output_samples", "Complex samples sent, of both polarisations.", labels, &stream->samples);
     stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
-    stats_counter("fgpu_output_failed_packets", "Packets that the kernel refused to send.", labels,
+    stats_counter("fgpu_output_failed_packets",
+                  "Packets that the kernel or a capture refused, or that a card did not send.", labels,
                   &stream->stats.failed);
     stats_counter("fgpu_output_skipped_heaps", "Heaps not sent because input was missing.", labels,
                   &stream->skipped_heaps);
@@ -288,15 +289,6 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
                           (struct sensor_reading){clock_unix_ns(), SENSOR_NOMINAL, {.integer = 0}});
     }
     return err;
-}
-
-/* The largest of an output's packets. */
-static size_t packet_bytes(const struct config_send *send, const struct fgpu_config_output *output)
-{
-    size_t heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
-    size_t payload_bytes = (size_t)send->packet_payload_bytes;
-
-    return spead_built_header_bytes(N_ITEMS) + (heap_bytes < payload_bytes ? heap_bytes : payload_bytes);
 }
 
 /* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
@@ -343,9 +335,10 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file,
-                 .packet_bytes = packet_bytes(c, output),
                  .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .heap_bytes = fgpu_batch_bytes(output) / output->destinations.n,
+        .n_items = N_ITEMS,
         .rate_bytes_per_s =
             fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n,
         .heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size,

@@ -62,7 +62,7 @@ static const struct {
                      "raise recv.window, or look at why one input is behind: cbf-doctor streams; interface %s"},
     [PLACE_OUTPUT] = {"output", "for want of an output buffer", "the sender is behind: too little pace, or no CPU",
                       "raise send.rate_factor, buffers of the output, or send.threads; interface %s"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused to send",
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or a card did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show %s"},
 };
 

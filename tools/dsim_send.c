@@ -497,7 +497,8 @@ static void register_metrics(struct dsim_send *send)
     stats_counter("dsim_output_heaps", "Heaps sent, descriptors not counted.", NULL, &send->n_heaps_sent);
     stats_counter("dsim_output_bytes", "Payload bytes of heaps sent.", NULL, &send->n_bytes_sent);
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->n_packets_sent);
-    stats_counter("dsim_packets_failed", "Packets that the kernel refused.", NULL, &send->n_packets_failed);
+    stats_counter("dsim_packets_failed", "Packets that the kernel or a capture refused, or that a card did not send.",
+                  NULL, &send->n_packets_failed);
     if (send->play)
         stats_counter("dsim_reader_late", "Times that heaps were due and not read or computed yet.", NULL,
                       &send->n_waits);

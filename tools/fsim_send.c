@@ -268,7 +268,9 @@ static void register_metrics(struct fsim_send *send)
 {
     stats_counter("fsim_output_heaps", "Heaps of data sent.", NULL, &send->wire.n_heaps);
     stats_counter("fsim_output_packets", "Packets sent.", NULL, &send->wire.n_packets);
-    stats_counter("fsim_output_failed_packets", "Packets that the kernel refused.", NULL, &send->wire.n_packets_failed);
+    stats_counter("fsim_output_failed_packets",
+                  "Packets that the kernel or a capture refused, or that a card did not send.", NULL,
+                  &send->wire.n_packets_failed);
     stats_gauge_scaled("fsim_late_seconds", "How late the last heaps left, in seconds.", NULL, &send->late_ns, 1e-9);
 }
 

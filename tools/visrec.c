@@ -228,6 +228,7 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
     if (err)
         return err;
     receiver_stats_register("visrec", "visrec-recv", receiver_get_stats(v->receiver));
+    receiver_drops_register("visrec", "visrec-recv", v->receiver);
     assembler_stats_register("visrec", "", &v->assembler_stats);
     visrec_writer_register(&v->writer_stats);
     return 0;
@@ -294,11 +295,13 @@ static int record(struct visrec *v)
 }
 
 /* All threads, or none. */
-static int start(struct visrec *v)
+static int start(struct visrec *v, char *why, size_t why_bytes)
 {
     threads_hold();
     int writer_err = visrec_writer_start(v->writer);
     int err = writer_err ? writer_err : receiver_start(v->receiver);
+    if (!err)
+        err = receiver_begin(v->receiver, why, why_bytes);
     threads_release(!err);
     if (err && !writer_err)
         visrec_writer_join(v->writer);
@@ -318,7 +321,7 @@ static int run(const struct visrec_config *config, const struct config *book, st
     err = create(v, why, sizeof(why));
     if (!err) {
         why[0] = '\0';
-        err = start(v);
+        err = start(v, why, sizeof(why));
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);

@@ -14,6 +14,7 @@ static const struct daemon daemon_xbgpu = {
     .create = xpipeline_create,
     .control = xpipeline_control,
     .start = xpipeline_start,
+    .begin = xpipeline_begin,
     .stop = xpipeline_stop,
     .destroy = xpipeline_destroy,
 };

@@ -177,6 +177,11 @@ int xbgpu_recv_start(struct xbgpu_recv *recv)
     return receiver_set_start(&recv->receivers);
 }
 
+int xbgpu_recv_begin(struct xbgpu_recv *recv, char *why, size_t why_bytes)
+{
+    return receiver_set_begin(&recv->receivers, why, why_bytes);
+}
+
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
 {
     return recv->receivers.n;

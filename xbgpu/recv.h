@@ -28,6 +28,9 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
 
 int xbgpu_recv_start(struct xbgpu_recv *recv);
 
+/* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_recv_begin(struct xbgpu_recv *recv, char *why, size_t why_bytes);
+
 /* Number of receive threads: how many end items there can be. */
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv);
 

@@ -359,6 +359,13 @@ int xpipeline_start(void *arg)
     return err ? err : threads_probe(device_n_threads(pipeline->device));
 }
 
+int xpipeline_begin(void *arg, char *why, size_t why_bytes)
+{
+    struct xpipeline *pipeline = arg;
+
+    return xbgpu_recv_begin(pipeline->recv, why, why_bytes);
+}
+
 bool xpipeline_stop(void *arg)
 {
     struct xpipeline *pipeline = arg;

@@ -27,6 +27,9 @@ void xpipeline_control(void *pipeline, struct katcp_device *device);
 /* Starts senders, worker and receivers, in that order. */
 int xpipeline_start(void *pipeline);
 
+/* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
+int xpipeline_begin(void *pipeline, char *why, size_t why_bytes);
+
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  An
  * accumulation that has not ended is not sent.  Returns false if a capture could not be written. */
 bool xpipeline_stop(void *pipeline);

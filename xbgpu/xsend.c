@@ -165,7 +165,8 @@ static void register_metrics(struct xstream *stream)
         {"xbgpu_output_x_heaps", "Heaps sent.", &stream->stats.heaps},
         {"xbgpu_output_x_bytes", "Payload bytes sent.", &stream->stats.bytes},
         {"xbgpu_output_x_packets", "Packets sent.", &stream->stats.packets},
-        {"xbgpu_output_x_failed_packets", "Packets that the kernel refused to send.", &stream->stats.failed},
+        {"xbgpu_output_x_failed_packets", "Packets that the kernel or a capture refused, or that a card did not send.",
+         &stream->stats.failed},
         {"xbgpu_output_x_visibilities", "Scalar visibilities sent.", &stream->visibilities},
         {"xbgpu_output_x_clipped_visibilities", "Scalar visibilities sent that saturated.",
          &stream->clipped_visibilities},
@@ -278,15 +279,6 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     return n;
 }
 
-/* The largest of a dump's packets. */
-static size_t packet_bytes(const struct config_send *send, const struct send_heap *heap)
-{
-    size_t payload_bytes = (size_t)send->packet_payload_bytes;
-
-    return spead_built_header_bytes(heap->n_items) +
-           (heap->payload_bytes < payload_bytes ? heap->payload_bytes : payload_bytes);
-}
-
 static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
 {
     const struct config_send *c = &send->config->send;
@@ -301,9 +293,10 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file,
-                 .packet_bytes = packet_bytes(c, &stream->dumps[0].heap),
                  .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .heap_bytes = stream->dumps[0].heap.payload_bytes,
+        .n_items = stream->dumps[0].heap.n_items,
         .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),
         .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
         .heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream),

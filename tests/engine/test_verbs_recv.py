@@ -406,6 +406,21 @@ def test_whatever_call_fails_at_the_start(daemon, work):
             assert errors(process) == []
 
 
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec"])
+def test_packets_come_last(program, daemon, work, ends):
+    """The card is told of them when all else is there, so that none is lost, or old, for a start that takes long."""
+    stream = STREAMS[program]()
+    config = live_config(stream, ends[0], work / "out", transport="ibverbs")
+    if program != "visrec":
+        config["send"] = {"interface": ends[0].interface, "transport": "ibverbs"}
+    process = start(daemon, program, config, ends[0]).wait_ready()
+    calls = [line.split()[0] for line in ends[0].trace]
+    process.terminate().wait_end()
+    first = calls.index("ibv_create_flow")
+    assert set(calls[first:]) == {"ibv_create_flow"}
+    assert calls.count("ibv_create_qp") == {"fgpu": 2, "xbgpu": 3, "visrec": 1}[program]
+
+
 # What fails while packets come, and what is said of it.
 RUNNING = {
     "ibv_post_recv:ENOMEM@5": "a work request was refused: Cannot allocate memory",

@@ -58,6 +58,7 @@ static struct card {
     size_t fail_packet; /* the next completion with an error: that packet's; 0: none */
     uint32_t rate_kbps, rate_max_kbps;
     size_t n_rates;
+    size_t n_copied;    /* packets of which a part lies where the headers do */
     char fail_name[40]; /* this call fails... */
     size_t fail_at;     /* ...when it is the so-manieth, from 1; 0: each */
     size_t n_calls;     /* of it */
@@ -121,6 +122,7 @@ static int card_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_
         *request = (struct request){
             .wr_id = wr->wr_id, .signalled = wr->send_flags & IBV_SEND_SIGNALED, .n_parts = wr->num_sge};
         memcpy(request->parts, wr->sg_list, (size_t)wr->num_sge * sizeof(request->parts[0]));
+        card.n_copied += wr->num_sge == 2 && request->parts[1].lkey == request->parts[0].lkey;
         gather(request, &request->at_post);
         card.n_posted++;
         if (card.n_posted - card.n_sent > card.n_in_flight_max)
@@ -585,6 +587,58 @@ START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
 }
 END_TEST
 
+/* Whatever a card still has to tell of what was in a queue that was reset, it is not of what came after. */
+START_TEST(completions_of_before_a_reset_are_void)
+{
+    open_sink();
+    card.per_poll = 0;
+    send_batch(20, false, true);
+    card.fail_packet = 5;
+    card.per_poll = SIZE_MAX;
+    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    assert_home(1);
+    card.per_poll = 0;
+    send_batch(10, false, true);
+    push(&(struct request){.wr_id = 3}, IBV_WC_SUCCESS);
+    push(&(struct request){.wr_id = 19}, IBV_WC_WR_FLUSH_ERR);
+    ck_assert_uint_eq(packet_sink_reap(sink), 10);
+    assert_home(1);
+    transmit(10);
+    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    assert_home(2);
+    assert_failed(16, EIO);
+    ck_assert_str_eq(card.states, "0IRS0IRS");
+}
+END_TEST
+
+/* Room for any batch: in the queue, and for its copies.  Completions tell, one of each list. */
+START_TEST(room_is_where_nothing_must_be_waited_for)
+{
+    open_sink();
+    card.per_poll = 0;
+    for (size_t i = 0; i < QUEUE_MAX / PACKET_SINK_BATCH_MAX; i++) {
+        ck_assert(packet_sink_has_room(sink));
+        send_batch(PACKET_SINK_BATCH_MAX, false, true);
+    }
+    ck_assert(!packet_sink_has_room(sink));
+    transmit(PACKET_SINK_BATCH_MAX - 1);
+    ck_assert(!packet_sink_has_room(sink));
+    assert_home(0);
+    transmit(1);
+    ck_assert(packet_sink_has_room(sink));
+    assert_home(1);
+    card.per_poll = SIZE_MAX;
+    packet_sink_flush(sink);
+    card.per_poll = 0;
+    while (card.n_copied == 0)
+        send_batch(10, true, false);
+    ck_assert(!packet_sink_has_room(sink));
+    transmit(SIZE_MAX);
+    ck_assert(packet_sink_has_room(sink));
+    assert_failed(0, 0);
+}
+END_TEST
+
 static const char *const running_calls[] = {"ibv_post_send", "ibv_poll_cq"};
 
 START_TEST(a_call_that_fails_loses_what_was_in_flight)
@@ -693,22 +747,25 @@ START_TEST(memory_that_was_forgotten_is_copied_from)
 }
 END_TEST
 
-/* A packet of 1200 bytes takes 1266 on the wire: 100 MB/s are 844 Mbit/s, and 5 % more 886.2. */
+/* A packet of 1200 bytes takes 1266 on the wire: 100 MB/s are 844 Mbit/s, and 5 % more 886.2.  One of 330 takes 396:
+ * 960 Mbit/s, and 1008. */
 static const struct {
     double rate_bytes_per_s;
     uint32_t max_kbps, kbps;
     bool refuses;
+    double mean_packet_bytes;
 } rates[] = {
-    {100e6, 200000000, 886200, false}, {100e6, 0, 0, false},       /* a card that does not pace */
-    {100e6, 800000, 0, false},                                     /* not as fast as that */
-    {100e6, 200000000, 0, true},       {1e6, 200000000, 0, false}, /* so slow that a list would take long */
-    {0, 200000000, 0, false},
+    {100e6, 200000000, 886200, false, 0}, {100e6, 0, 0, false, 0},       /* a card that does not pace */
+    {100e6, 800000, 0, false, 0},                                        /* not as fast as that */
+    {100e6, 200000000, 0, true, 0},       {1e6, 200000000, 0, false, 0}, /* so slow that a list would take long */
+    {0, 200000000, 0, false, 0},          {100e6, 200000000, 1008000, false, 330},
 };
 
 START_TEST(the_card_paces_where_it_can)
 {
     card.rate_max_kbps = rates[_i].max_kbps;
     config.rate_bytes_per_s = rates[_i].rate_bytes_per_s;
+    config.mean_packet_bytes = rates[_i].mean_packet_bytes;
     if (rates[_i].refuses)
         fail_call("ibv_modify_qp_rate_limit", 1);
     open_sink();
@@ -790,6 +847,8 @@ int main(void)
     tcase_add_test(tcase, loans_come_home_with_the_last_packet_of_a_list);
     tcase_add_test(tcase, a_close_waits);
     tcase_add_loop_test(tcase, a_completion_with_an_error_loses_what_was_in_flight, 0, 20);
+    tcase_add_test(tcase, completions_of_before_a_reset_are_void);
+    tcase_add_test(tcase, room_is_where_nothing_must_be_waited_for);
     tcase_add_loop_test(tcase, a_call_that_fails_loses_what_was_in_flight, 0, ARRAY_LEN(running_calls));
     tcase_add_loop_test(tcase, a_queue_in_which_nothing_moves_is_reset, 0, 2);
     tcase_add_loop_test(tcase, a_card_that_is_lost_ends_the_service, 0, 4);

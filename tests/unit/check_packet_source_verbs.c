@@ -51,13 +51,24 @@ static void set_up(const char *text)
     ck_assert_msg(endpoint_list_parse(text, &endpoints, why, sizeof(why)) == 0, "%s", why);
 }
 
-static int open_source(const char *interface, int comp_vector)
+static int prepare_source(const char *interface, int comp_vector)
 {
     const struct packet_source_config config = {
         .endpoints = &endpoints, .interface = interface, .transport = TRANSPORT_IBVERBS, .comp_vector = comp_vector};
 
     memset(why, 0, sizeof(why));
     return packet_source_open(&config, &source, why, sizeof(why));
+}
+
+static int open_source(const char *interface, int comp_vector)
+{
+    int err = prepare_source(interface, comp_vector);
+    if (err)
+        return err;
+    err = packet_source_begin(source, why, sizeof(why));
+    if (err)
+        packet_source_close(source);
+    return err;
 }
 
 static void tear_down(void)
@@ -169,6 +180,28 @@ START_TEST(a_full_ring)
             assert_packet(&slots[i], n_taken, 1000, 0);
     }
     ck_assert_uint_eq(packet_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
+    tear_down();
+}
+END_TEST
+
+/* While a program gets ready, the ring does not fill with what is old then, nor overflow. */
+START_TEST(nothing_comes_before_the_beginning)
+{
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    char directory[] = "/tmp/check-verbs-XXXXXX";
+
+    set_up("239.1.2.3:7000,239.1.2.4:7000");
+    setenv("CBF_FAKE_VERBS_DIR", mkdtemp(directory), 1);
+    ck_assert_msg(prepare_source("veth0", _i) == 0, "%s", why);
+    for (unsigned i = 0; i < 2 * RING_LEAST; i++)
+        send_packet(&endpoints.items[i % 2], 0, i, 1000);
+    ck_assert_msg(packet_source_begin(source, why, sizeof(why)) == 0, "%s", why);
+    for (unsigned i = 0; i < 2; i++) {
+        send_packet(&endpoints.items[i], 0, 7 + i, 500);
+        ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
+        assert_packet(&slots[0], 7 + i, 500, i);
+    }
+    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
     tear_down();
 }
 END_TEST
@@ -300,6 +333,43 @@ START_TEST(a_start_that_fails)
 END_TEST
 #define N_STARTS 9
 
+/* A ring of 2256 KiB; a queue of 256 entries, of 64 bytes at least.  'says' is of the limit. */
+static const struct {
+    const char *fail;
+    rlim_t limit_bytes;
+    int err;
+    const char *says;
+} limits[] = {
+    {"ibv_reg_mr:ENOMEM", 64 << 10, -E2BIG, "recv.buffer: ibverbs on veth0: cannot register 2256 KiB of memory"},
+    {"ibv_reg_mr:ENOMEM", 2255 << 10, -E2BIG, "this process may lock 2255 KiB; allow more"},
+    {"ibv_reg_mr:ENOMEM", 2256 << 10, -ENOMEM, NULL},
+    {"ibv_reg_mr:EIO", 64 << 10, -EIO, NULL},
+    {"ibv_create_cq:ENOMEM", 12 << 10, -E2BIG, "recv.transport: ibverbs on veth0: cannot create a completion queue"},
+    {"ibv_create_qp:ENOMEM", 12 << 10, -E2BIG, "this process may lock 12 KiB; allow more"},
+    {"ibv_create_qp:ENOMEM", 16 << 10, -ENOMEM, NULL},
+    {"ibv_alloc_pd:ENOMEM", 4 << 10, -ENOMEM, NULL}, /* which locks nothing */
+};
+
+/* Only where the limit is what is in the way, it is named, and no restart cures that. */
+START_TEST(the_limit_is_named_where_it_is_hit)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
+    struct rlimit limit = {.rlim_cur = limits[_i].limit_bytes, .rlim_max = limits[_i].limit_bytes};
+
+    set_up("239.1.2.3");
+    setenv("CBF_FAKE_VERBS_FAIL", limits[_i].fail, 1);
+    ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    ck_assert_int_eq(syscall(SYS_capget, &header, data), 0);
+    data[0].effective &= ~(1u << CAP_IPC_LOCK);
+    ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
+    ck_assert_int_eq(open_source("veth0", 0), limits[_i].err);
+    ck_assert_msg(limits[_i].says ? strstr(why, limits[_i].says) != NULL : !strstr(why, "may lock"), "%s", why);
+    source = NULL;
+    tear_down();
+}
+END_TEST
+
 /* Where memory may not be locked, a restart cures nothing, and the limit is named. */
 START_TEST(locked_memory_is_limited)
 {
@@ -344,11 +414,13 @@ int main(void)
     if (may_make_wires()) {
         tcase_add_loop_test(tests, packets_are_lent, -1, 1);
         tcase_add_test(tests, a_full_ring);
+        tcase_add_loop_test(tests, nothing_comes_before_the_beginning, -1, 1);
         tcase_add_loop_test(tests, a_wait_ends_in_time, -1, 1);
         tcase_add_test(tests, no_packet_is_slept_over);
         tcase_add_loop_test(tests, the_dead_stay_dead, -1, 1);
         tcase_add_loop_test(tests, a_start_that_fails, 0, N_STARTS);
         tcase_add_test(tests, locked_memory_is_limited);
+        tcase_add_loop_test(tests, the_limit_is_named_where_it_is_hit, 0, ARRAY_LEN(limits));
     } else {
         printf("skipped: network namespaces are not permitted here\n");
     }

@@ -964,10 +964,48 @@ START_TEST(descriptors_wait_for_the_end_of_a_group)
         for (; wire[model.at].spead.is_descriptor; n_heaps++)
             expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), 1);
         ck_assert_uint_ge(n_heaps, 1);
+        if (g > 0)
+            ck_assert_uint_eq(n_heaps, 1); /* and then data, however often they are due */
         expect_group(&model, &job.job.groups[g]);
     }
     assert_home(1);
     free_job(&job);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* In many packets they are a piece after the other: at the stream's pace, or in the time that it may be late. */
+START_TEST(descriptors_are_paced)
+{
+    const double rate_bytes_per_s = _i ? 1e5 : 8e6;
+    const size_t n_destinations = 220;
+    size_t n_bytes = 0, n_gone = 0;
+    struct model model;
+    struct rig rig;
+
+    rig_init(&rig, n_destinations, 1000);
+    rig.config.descriptors = descriptors;
+    rig.config.n_descriptors = ARRAY_LEN(descriptors);
+    rig.config.rate_bytes_per_s = rate_bytes_per_s;
+    rig_open(&rig);
+    int64_t start_ns = clock_unix_ns();
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_stop(rig.sender);
+    model = make_model(&rig, read_wire());
+    expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), n_destinations);
+    expect_stops(&model, n_destinations);
+    for (size_t i = 0; i < n_destinations; i++)
+        n_bytes += wire[i].n_bytes;
+    ck_assert_double_gt((double)n_bytes / 8e6, 5e-3); /* or the pace would not show */
+    ck_assert_double_lt((double)n_bytes / 8e6, 10e-3);
+    for (size_t i = 0; i < n_destinations; i++) {
+        double all_s = _i ? (double)SENDER_LATE_MAX_NS / 1e9 : (double)n_bytes / rate_bytes_per_s;
+        double departure_ns = (double)n_gone / (double)n_bytes * all_s * 1e9;
+        ck_assert_int_ge(wire[i].unix_ns - start_ns, (int64_t)departure_ns - SENDER_QUANTUM_NS - NS_PER_MS);
+        n_gone += wire[i].n_bytes;
+    }
+    /* What they take of the data's time is no more than that. */
+    ck_assert_double_le(rig.stream->pace.n_bytes / rate_bytes_per_s * 1e9, (double)SENDER_LATE_MAX_NS + 1);
     rig_fini(&rig);
 }
 END_TEST
@@ -1180,6 +1218,7 @@ int main(void)
     tcase_add_checked_fixture(descriptor_case, make_file, remove_file);
     tcase_add_test(descriptor_case, descriptors_come_on_schedule);
     tcase_add_test(descriptor_case, descriptors_wait_for_the_end_of_a_group);
+    tcase_add_loop_test(descriptor_case, descriptors_are_paced, 0, 2);
     tcase_set_timeout(descriptor_case, 60);
     suite_add_tcase(suite, descriptor_case);
     tcase_add_checked_fixture(stream_case, make_file, remove_file);

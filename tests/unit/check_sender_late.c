@@ -38,10 +38,14 @@ struct slow_card {
     atomic_size_t n_reaps, n_reaps_in_flight, n_failed, n_lifted, n_memories;
     uint64_t n_changed;
     bool closed_in_flight;
+    atomic_size_t n_refusals; /* so many times it says that it has no room, from now on */
+    struct packet_sink_config config;
 };
 
 static struct slow_card cards[2];
 static size_t n_cards;
+static struct slow_card *senders[RING]; /* by whom packets left, batch by batch */
+static size_t n_senders;
 
 static uint64_t sum_of(const struct packet_out *packet)
 {
@@ -76,6 +80,8 @@ static size_t slow_send(struct packet_sink *base, struct packet_out *packets, si
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
     int64_t now_ns = clock_monotonic_ns();
 
+    ck_assert_uint_eq(atomic_load(&card->n_refusals), 0);
+    senders[n_senders++ % RING] = card;
     if (card->send_ns)
         clock_sleep_until(now_ns + card->send_ns);
     for (size_t i = 0; i < n; i++) {
@@ -84,6 +90,16 @@ static size_t slow_send(struct packet_sink *base, struct packet_out *packets, si
             (struct slow_packet){now_ns + card->latency_ns, packets[i], sum_of(&packets[i])};
     }
     return n;
+}
+
+static bool slow_has_room(struct packet_sink *base)
+{
+    struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
+
+    if (atomic_load(&card->n_refusals) == 0)
+        return true;
+    atomic_fetch_sub(&card->n_refusals, 1);
+    return false;
 }
 
 static int slow_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *reason,
@@ -114,6 +130,7 @@ static void slow_close(struct packet_sink *base)
 static const struct packet_sink_ops slow_ops = {.send = slow_send,
                                                 .close = slow_close,
                                                 .reap = slow_reap,
+                                                .has_room = slow_has_room,
                                                 .add_memory = slow_add_memory,
                                                 .lift_rate = slow_lift_rate};
 
@@ -122,6 +139,7 @@ int packet_sink_verbs_open(const struct packet_sink_config *config, struct packe
 {
     ck_assert_int_eq(config->transport, TRANSPORT_IBVERBS);
     cards[n_cards].base.ops = &slow_ops;
+    cards[n_cards].config = *config;
     *sink = &cards[n_cards++].base;
     return 0;
 }
@@ -338,6 +356,66 @@ START_TEST(what_a_failed_device_has_is_not_sent)
 }
 END_TEST
 
+START_TEST(a_card_without_room_keeps_nobody_else)
+{
+    const size_t n_refusals = 300;
+    struct inbox_item item;
+
+    open_streams(2, _i ? 1e9 : 0);
+    struct test_job *stalled = make_job(5000), *other = make_job(64 * 500);
+    atomic_store(&cards[0].n_refusals, n_refusals);
+    sender_push(streams[0], &stalled->job);
+    sender_push(streams[1], &other->job);
+    ck_assert_int_eq(sender_start(sender), 0);
+    ck_assert_ptr_eq(await_home(), other);
+    ck_assert_ptr_eq(await_home(), stalled); /* nothing is given up */
+    ck_assert_ptr_eq(senders[n_senders - 1], &cards[0]);
+    atomic_store(&cards[0].n_refusals, n_refusals);
+    sender_stop(sender);
+    ck_assert_ptr_eq(senders[n_senders - 2], &cards[1]); /* its stop heap has not waited either */
+    ck_assert_ptr_eq(senders[n_senders - 1], &cards[0]);
+    ck_assert_uint_eq(cards[0].n_gone, (5000 + 63) / 64 + 1);
+    ck_assert_uint_eq(cards[1].n_gone, 500 + 1);
+    ck_assert_uint_eq(counter_get(&stats[0].failed), 0);
+    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+    free_job(stalled);
+    free_job(other);
+    close_streams();
+}
+END_TEST
+
+/* Of two packets of a heap of 100 bytes, with headers of 5 and 2 words of 8 bytes. */
+START_TEST(a_sink_is_told_of_its_packets)
+{
+    const struct spead_descriptor descriptor = {SPEAD_TIMESTAMP, "timestamp", "When.", .format_type = 'u',
+                                                .format_bits = 48};
+    struct send_stream_config config = {
+        .name = "told",
+        .sink = {.destinations = &destinations, .transport = TRANSPORT_IBVERBS, .interface = "lo", .ttl = 1},
+        .packet_payload_bytes = 64,
+        .rate_bytes_per_s = 1e6,
+        .heap_cnt_step = 1,
+        .max_jobs = 1,
+        .stats = &stats[1],
+    };
+
+    open_streams(1, 1e6); /* of unknown heaps: full packets, of as many items as there may be */
+    ck_assert_uint_eq(cards[0].config.packet_bytes, 64 + 8 * (5 + SEND_ITEMS_MAX));
+    ck_assert_double_eq(cards[0].config.mean_packet_bytes, 64 + 8 * (5 + SEND_ITEMS_MAX));
+    ck_assert_double_eq(cards[0].config.rate_bytes_per_s, 1e6);
+    config.heap_bytes = 100;
+    config.n_items = 2;
+    config.descriptors = &descriptor;
+    config.n_descriptors = _i; /* their packets are as large as may be, at 6 words and 64 bytes */
+    sender_destroy(sender);
+    ck_assert_int_eq(sender_create("test-send", -1, 1, 1, &sender), 0);
+    ck_assert_int_eq(sender_add_stream(sender, &config, &streams[1], why, sizeof(why)), 0);
+    ck_assert_uint_eq(cards[1].config.packet_bytes, 64 + 8 * (5 + 2));
+    ck_assert_double_eq(cards[1].config.mean_packet_bytes, (100 + 2 * 8 * (5 + 2)) / 2.0);
+    close_streams();
+}
+END_TEST
+
 START_TEST(memory_is_passed_on)
 {
     open_streams(1, 0);
@@ -362,6 +440,8 @@ int main(void)
     tcase_add_test(tcase, what_fails_late_is_counted);
     tcase_add_loop_test(tcase, a_drain_that_is_hurried_lifts_the_rate, 0, 2);
     tcase_add_test(tcase, what_a_failed_device_has_is_not_sent);
+    tcase_add_loop_test(tcase, a_card_without_room_keeps_nobody_else, 0, 2);
+    tcase_add_loop_test(tcase, a_sink_is_told_of_its_packets, 0, 2);
     tcase_add_test(tcase, memory_is_passed_on);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -4,6 +4,7 @@
 #include "common/clock.h"
 
 #include <check.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -86,6 +87,30 @@ START_TEST(grouping)
                "cbf_heaps_total 0\n");
     stats_reset();
     check_page("");
+}
+END_TEST
+
+static int64_t ask(const void *arg)
+{
+    return ++*(int64_t *)(uintptr_t)arg;
+}
+
+/* What has to be asked for is, once for each look. */
+START_TEST(asked_for)
+{
+    int64_t n = INT64_C(1) << 53;
+
+    stats_gauge_read("cbf_drops", "What was lost.", "thread=\"recv0\"", ask, &n);
+    for (int i = 1; i <= 2; i++) {
+        char page[200];
+        snprintf(page, sizeof(page),
+                 "# HELP cbf_drops What was lost.\n"
+                 "# TYPE cbf_drops gauge\n"
+                 "cbf_drops{thread=\"recv0\"} %" PRId64 "\n",
+                 (INT64_C(1) << 53) + i);
+        check_page(page);
+    }
+    stats_reset();
 }
 END_TEST
 
@@ -273,6 +298,7 @@ int main(void)
 
     tcase_add_test(tcase, empty);
     tcase_add_test(tcase, grouping);
+    tcase_add_test(tcase, asked_for);
     tcase_add_test(tcase, scaled);
     tcase_add_test(tcase, factor);
     tcase_add_test(tcase, labels);
