@@ -83,8 +83,8 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
     munmap(direct->device, direct->bytes);
 }
 
-/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of it.
- * The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no further. */
+/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of
+ * it.  The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no further. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {
