@@ -126,8 +126,8 @@ void device_free_direct(struct device *device, const struct device_direct *direc
 
 /* Device memory that network cards write to and read from: what they are given is a file descriptor (dma-buf), of which
  * 'bytes' are the memory.  What a card has written, and has told the host of, is there for operations that are enqueued
- * once device_flush_exported() has returned.  What operations have written is there for a card that is told of it once a
- * callback behind them, or behind an event that their stream waited for, has begun. */
+ * once device_flush_exported() has returned.  What operations have written is there for a card that is told of it once
+ * a callback behind them, or behind an event that waited for them, has begun. */
 struct device_exported {
     uint8_t *device;
     uint8_t *card; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */

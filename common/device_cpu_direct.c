@@ -88,8 +88,9 @@ int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes
     return -ENODEV;
 }
 
-/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of it.
- * The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no further. */
+/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of
+ * it.  The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no
+ * further. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {

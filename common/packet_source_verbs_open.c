@@ -14,9 +14,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define FRAME_ALIGN_BYTES 64                     /* a line of the cache: no two frames share one */
-#define FRAMES_MIN        (4 * PACKET_BATCH_MAX) /* some are lent, others wait to be */
-
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
 /* What is needed to open a source, and to say why it could not be. */
@@ -58,24 +55,19 @@ static int open_port(struct opening *opening)
     return err;
 }
 
-static size_t round_to_lines(size_t bytes)
-{
-    return (bytes + FRAME_ALIGN_BYTES - 1) / FRAME_ALIGN_BYTES * FRAME_ALIGN_BYTES;
-}
-
-/* How many frames there are, and how many of them the card has at most. */
+/* The ring that was planned, or less where the card takes fewer. */
 static void count_frames(struct opening *opening)
 {
     struct verbs_source *source = opening->source;
     const struct verbs_port *port = &source->port;
     size_t n_max = least(port->max_queue, port->max_completions);
+    struct packet_ring ring;
 
-    source->max_frame_bytes = FRAME_ETHERNET_BYTES + FRAME_TAGS_BYTES + port->mtu;
-    source->frame_bytes = round_to_lines(source->device ? PACKET_HEAD_BYTES : source->max_frame_bytes);
-    source->rest_bytes = round_to_lines(source->max_frame_bytes - PACKET_HEAD_BYTES);
-    source->max_posted = opening->config->buffer_bytes / round_to_lines(source->max_frame_bytes);
-    if (source->max_posted < FRAMES_MIN)
-        source->max_posted = FRAMES_MIN;
+    packet_ring_init(&ring, port->mtu, opening->config->buffer_bytes, opening->config->n_kept);
+    source->max_frame_bytes = ring.max_frame_bytes;
+    source->frame_bytes = ring.frame_bytes;
+    source->rest_bytes = ring.rest_bytes;
+    source->max_posted = ring.n_posted;
     if (source->max_posted > n_max) {
         log_info("recv.buffer: the card's queue takes %zu frames of the %zu that %zu MiB hold", n_max,
                  source->max_posted, opening->config->buffer_bytes >> 20);

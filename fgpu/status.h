@@ -4,8 +4,8 @@
  *            been downloaded: looks --> HTTP
  * Looks:     at most one a second of each stream, and none unless somebody asks.  A look averages the power of spectra
  *            of one batch that will be sent, as many as make FGPU_LOOK_SAMPLES complex samples: a millisecond or so of
- *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.  With send.gpudirect these
- *            spectra, 2 MiB at most, are what is downloaded of the buffer.
+ *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.  With send.gpudirect
+ *            these spectra, 2 MiB at most, are what is downloaded of the buffer.
  * Threads:   fgpu_status_look() is the worker's, fgpu_status_describe() HTTP's. */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H

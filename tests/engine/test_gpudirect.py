@@ -1,8 +1,8 @@
 """recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fake_verbs): the same output and
-the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the packets
-are the same, and what fails while it runs.
+the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the
+packets are the same, and what fails while it runs.
 
-On the cpu device the addresses of what is sent so are those of no memory, so that a processor that looks there is found out.
+On the cpu device the addresses of what is sent so are those of no memory: a processor that looks there is found out.
 """
 import json
 import math
@@ -281,7 +281,7 @@ def assert_same_output(found, expected):
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_send_live(n_threads, daemon, rng, ends):  # noqa: F811
-    """Live: the same values and counters, saturated samples among them, and what the status page shows, whatever sends."""
+    """Live: the same values, counters (of saturated samples, too) and spectra of the status page, whatever sends."""
     samples, present = noise_with_gaps(rng)
     results = {how: run_send(daemon, ends, how, samples, present, how, send={"threads": n_threads}) for how in SENDS}
     assert_same_output(results["pinned"], results["udp"])
@@ -295,7 +295,8 @@ def test_send_from_a_gpu(daemon, rng, ends, gpu):  # noqa: F811
     gpu("gpus=1")
     samples, present = noise_with_gaps(rng)
     expected = run_send(daemon, ends, "pinned", samples, present, "pinned", device={"kind": "cuda"})
-    assert_same_output(run_send(daemon, ends, "gpudirect", samples, present, "gpudirect", device={"kind": "cuda"}), expected)
+    found = run_send(daemon, ends, "gpudirect", samples, present, "gpudirect", device={"kind": "cuda"})
+    assert_same_output(found, expected)
 
 
 @pytest.mark.parametrize("environment, code, says", [
@@ -304,7 +305,8 @@ def test_send_from_a_gpu(daemon, rng, ends, gpu):  # noqa: F811
     ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:EIO@4"}, 1, "send.gpudirect: ibverbs on veth0: cannot register "),
 ])
 def test_send_by_a_card_that_cannot(environment, code, says, daemon, ends):  # noqa: F811
-    process = test_verbs_send.start(daemon, "fgpu", send_config(ends, "gpudirect"), ends[0], **environment).wait_end(code)
+    config = send_config(ends, "gpudirect")
+    process = test_verbs_send.start(daemon, "fgpu", config, ends[0], **environment).wait_end(code)
     errors = [line for line in process.log.read_text().splitlines() if " error: " in line]
     assert len(errors) == 1 and says in errors[0] and "of the device's memory" in errors[0], process.tail()
 

@@ -127,10 +127,10 @@ def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
 
 
 def gpudirect_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
-    """The same, with a narrow band and samples of 4 bits beside, some input missing, and the heaps read from the device."""
+    """The same, with a narrow band of 4-bit samples beside, some input missing, and heaps that the card reads."""
     config = fgpu_case(work, rng, n_chunks, n_threads, rate_factor, gpudirect=True, **send)[1]
-    narrow = {"kind": "narrowband", "channels": 64, "taps": 4, "decimation": 4, "centre_frequency": 90000.25, "gain": 0.4,
-              "sample_bits": 4, "batches_per_buffer": 3, "substreams": 2, "name": "narrow"}
+    narrow = {"kind": "narrowband", "name": "narrow", "channels": 64, "taps": 4, "decimation": 4, "gain": 0.4,
+              "centre_frequency": 90000.25, "sample_bits": 4, "batches_per_buffer": 3, "substreams": 2}
     config["outputs"] += scenario.fgpu_config([narrow])["outputs"]
     present = np.ones((2, 2, 16 * n_chunks), bool)
     present[0, 1, 6 * n_chunks] = present[1, 0, 9 * n_chunks + 3] = False

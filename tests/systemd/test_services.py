@@ -34,6 +34,7 @@ def test_start(engine, machine):
         assert int(uid) >= 61184  # a dynamic one
         for kind in ("lib", "cache"):
             assert machine.run(f"stat -c %u /var/{kind}/cbf/gpu0/.").stdout.strip() == uid
+        assert machine.run("stat -c %u /run/cbf/gpu0/.").stdout.strip() == uid
         assert "READY" not in machine.journal(unit)
 
 

@@ -322,8 +322,8 @@ END_TEST
 
 START_TEST(what_a_failed_device_has_is_not_sent)
 {
-    /* One stream's heaps lie in a device's memory, another's do not.  What is left of a heap when the device fails stays
-     * there, as do those that come later. */
+    /* One stream's heaps lie in a device's memory, another's do not.  What is left of a heap when the device fails
+     * stays there, as do those that come later. */
     struct device device = {.name = "failing"};
     struct test_job *jobs[3];
 
