@@ -204,9 +204,10 @@ def test_pace(daemon, rng):
         receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= len(wanted), "every batch")
         finish(config, process, receiver)
     times = [h.arrival_s for h in receiver.data()][:len(wanted)]
-    took = times[-1] - times[0]
-    real_time = (len(wanted) - 1) * model.batch / 200000
-    assert 0.85 * real_time / 1.1 < took < 1.3 * real_time, f"{took:.3f} s for {real_time:.3f} s of data"
+    # None is early; and most are on time, however long the machine may keep one up.
+    interval = model.batch / 200000 / 1.1
+    assert times[-1] - times[0] > 0.85 * (len(wanted) - 1) * interval
+    assert np.median(np.diff(times)) == pytest.approx(interval, rel=0.1)
 
 
 def test_interface_that_does_not_exist(daemon):
