@@ -50,7 +50,7 @@ static int alloc_frames(struct chunk *chunk, struct device *device, size_t n_fra
 
 static int alloc_direct(struct chunk *chunk, struct device *device, size_t bytes, char *why, size_t why_bytes)
 {
-    char reason[400];
+    char reason[400] = "there is no memory";
     int err = device_alloc_direct(device, bytes, &chunk->direct, reason, sizeof(reason));
 
     if (err)

@@ -63,6 +63,7 @@ static void count_frames(struct opening *opening)
     size_t n_max = least(port->max_queue, port->max_completions);
     struct packet_ring ring;
 
+    assert(!opening->config->device == !opening->config->n_kept);
     packet_ring_init(&ring, port->mtu, opening->config->buffer_bytes, opening->config->n_kept);
     source->max_frame_bytes = ring.max_frame_bytes;
     source->frame_bytes = ring.frame_bytes;
@@ -352,19 +353,26 @@ static int open_endpoints(struct opening *opening)
         return fail(opening, ENOMEM, "there is no memory for the endpoints");
     for (size_t i = 0; i < endpoints->n && !err; i++) {
         const struct endpoint *endpoint = &endpoints->items[i];
-        err = endpoint_is_multicast(endpoint) ? join_group(opening, endpoint) : hold_port(opening, endpoint);
+        if (!endpoint_is_multicast(endpoint))
+            err = hold_port(opening, endpoint);
     }
     return err;
 }
 
+/* Groups are joined only now, too: what comes and is not steered here is the kernel's to throw away. */
 int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes)
 {
     struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
     const struct opening opening = {.source = source, .why = why, .why_bytes = why_bytes};
     int err = 0;
 
-    for (size_t i = 0; i < source->config_endpoints->n && !err; i++)
-        err = steer(&opening, &source->config_endpoints->items[i]);
+    assert(source->n_flows == 0);
+    for (size_t i = 0; i < source->config_endpoints->n && !err; i++) {
+        const struct endpoint *endpoint = &source->config_endpoints->items[i];
+        err = steer(&opening, endpoint);
+        if (!err && endpoint_is_multicast(endpoint))
+            err = join_group(&opening, endpoint);
+    }
     return err;
 }
 

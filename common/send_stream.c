@@ -165,7 +165,8 @@ static bool is_descriptors(const struct send_stream *stream)
     return stream->current == &stream->descriptors;
 }
 
-/* There may be anything in the memory of a device that has failed.  What the card still reads of it does not change. */
+/* There may be anything in the memory of a device that has failed.  What the card still reads of it does not change, since
+ * nothing that was enqueued there runs any more. */
 static void drop_jobs(struct send_stream *stream)
 {
     if (has_job(stream) && !is_descriptors(stream))
@@ -297,7 +298,7 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Bytes on the wire of all that the stream still has to send, but for descriptors, which take next to no time. */
+/* Bytes on the wire of all that the stream still has to send, but for descriptors, which take 10 ms at most. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -347,8 +348,10 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
     int64_t due_ns = send_stream_due_ns(stream), apart_ns = stream->apart_ns;
     if (stream->full_ns > now_ns && due_ns != NEVER_NS)
         return due_ns > stream->full_ns ? due_ns : stream->full_ns;
-    if (!is_paced(stream) || !is_busy(stream)) /* descriptors are never early */
+    if (!is_paced(stream))
         return due_ns;
+    if (!is_busy(stream)) /* descriptors are never early */
+        return due_ns > apart_ns ? due_ns : apart_ns;
     /* Late by so much, short sleeps may be why: they end late. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
@@ -450,6 +453,16 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
+/* Of what they count at the stream's pace, bytes/s, so that data have what is theirs. */
+static double descriptors_rate(const struct send_stream *stream)
+{
+    uint64_t n_bytes = 0;
+
+    for (size_t i = 0; i < stream->descriptors.n_heaps; i++)
+        n_bytes += heap_bytes_left(stream, &stream->descriptors.heaps[i], 0);
+    return stream->descriptor_haste * (double)n_bytes * (double)NS_PER_S / (double)stream->descriptor_interval_ns;
+}
+
 /* Encodes the descriptors, once and for all. */
 static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
 {
@@ -473,6 +486,8 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     stream->descriptor_haste = choose_haste(stream);
     stream->descriptor_first_ns = config->descriptor_first_ns;
     stream->descriptor_interval_ns = config->descriptor_interval_ns;
+    if (stream->pace.ns_per_byte > 0 && config->descriptor_interval_ns > 0)
+        stream->pace = pace_make(config->rate_bytes_per_s + descriptors_rate(stream));
     return 0;
 }
 
@@ -537,7 +552,11 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
         sink.packet_bytes = n_bytes > sink.packet_bytes ? n_bytes : sink.packet_bytes;
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
-    return packet_sink_open(&sink, &stream->sink, why, why_bytes);
+    int err = packet_sink_open(&sink, &stream->sink, why, why_bytes);
+    if (!err && stream->descriptors.n_heaps > 0) /* else they would be copied, and wait for each other */
+        err = packet_sink_add_memory(stream->sink, stream->descriptor_payload,
+                                     stream->descriptors.heaps[0].payload_bytes, why, why_bytes);
+    return err;
 }
 
 int send_stream_create(const struct send_stream_config *config, struct send_stream **out, char *why, size_t why_bytes)

@@ -368,6 +368,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         err = add_sensors(a, config->ant, config->sensors);
     }
     if (err) {
+        stats_reset(); /* whoever asks for /metrics now would read what is freed */
         fgpu_antenna_destroy(a);
         return err;
     }

@@ -437,6 +437,7 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
         err = create_stream(s, config, i, why, why_bytes);
     if (err) {
+        stats_reset(); /* whoever asks for /metrics now would read what is freed */
         fgpu_send_destroy(s);
         return err;
     }

@@ -55,8 +55,8 @@ struct doctor_file {
     int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
     int send_transport;         /* enum transport; ibverbs reads from the output buffers */
     size_t recv_mtu;            /* of its interface; 0: not known */
-    bool direct, gpudirect;     /* recv's */
-    uint64_t window_bytes;      /* of the GPU's memory that is written to from outside, for these */
+    bool direct, gpudirect;     /* the latter recv's or send's */
+    uint64_t window_bytes;      /* of the GPU's memory that is seen from outside, for these */
     uint64_t locked_bytes;      /* of those rings and buffers */
     bool gpu_opened;            /* by doctor_check_gpu() */
     double rate_hz;             /* of the digitisers' samples */

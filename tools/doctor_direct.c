@@ -48,11 +48,14 @@ static void check_vulkan(struct doctor *doctor)
     bool driver = any_file(doctor->root, "{/etc,/usr/share,/usr/local/share}/vulkan/icd.d/*nvidia*.json");
     const char *told = doctor->root[0] ? NULL : getenv("VK_DRIVER_FILES");
 
-    struct finding *f =
-        report_add(&doctor->report, loader && (driver || told) ? FINDING_OK : FINDING_FAIL, "direct.vulkan", "");
+    struct finding *f = report_add(&doctor->report,
+                                   loader && driver ? FINDING_OK
+                                   : loader && told ? FINDING_WARN
+                                                    : FINDING_FAIL,
+                                   "direct.vulkan", "");
     SAY(f->found, "libvulkan.so.1 %s; %s", loader ? "is there" : "is not there",
         driver ? "NVIDIA's driver is registered"
-        : told ? "VK_DRIVER_FILES names drivers, to this shell"
+        : told ? "VK_DRIVER_FILES names drivers to this shell, and may not to the daemon"
                : "no file of NVIDIA's driver is in vulkan/icd.d");
     SAY(f->expected, "Vulkan's loader, and NVIDIA's driver where it looks for it");
     SAY(f->why, "recv.direct maps the GPU's memory by Vulkan: the daemon does not start");
@@ -127,8 +130,10 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "which GPU it will be is not known, or its window cannot be seen");
     SAY(f->expected, "%llu MiB for %s, and some for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
-        file->gpudirect ? "the frames of the card" : "chunks");
-    SAY(f->why, "what is written to from outside lies in that window of the bus (BAR): the daemon does not start");
+        !file->direct     ? "the card's frames and buffers"
+        : file->gpudirect ? "chunks and the card's buffers"
+                          : "chunks");
+    SAY(f->why, "what is reached from outside lies in that window of the bus (BAR): the daemon does not start");
     SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
                 "recv.chunks");
 }
@@ -155,7 +160,7 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why, "else the driver gives no network card the GPU's memory: a daemon with recv.gpudirect does not start");
+    SAY(f->why, "else the driver gives no network card the GPU's memory: a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

@@ -113,7 +113,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     file->host_bytes = layout.host_bytes;
     file->device_bytes = layout.device_bytes;
     file->direct = c->recv.direct;
-    file->gpudirect = c->recv.gpudirect;
+    file->gpudirect = c->recv.gpudirect || c->send.gpudirect;
     file->window_bytes = layout.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
@@ -139,8 +139,12 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         size_t payload = (size_t)c->send.packet_payload_bytes < heap ? (size_t)c->send.packet_payload_bytes : heap;
         file->send_bits_per_s +=
             8.0 * (double)(layout.n_ants * fgpu_batch_bytes(output)) / batch_s(file, fgpu_batch_samples(output));
-        add_output_buffers(file, layout.n_ants * fgpu_output_buffers(c, output) * (uint64_t)output->n_batches *
-                                     fgpu_batch_bytes(output));
+        uint64_t buffers =
+            layout.n_ants * fgpu_output_buffers(c, output) * (uint64_t)output->n_batches * fgpu_batch_bytes(output);
+        if (c->send.gpudirect)
+            file->window_bytes += buffers;
+        else
+            add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share gives them to the card */
         if (payload + HEADER_BYTES > file->send_packet_bytes)
             file->send_packet_bytes = payload + HEADER_BYTES;
     }

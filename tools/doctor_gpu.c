@@ -24,7 +24,8 @@ static void check_driver(struct doctor *doctor, const struct doctor_file *file)
 {
     char version[256];
     bool there = sys_text(doctor->root, version, sizeof(version), "/proc/driver/nvidia/version");
-    bool wanted = file->device->kind == DEVICE_CUDA, slow = file->recv_bits_per_s > CPU_BITS_MAX;
+    bool needed = file->gpudirect, wanted = file->device->kind == DEVICE_CUDA || needed;
+    bool slow = file->recv_bits_per_s > CPU_BITS_MAX;
     enum finding_status status = FINDING_OK;
 
     if (!there && !file->gpu_opened)
@@ -37,8 +38,9 @@ static void check_driver(struct doctor *doctor, const struct doctor_file *file)
     else
         SAY(f->found, "no NVIDIA driver is loaded%s", wanted ? "" : ", so device.kind auto takes the CPU");
     SAY(f->expected, "a driver for CUDA 12.8 or later");
-    SAY(f->why, wanted ? "device.kind is cuda: the daemon does not start"
-                       : "the CPU is much too slow for this rate: chunks are dropped");
+    SAY(f->why, needed   ? "gpudirect needs a GPU: the daemon does not start"
+                : wanted ? "device.kind is cuda: the daemon does not start"
+                         : "the CPU is much too slow for this rate: chunks are dropped");
     SAY(f->fix, "sudo apt install nvidia-driver && sudo modprobe nvidia && nvidia-smi");
 }
 

@@ -365,6 +365,7 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, config, o, why, why_bytes);
     if (err) {
+        stats_reset(); /* whoever asks for /metrics now would read what is freed */
         xsend_destroy(s);
         return err;
     }

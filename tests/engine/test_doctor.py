@@ -309,7 +309,7 @@ FOUND_WITH_DIRECT = {
     "old-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "5.11.22"}, "direct.dmabuf", "fail",
                    ["5.11.22"]),
     "new-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "6.1.0"}, "direct.dmabuf", "ok", ["6.1.0"]),
-    "small-bar-of-frames": ("gpudirect", {**VERBS_TOO, **SMALL_WINDOW}, "direct.bar", "fail", ["frames of the card"]),
+    "small-bar-of-frames": ("gpudirect", {**VERBS_TOO, **SMALL_WINDOW}, "direct.bar", "fail", ["card's frames and buffers"]),
 }
 
 

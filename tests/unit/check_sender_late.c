@@ -406,12 +406,20 @@ START_TEST(a_sink_is_told_of_its_packets)
     config.heap_bytes = 100;
     config.n_items = 2;
     config.descriptors = &descriptor;
+    config.descriptor_interval_ns = NS_PER_S;
     config.n_descriptors = _i; /* their packets are as large as may be, at 6 words and 64 bytes */
     sender_destroy(sender);
     ck_assert_int_eq(sender_create("test-send", -1, 1, 1, &sender), 0);
     ck_assert_int_eq(sender_add_stream(sender, &config, &streams[1], why, sizeof(why)), 0);
     ck_assert_uint_eq(cards[1].config.packet_bytes, 64 + 8 * (5 + 2));
     ck_assert_double_eq(cards[1].config.mean_packet_bytes, (100 + 2 * 8 * (5 + 2)) / 2.0);
+    /* Descriptors leave from where they lie, and what they take of the pace is not taken from the data. */
+    double descriptor_bytes = 0;
+    if (_i)
+        descriptor_bytes = (double)(streams[1]->descriptors.heaps[0].payload_bytes +
+                                    (streams[1]->descriptors.heaps[0].payload_bytes + 63) / 64 * 8 * (5 + 1));
+    ck_assert_uint_eq(cards[1].n_memories, _i);
+    ck_assert_double_eq_tol(1e9 / streams[1]->pace.ns_per_byte, 1e6 + descriptor_bytes, 1e-3);
     close_streams();
 }
 END_TEST
