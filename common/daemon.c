@@ -109,7 +109,8 @@ static void close_control(struct control *control)
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-/* With all threads there, so that their stacks are, too.  Without it everything works, as long as the host does not swap. */
+/* With all threads there, so that their stacks are, too.  Without it everything works, as long as the host does not
+ * swap. */
 static void lock_memory(void)
 {
     int err = memory_lock();

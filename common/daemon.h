@@ -1,8 +1,9 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
- * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run -> KATCP
- * closes, with all calls -> drain (stop) -> HTTP closes, since it reads the pipeline's counters -> destroy.  A start that
- * fails says one sentence, which names the configuration key and its place in the file, and leaves nothing behind. */
+ * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run
+ * -> KATCP closes, with all calls -> drain (stop) -> HTTP closes, since it reads the pipeline's counters -> destroy.  A
+ * start that fails says one sentence, which names the configuration key and its place in the file, and leaves nothing
+ * behind. */
 #ifndef COMMON_DAEMON_H
 #define COMMON_DAEMON_H
 

@@ -112,10 +112,10 @@ int packet_source_release(struct packet_source *source, const uint32_t *frames, 
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
-/* Any thread.  Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The kernel counts
- * joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call per endpoint.
- * With ibverbs, packets that the card's port dropped for want of posted frames, also those of others; the card's
- * firmware is asked, which may take a millisecond. */
+/* Any thread.  Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The
+ * kernel counts joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call
+ * per endpoint.  With ibverbs, packets that the card's port dropped for want of posted frames, also those of others; the
+ * card's firmware is asked, which may take a millisecond. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */

@@ -7,9 +7,9 @@
  * past the cache, as it does with joined messages.
  *
  * Groups are joined by ordinary sockets that are never read, for the switches' sake; flow rules steer what is sent to
- * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another group with the same address of Ethernet)
- * is ignored.  Several sources may have rules for the same group: each gets all of its frames, so with a share of a
- * group the others' packets come whole, and the receiver knows them.
+ * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another
+ * group with the same address of Ethernet) is ignored.  Several sources may have rules for the same group: each gets
+ * all of its frames, so with a share of a group the others' packets come whole, and the receiver knows them.
  *
  * With a device, frames are scattered: their heads to pinned memory, which the host reads and the device can, and the
  * rest to exported memory of the device.  A frame whose packet is kept (packet_source_keep) is posted again once it has

@@ -151,9 +151,8 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 #define CONFIG_DIRECT_ROW(type)                                                                                        \
     {                                                                                                                  \
         "direct", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, offsetof(type, direct), NULL,                             \
-            "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where "    \
-            "the "                                                                                                     \
-            "GPU lets all of its memory be mapped (docs/operation.md)."                                                \
+            "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, "          \
+            "where the GPU lets all of its memory be mapped (docs/operation.md)."                                      \
     }
 #define CONFIG_GPUDIRECT_ROW(type)                                                                                     \
     {                                                                                                                  \

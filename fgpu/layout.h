@@ -79,9 +79,9 @@ int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 /* The output that measures the inputs: the first wide one, whose filter takes it along, or else the first. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
-/* Derives the layout; 'shared_bytes' as of the device, 0 of a cpu; choices[output] or NULL for the defaults; 'mtu' of the interface
- * of recv, for frames of a card, or 0 for the largest.  The configuration must have passed the checks that
- * fgpu_config_check makes before it. */
+/* Derives the layout; 'shared_bytes' as of the device, 0 of a cpu; choices[output] or NULL for the defaults; 'mtu' of
+ * the interface of recv, for frames of a card, or 0 for the largest.  The configuration must have passed the checks
+ * that fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct channelise_choice *choices, size_t mtu);
 

@@ -4,8 +4,8 @@
  *                                            in common
  *
  * Requires: nothing of alignment.   Exactness: exact.
- * Bound by: memory, 2 B per byte, of pieces of a KiB or more that begin alike modulo 16 there and here; those that begin alike
- *           modulo 8 or 4 take as many more loads. */
+ * Bound by: memory, 2 B per byte, of pieces of a KiB or more that begin alike modulo 16 there and here; those that
+ *           begin alike modulo 8 or 4 take as many more loads. */
 #ifndef KERNELS_GATHER_H
 #define KERNELS_GATHER_H
 

@@ -1,4 +1,5 @@
-/* doctor_verbs.c - what receiving and sending by way of ibverbs needs: a card that can, the kernel's module, permission, memory. */
+/* doctor_verbs.c - what receiving and sending by way of ibverbs needs: a card that can, the kernel's module,
+ * permission, memory. */
 #include "common/verbs.h"
 #include "tools/doctor.h"
 #include "tools/doctor_nic.h"

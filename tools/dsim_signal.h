@@ -73,8 +73,8 @@ struct dsim_heaps {
     uint32_t *n_saturated; /* [input][heap] */
 };
 
-/* Computes the heaps of whole periods; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with one sentence in
- * 'why' when they do not fit in the memory that is available. */
+/* Computes the heaps of whole periods; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with
+ * one sentence in 'why' when they do not fit in the memory that is available. */
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes);
 

@@ -18,7 +18,8 @@
 
 struct device_stream;
 
-/* What a gate takes of the batches being correlated: as gate_list() (gate.h) writes it, in host memory and on the device. */
+/* What a gate takes of the batches being correlated: as gate_list() (gate.h) writes it, in host memory and on the
+ * device. */
 struct correlation_gate {
     size_t n_rows, row_pitch, ends_pitch;
     uint32_t *spectra, *ends;

@@ -11,8 +11,8 @@
  *          which bin it is: bin b of n has b / n <= turns < (b + 1) / n.
  * switch:  (dt - on_from) modulo the period, in samples, is below the length of what is taken.  Exact for ever.
  * Delays:  a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in pc/cm^3
- *          (Manchester and Taylor, Pulsars, 1977; pulsar software has kept the rounded constant, and DMs go with it), rounded
- *          to the nearest sample.
+ *          (Manchester and Taylor, Pulsars, 1977; pulsar software has kept the rounded constant, and DMs go with it),
+ *          rounded to the nearest sample.
  * Changes: at a timestamp another gate takes the place of one (struct gate_change), to the spectrum.
  * Threads: any; nothing of a gate changes after gate_init(). */
 #ifndef XBGPU_GATE_H

@@ -1,7 +1,8 @@
 /* cuda.h - what the files of the cuda device share.  Only the shared object includes it.
  *
  * Flow:      device.c opens and closes; gpu.c chooses; memory.c; direct.c (vulkan.h); exported.c; stream.c: streams,
- *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what happens when a call fails.
+ *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what
+ *            happens when a call fails.
  * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
  *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
