@@ -46,7 +46,7 @@ static bool in_band(const struct design_ddc *d, double f, double *desired, doubl
 
 struct errors {
     double largest;       /* weighted */
-    size_t n_alternating; /* errors of alternating sign that reach 0.999 times the largest */
+    size_t n_alternating; /* errors of alternating sign that reach 0.999 times the largest; 0.5 times a tiny one */
 };
 
 /* On the grid of remez.h, which is what the filter is the best on. */
@@ -72,8 +72,10 @@ static struct errors find_errors(const struct design_ddc *d, const double *taps)
         if (d->pass_fraction > 0 && low > 0)
             break;
     }
+    /* Below -120 dB, which one filter in a hundred reaches, rounding makes peaks unequal by up to a tenth. */
+    double least = (largest < 1e-6 ? 0.5 : 0.999) * largest;
     for (size_t i = 0; i < n; i++)
-        if (fabs(error[i]) >= 0.999 * largest && (last == 0 || signbit(error[i]) != signbit(last))) {
+        if (fabs(error[i]) >= least && (last == 0 || signbit(error[i]) != signbit(last))) {
             last = error[i];
             n_alternating++;
         }
@@ -95,18 +97,17 @@ static double *design(const struct design_ddc *d)
 }
 
 /* The alternation theorem: of all filters the best is the one whose error alternates at as many frequencies as there are
- * coefficients, and one more.  Below -120 dB, which one in a hundred of these reaches, rounding may hide that. */
+ * coefficients, and one more. */
 START_TEST(is_the_best)
 {
-    for (int n_judged = 0; n_judged < 20;) {
+    for (int trial = 0; trial < 20; trial++) {
         struct design_ddc d = {.subsampling = 2 + (unsigned)random_below(15),
                                .weight_pass = pow(10, random_between(-3, 1)),
                                .pass_fraction = random_below(2) ? random_between(0.3, 0.8) : 0};
         d.n_taps = 10 + random_below(8 * d.subsampling + 1);
         double *taps = design(&d);
         struct errors errors = find_errors(&d, taps);
-        n_judged += errors.largest >= 1e-6;
-        if (errors.largest >= 1e-6 && errors.n_alternating < (d.n_taps + 1) / 2 + 1)
+        if (errors.n_alternating < (d.n_taps + 1) / 2 + 1)
             ck_abort_msg("subsampling %u taps %zu weight %.17g pass %.17g: %zu alternate", d.subsampling, d.n_taps,
                          d.weight_pass, d.pass_fraction, errors.n_alternating);
         free(taps);
