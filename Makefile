@@ -8,7 +8,7 @@
 #   make qualify-f           measures the F-engine against the acceptance catalogue; writes docs/qualification.md
 #   make check-compile       compiles the CUDA kernels for every kind of GPU, without one (6 minutes on two cores)
 #   make check-gpu           the same on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
-#   make gpu-pack            packs what that needs into .gpu/, for a machine with a GPU and none of our libraries
+#   make gpu-pack            packs what that needs into .gpu/pack.tar.gz, for a machine with a GPU and none of our libraries
 #   make bench-recv          receiving packets, beside spead2 (3 minutes, and 2 more to build it the first time)
 #   make bench-send          sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 #   make bench-cpu           what the kernels cost on this machine (a minute); docs/performance.md

@@ -49,8 +49,8 @@ def tool(name):
 
 
 def built_tree():
-    """The tree with the programs: this one, or the pack within it, where the repository came without what was built."""
-    return HERE if (HERE / "build").exists() or not (HERE / ".gpu").exists() else HERE / ".gpu"
+    """The tree with the programs: this one, or the pack that was unpacked within it, where nothing was built."""
+    return HERE if (HERE / "build").exists() or not (HERE / ".gpu/build").exists() else HERE / ".gpu"
 
 
 def commit(root=HERE):

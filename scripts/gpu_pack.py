@@ -1,5 +1,5 @@
-"""Builds what the GPU tests need and packs it: .gpu/ is a small tree like the repository's, with what was built, the
-shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+"""Builds what the GPU tests need and packs it: .gpu/pack.tar.gz is a small tree like the repository's, with what was built,
+the shared libraries behind it and the Python packages that a machine with a GPU does not have."""
 import json
 import os
 import re
@@ -11,8 +11,9 @@ from pathlib import Path
 import gpu_machine
 
 ROOT = gpu_machine.HERE
-PACK = ROOT / ".gpu"
-LIMIT_MIB = 60
+PACK = ROOT / "build/gpu-pack"
+PACKED = ROOT / ".gpu/pack.tar.gz"
+LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/host_traffic.py", "scripts/pacing*",
            "scripts/repair_uvh5.py", "docs/loss.md", "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*",
@@ -107,8 +108,11 @@ def pack():
     vulkan_libraries()
     download_wheels()
     (PACK / "commit").write_text(gpu_machine.commit() + "\n")
-    mib = sum(path.stat().st_size for path in PACK.rglob("*")) / 2**20
-    print(f"packed: {PACK}, {mib:.1f} MiB, {len(programs)} programs, commit {gpu_machine.commit()}")
+    shutil.rmtree(PACKED.parent, ignore_errors=True)
+    PACKED.parent.mkdir()
+    subprocess.run(["tar", "-czf", PACKED, "-C", PACK, "."], check=True)
+    mib = PACKED.stat().st_size / 2**20
+    print(f"packed: {PACKED}, {mib:.1f} MiB, {len(programs)} programs, commit {gpu_machine.commit()}")
     if not (PACK / "build/cbf-cuda.so").exists():
         print("pack: without the cuda device: there is no CUDA toolkit here")
     if mib > LIMIT_MIB:
