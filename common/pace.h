@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct pace {
@@ -16,6 +17,8 @@ struct pace {
     int64_t start_ns;
     double n_bytes;           /* departed since start_ns; of what counts less than the rest, parts */
     double quick_ns_per_byte; /* that sending takes where nothing holds it up; 0: not known yet */
+    size_t piece_bytes;       /* of the last piece */
+    int64_t clear_ns;         /* when it is out of the way */
 };
 
 /* 'rate_bytes_per_s' 0: unpaced. */
@@ -57,27 +60,29 @@ static inline bool pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_by
     return true;
 }
 
-/* How far the beginnings of a piece of 'n_bytes' and of the next are apart at least: a part of the time that the piece
- * takes at the rate, so that a port of two and a half times the rate has passed it on before the next comes, while a
- * stream that is late still gets on faster than its rate. */
-#define PACE_APART 0.4
-static inline int64_t pace_apart_ns(const struct pace *pace, double n_bytes)
-{
-    return (int64_t)(PACE_APART * pace->ns_per_byte * n_bytes);
-}
-
-/* A piece of 'n_bytes' was handed over from 'begun_ns' to 'ended_ns': returns when that began at the latest.  What it took
- * beyond what pieces do take, the thread may have been held up for before the first packet, and the piece be as much
- * closer to the next than it seems.  What pieces do take is the least of late: a hundred pieces that take longer make it
- * 1.6 times as long. */
+/* A piece of 'n_bytes', which count 'paced_bytes', has been handed over from 'begun_ns' to 'ended_ns'.  All of it may have
+ * left at the end, whatever held the thread up before; and before the next piece leaves, a port of two and a half times
+ * the rate is to have passed it on, while a stream that is late still gets on faster than its rate. */
+#define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.005
-static inline int64_t pace_begun_ns(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes)
+static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,
+                                  double paced_bytes)
 {
     assert(ended_ns >= begun_ns && n_bytes > 0);
     double ns_per_byte = (double)(ended_ns - begun_ns) / (double)n_bytes;
     double quick = pace->quick_ns_per_byte * PACE_QUICK_GROWTH;
     pace->quick_ns_per_byte = quick > 0 && quick < ns_per_byte ? quick : ns_per_byte;
-    return ended_ns - (int64_t)(pace->quick_ns_per_byte * (double)n_bytes);
+    pace->piece_bytes = n_bytes;
+    pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
+}
+
+/* When the next piece may be begun: no packet of it leaves before its first message has been handed over, of 'first_bytes',
+ * but for cards, of which that is so quick that it hardly counts.  What that takes is the least of late: a hundred pieces
+ * that take longer make it 1.6 times as long. */
+static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
+{
+    size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;
+    return pace->clear_ns - (int64_t)(pace->quick_ns_per_byte * (double)n_bytes);
 }
 
 /* A packet of 'n_bytes' has departed. */

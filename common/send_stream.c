@@ -324,7 +324,7 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         packet_sink_lift_rate(stream->sink);
-        stream->apart_ns = now_ns; /* which was of the slower rate */
+        stream->pace.clear_ns = stream->apart_ns = now_ns; /* which were of the slower rate */
     }
 }
 
@@ -413,6 +413,20 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
     return n;
 }
 
+/* Bytes that the sink hands over as one, at least, before any others. */
+static size_t first_message_bytes(const struct packet_out *packets, size_t n)
+{
+    size_t n_bytes = 0;
+
+    for (size_t i = 0; i < n && packets[i].destination == packets[0].destination; i++) {
+        size_t packet_bytes = packets[i].header_bytes + packets[i].payload_bytes;
+        if (n_bytes + packet_bytes > DATAGRAM_BYTES_MAX)
+            break;
+        n_bytes += packet_bytes;
+    }
+    return n_bytes;
+}
+
 void send_stream_serve(struct send_stream *stream, int64_t now_ns)
 {
     if (stream->device && !device_ok(stream->device))
@@ -428,12 +442,15 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
     size_t n_bytes;
     stream->started_ready_ns = 0;
     size_t n = fill_piece(stream, now_ns, packets, &n_bytes);
-    if (is_paced(stream))
+    if (is_paced(stream) && n > 0) {
+        stream->apart_ns = pace_next_ns(&stream->pace, first_message_bytes(packets, n));
         now_ns = clock_spin_until(stream->apart_ns);
+    }
     size_t n_left = send_packets(stream, packets, n);
-    if (is_paced(stream) && n > 0)
-        stream->apart_ns = pace_begun_ns(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes) +
-                           pace_apart_ns(&stream->pace, paced_bytes(stream, n_bytes));
+    if (is_paced(stream) && n > 0) {
+        pace_hand_over(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes, paced_bytes(stream, n_bytes));
+        stream->apart_ns = pace_next_ns(&stream->pace, n_bytes);
+    }
     if (!is_descriptors(stream))
         counter_add(&stream->stats->packets, n_left);
     stream->served_ns = now_ns;

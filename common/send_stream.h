@@ -29,7 +29,7 @@ struct send_stream {
 
     struct pace pace;
     int64_t served_ns; /* when its last piece was sent: where it stands in the turn while it is not paced */
-    int64_t apart_ns;  /* before which the next piece would be too close to the last */
+    int64_t apart_ns;  /* before which the next piece would be too close to the last, if it is no smaller */
     int64_t full_ns;   /* before which it is not worth asking the sink for room again */
     uint64_t heap_cnt; /* of the next heap */
     uint64_t heap_cnt_step;

@@ -666,7 +666,7 @@ static struct piece {
     int64_t ns;
     int64_t not_before_ns; /* as the stream had it */
     double quick_ns_per_byte;
-    size_t n_bytes;
+    size_t n_bytes, first_bytes; /* of the packets for the first one's destination, at the beginning */
 } pieces[MAX_PIECES];
 static size_t n_pieces, held_up_piece;
 static const struct send_stream *noted_stream;
@@ -682,7 +682,10 @@ static size_t note_piece(struct packet_sink *sink, struct packet_out *packets, s
                             .not_before_ns = noted_stream->apart_ns,
                             .quick_ns_per_byte = noted_stream->pace.quick_ns_per_byte};
     for (size_t i = 0; i < n; i++) {
-        piece->n_bytes += packets[i].header_bytes + packets[i].payload_bytes;
+        size_t packet_bytes = packets[i].header_bytes + packets[i].payload_bytes;
+        if (packets[i].destination == packets[0].destination && piece->first_bytes == piece->n_bytes)
+            piece->first_bytes += packet_bytes;
+        piece->n_bytes += packet_bytes;
         packet_sink_put_loan(&packets[i]);
     }
     return n;
@@ -735,7 +738,9 @@ START_TEST(pieces_leave_apart)
         n_bytes -= pieces[i].n_bytes < n_bytes ? pieces[i].n_bytes : n_bytes;
         ck_assert_int_ge(pieces[i].ns, pieces[i].not_before_ns);
         if (i + 2 < n_pieces) {
-            double quick_ns = pieces[i + 1].quick_ns_per_byte * (double)pieces[i].n_bytes;
+            size_t first_bytes = pieces[i + 1].first_bytes;
+            size_t least_bytes = first_bytes < pieces[i].n_bytes ? first_bytes : pieces[i].n_bytes;
+            double quick_ns = pieces[i + 1].quick_ns_per_byte * (double)least_bytes;
             ck_assert_double_ge((double)(pieces[i + 1].not_before_ns - pieces[i].ns), 0.4 * piece_ns - quick_ns - 2);
             ck_assert_double_le((double)(pieces[i + 1].not_before_ns - pieces[i + 1].ns), 0.4 * piece_ns + 1);
         }
@@ -752,9 +757,12 @@ START_TEST(pieces_are_apart_by_their_time)
 {
     struct pace pace = pace_make(1e9);
 
-    ck_assert_int_eq(pace_apart_ns(&pace, 60000), 24000);
+    pace_hand_over(&pace, 1000, 1000, 60000, 60000); /* in no time */
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000 + 24000);
+    ck_assert_int_eq(pace_next_ns(&pace, 1), 1000 + 24000);
     pace = pace_make(0);
-    ck_assert_int_eq(pace_apart_ns(&pace, 60000), 0);
+    pace_hand_over(&pace, 1000, 1000, 60000, 60000);
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000);
 }
 END_TEST
 
@@ -762,14 +770,31 @@ START_TEST(a_piece_that_was_held_up_began_late)
 {
     struct pace pace = pace_make(1e9);
 
-    ck_assert_int_eq(pace_begun_ns(&pace, 1000, 31000, 60000), 1000); /* nothing to compare with: 0.5 ns a byte */
-    ck_assert_int_eq(pace_begun_ns(&pace, 100000, 112000, 60000), 100000);
-    int64_t begun_ns = pace_begun_ns(&pace, 200000, 200000 + 90000, 60000); /* of which it may have taken 12060 */
-    ck_assert_int_le(llabs(begun_ns - (200000 + 90000 - 12060)), 1);
-    ck_assert_int_eq(pace_begun_ns(&pace, 300000, 300000 + 1000, 10000), 300000);
+    pace_hand_over(&pace, 1000, 31000, 60000, 0); /* nothing to compare with: 0.5 ns a byte */
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000);
+    pace_hand_over(&pace, 100000, 112000, 60000, 0);
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 100000);
+    pace_hand_over(&pace, 200000, 200000 + 90000, 60000, 0); /* of which it may have taken 12060 */
+    ck_assert_int_le(llabs(pace_next_ns(&pace, 60000) - (200000 + 90000 - 12060)), 1);
+    pace_hand_over(&pace, 300000, 300000 + 1000, 10000, 0);
+    ck_assert_int_eq(pace_next_ns(&pace, 10000), 300000);
     for (int i = 0; i < 100; i++) /* takes longer for good: that is what it takes, soon */
-        pace_begun_ns(&pace, 0, 1600, 10000);
-    ck_assert_int_eq(pace_begun_ns(&pace, 0, 1600, 10000), 0);
+        pace_hand_over(&pace, 0, 1600, 10000, 0);
+    pace_hand_over(&pace, 0, 1600, 10000, 0);
+    ck_assert_int_eq(pace_next_ns(&pace, 10000), 0);
+}
+END_TEST
+
+/* What is handed over sooner leaves sooner, so it is begun later; what is longer than the last piece is not begun
+ * earlier. */
+START_TEST(a_short_message_is_begun_later)
+{
+    struct pace pace = pace_make(1e9);
+
+    pace_hand_over(&pace, 0, 20000, 40000, 40000); /* 0.5 ns a byte, and out of the way at 36000 */
+    ck_assert_int_eq(pace_next_ns(&pace, 40000), 16000);
+    ck_assert_int_eq(pace_next_ns(&pace, 10000), 31000);
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 16000);
 }
 END_TEST
 
@@ -1209,6 +1234,7 @@ int main(void)
     tcase_add_loop_test(time_case, pieces_leave_apart, 0, 3);
     tcase_add_test(time_case, pieces_are_apart_by_their_time);
     tcase_add_test(time_case, a_piece_that_was_held_up_began_late);
+    tcase_add_test(time_case, a_short_message_is_begun_later);
     tcase_add_loop_test(time_case, a_squeezed_pace_ends_in_time, 0, 20);
     tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
     tcase_add_loop_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, 0, 2);
