@@ -17,7 +17,7 @@ struct pace {
     int64_t start_ns;
     double n_bytes;           /* departed since start_ns; of what counts less than the rest, parts */
     double quick_ns_per_byte; /* that sending takes where nothing holds it up; 0: not known yet */
-    size_t piece_bytes;       /* of the last piece */
+    size_t piece_bytes;       /* of the last piece; 0: of the first, which nothing says was not held up */
     int64_t clear_ns;         /* when it is out of the way */
 };
 
@@ -64,20 +64,20 @@ static inline bool pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_by
  * left at the end, whatever held the thread up before; and before the next piece leaves, a port of two and a half times
  * the rate is to have passed it on, while a stream that is late still gets on faster than its rate. */
 #define PACE_APART        0.4
-#define PACE_QUICK_GROWTH 1.005
+#define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,
                                   double paced_bytes)
 {
     assert(ended_ns >= begun_ns && n_bytes > 0);
     double ns_per_byte = (double)(ended_ns - begun_ns) / (double)n_bytes;
     double quick = pace->quick_ns_per_byte * PACE_QUICK_GROWTH;
+    pace->piece_bytes = quick > 0 ? n_bytes : 0;
     pace->quick_ns_per_byte = quick > 0 && quick < ns_per_byte ? quick : ns_per_byte;
-    pace->piece_bytes = n_bytes;
     pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
 }
 
 /* When the next piece may be begun: no packet of it leaves before its first message has been handed over, of 'first_bytes',
- * but for cards, of which that is so quick that it hardly counts.  What that takes is the least of late: a hundred pieces
+ * but for cards, of which that is so quick that it hardly counts.  What that takes is the least of late: a thousand pieces
  * that take longer make it 1.6 times as long. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {

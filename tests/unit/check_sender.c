@@ -757,9 +757,11 @@ START_TEST(pieces_are_apart_by_their_time)
 {
     struct pace pace = pace_make(1e9);
 
-    pace_hand_over(&pace, 1000, 1000, 60000, 60000); /* in no time */
-    ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000 + 24000);
-    ck_assert_int_eq(pace_next_ns(&pace, 1), 1000 + 24000);
+    for (int i = 0; i < 2; i++) {
+        pace_hand_over(&pace, 1000, 1000, 60000, 60000); /* in no time */
+        ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000 + 24000);
+        ck_assert_int_eq(pace_next_ns(&pace, 1), 1000 + 24000);
+    }
     pace = pace_make(0);
     pace_hand_over(&pace, 1000, 1000, 60000, 60000);
     ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000);
@@ -770,17 +772,16 @@ START_TEST(a_piece_that_was_held_up_began_late)
 {
     struct pace pace = pace_make(1e9);
 
-    pace_hand_over(&pace, 1000, 31000, 60000, 0); /* nothing to compare with: 0.5 ns a byte */
-    ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000);
+    pace_hand_over(&pace, 1000, 31000, 60000, 0); /* 0.5 ns a byte, but there is nothing to compare with */
+    ck_assert_int_eq(pace_next_ns(&pace, 60000), 31000);
     pace_hand_over(&pace, 100000, 112000, 60000, 0);
     ck_assert_int_eq(pace_next_ns(&pace, 60000), 100000);
-    pace_hand_over(&pace, 200000, 200000 + 90000, 60000, 0); /* of which it may have taken 12060 */
-    ck_assert_int_le(llabs(pace_next_ns(&pace, 60000) - (200000 + 90000 - 12060)), 1);
+    pace_hand_over(&pace, 200000, 200000 + 90000, 60000, 0); /* of which it may have taken 12006 */
+    ck_assert_int_le(llabs(pace_next_ns(&pace, 60000) - (200000 + 90000 - 12006)), 1);
     pace_hand_over(&pace, 300000, 300000 + 1000, 10000, 0);
     ck_assert_int_eq(pace_next_ns(&pace, 10000), 300000);
-    for (int i = 0; i < 100; i++) /* takes longer for good: that is what it takes, soon */
+    for (int i = 0; i < 1000; i++) /* takes longer for good: that is what it takes, soon */
         pace_hand_over(&pace, 0, 1600, 10000, 0);
-    pace_hand_over(&pace, 0, 1600, 10000, 0);
     ck_assert_int_eq(pace_next_ns(&pace, 10000), 0);
 }
 END_TEST
@@ -791,6 +792,7 @@ START_TEST(a_short_message_is_begun_later)
 {
     struct pace pace = pace_make(1e9);
 
+    pace_hand_over(&pace, 0, 20000, 40000, 40000);
     pace_hand_over(&pace, 0, 20000, 40000, 40000); /* 0.5 ns a byte, and out of the way at 36000 */
     ck_assert_int_eq(pace_next_ns(&pace, 40000), 16000);
     ck_assert_int_eq(pace_next_ns(&pace, 10000), 31000);
