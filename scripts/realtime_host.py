@@ -65,6 +65,7 @@ class Pins:
         """'threads': {name: how many}; those of the names 'apart' are not of the engine.  'spare' CPUs at least are
         nobody's own, the first among them."""
         cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
+        self.all = set(cpus)
         names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]
         self.used = wanted and len(cpus) >= len(names) + spare
         self.cpus = dict(zip(names, cpus[1:])) if self.used else {}
@@ -73,14 +74,19 @@ class Pins:
     def but(self, *prefixes):
         """The CPUs of a program to which those of these names do not belong; None: all."""
         kept = {cpu for prefix in prefixes for cpu in self.of(prefix)}
-        return set(os.sched_getaffinity(0)) - kept - {min(os.sched_getaffinity(0))} if self.used else None
+        return self.all - kept - {min(self.all)} if self.used else None
+
+    def step_aside(self):
+        """From now on this process, and what it starts without CPUs, run where no thread has its own."""
+        if self.used:
+            os.sched_setaffinity(0, self.all - set(self.cpus.values()))
 
     def of(self, prefix):
         return [cpu for name, cpu in self.cpus.items() if name.rstrip("0123456789") == prefix]
 
     def describe(self):
         where = f"threads on CPUs {self.cpus}" if self.used else "nothing pinned"
-        return f"{len(os.sched_getaffinity(0))} CPUs, {where}; load average {os.getloadavg()[0]:.1f}"
+        return f"{len(self.all)} CPUs, {where}; load average {os.getloadavg()[0]:.1f}"
 
 
 def thread_times(pid):

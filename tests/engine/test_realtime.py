@@ -45,6 +45,7 @@ def test_the_chain_runs(work):
     # 2 antennas, 2 polarisations, 1 MS/s of 10 bits in, half as many complex values of 16 bits out.
     assert run["samples_gbit_per_s"] == pytest.approx(0.04, rel=0.2)
     assert run["voltages_gbit_per_s"] == pytest.approx(0.032, rel=0.2)
+    assert set(run["latency"]) == {"m000", "m001"} and 0 <= run["apart"][0] <= max(late for late, _ in run["latency"].values())
     memory = {row["stage"]: row for row in run["memory"]}
     assert memory["fgpu sends"]["least"] == pytest.approx(2 * memory["xbgpu receives"]["bytes_per_s"])
 
@@ -65,6 +66,47 @@ def test_a_wrong_dump_is_noticed(scripts):
     assert judge(4, bit.view(np.uint8).ravel()) == "wrong"
     assert judge(4, flagged.view(np.uint8).ravel()) == "flagged"
     assert chain.Judge(expected)(4, np.zeros_like(half).view(np.uint8).ravel()) == "wrong"
+
+
+def test_it_is_said_who_is_late_and_when_what_is_lost(scripts, monkeypatch):
+    chain = scripts("realtime-chain")
+
+    def found(late_ms, too_old, dsim_s=0.0):
+        loss = 'xbgpu_input_rejected_packets_total{fengs="0-1",reason="too_old"}'
+        return {f'fgpu_output_latency_seconds{{antenna="m{a:03}",stream="wide"}}': ms / 1e3 for a, ms in enumerate(late_ms)} | {
+            f"xbgpu{s} {loss}": n for s, n in enumerate(too_old)} | {"dsim_time_error_s": dsim_s}
+
+    class Setup:
+        @staticmethod
+        def names():
+            return ["fgpu", "dsim", "xbgpu0", "xbgpu1"]
+
+    class Before:
+        time, metrics = 1000.0, found([1, 1], [5, 0])
+
+    watch, looks = chain.Watch(Setup, Before), [found([10, 20], [5, 0]), found([10, 90], [5, 3], 0.5), found([15, 30], [5, 4])]
+    for i, look in enumerate(looks):
+        monkeypatch.setattr(chain, "all_metrics", lambda setup, look=look: look)
+        monkeypatch.setattr(chain.time, "monotonic", lambda i=i: 1001.0 + i)
+        watch.look()
+    assert watch.lost == {"xbgpu1": [2.0, 3.0]} and watch.dsim_late_s == 0.5
+    assert watch.latency == {"m000": (0.015, 3.0), "m001": (0.09, 2.0)}
+    assert watch.apart == (pytest.approx(0.08), 2.0)
+
+
+def test_cpus_are_kept_for_threads(scripts, monkeypatch):
+    """Of 16 CPUs, with two X-engines on each of two."""
+    host = scripts("realtime_host.py")
+    monkeypatch.setattr(host.os, "sched_getaffinity", lambda pid: set(range(16)))
+    monkeypatch.setattr(host, "place_in_core", lambda cpu: 0)
+    aside = []
+    monkeypatch.setattr(host.os, "sched_setaffinity", lambda pid, cpus: aside.append(cpus))
+    pins = host.Pins({"dsim": 4, "recv": 4, "send": 4, "xrecv": 2}, ("dsim",), True, spare=2)
+    assert pins.used and pins.of("send") == [9, 10, 11, 12] and pins.of("xrecv") == [13, 14]
+    assert pins.but("dsim", "xrecv", "send") == {5, 6, 7, 8, 15}
+    pins.step_aside()
+    assert aside == [{0, 15}]
+    assert not host.Pins({"dsim": 4, "recv": 4, "send": 4, "xrecv": 4}, ("dsim",), True, spare=2).used
 
 
 def test_bursts(scripts):
