@@ -12,6 +12,7 @@
 #include "tests/bench/bench_shapes.h"
 #include "tests/bench/bench_thread.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +69,18 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
     sender_push(stream, &buffer->job);
 }
 
+/* The send thread has its CPU for itself, as the others that are measured. */
+static void keep_off(int cpu)
+{
+    cpu_set_t cpus;
+
+    if (cpu < 0 || sched_getaffinity(0, sizeof(cpus), &cpus))
+        return;
+    CPU_CLR(cpu, &cpus);
+    if (CPU_COUNT(&cpus) > 0 && sched_setaffinity(0, sizeof(cpus), &cpus))
+        die("cannot keep off the send thread's CPU");
+}
+
 int main(int argc, char **argv)
 {
     struct bench_shape the_shape;
@@ -100,6 +113,7 @@ int main(int argc, char **argv)
     if (sender_add_stream(sender, &config, &stream, why, sizeof(why)))
         die(why);
     sender_start(sender);
+    keep_off(atoi(argv[4]));
     size_t job_bytes = argc == 6 ? (size_t)atol(argv[5]) << 20 : BENCH_BUFFER_BYTES;
     size_t n_groups = bench_buffer_times(shape, destinations.n, job_bytes);
     for (size_t i = 0; i < N_JOBS; i++) {
