@@ -9,10 +9,10 @@
  * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, SENDER_PIECE_BYTES of them at most: that is
  * a piece, and the largest burst of a stream.  Pieces of a stream are apart by two fifths of a piece's time at least
- * (pace.h), however late they are or were held up, and leave SENDER_AHEAD_NS early at most.  A thread that would wait
- * for less than SENDER_NAP_NS waits awake, as a sleep costs as much, and sends early what may be early; so where a
- * piece lasts less than a sleep and its end take, a sleep is for several pieces, which still leave apart.
- * docs/performance.md has what it costs.
+ * (pace.h), however late they are or were held up, or how much sooner one is handed over than the last, and leave
+ * SENDER_AHEAD_NS early at most.  A thread that would wait for less than SENDER_NAP_NS waits awake, as a sleep costs as
+ * much, and sends early what may be early; so where a piece lasts less than a sleep and its end take, a sleep is for
+ * several pieces, which still leave apart.  docs/performance.md has what it costs.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
  * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
