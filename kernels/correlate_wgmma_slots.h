@@ -12,6 +12,12 @@ static void store_word(shared_address to, uint32_t word)
     *(uint32_t *)to = word;
 }
 
+static void store_words(shared_address to, const uint32_t (&words)[4])
+{
+    for (int i = 0; i < 4; i++)
+        store_word(to + 4 * i, words[i]);
+}
+
 static int load_int(shared_address from)
 {
     return *(const int *)from;
@@ -27,6 +33,13 @@ typedef uint32_t shared_address;
 static __device__ __forceinline__ void store_word(shared_address to, uint32_t word)
 {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
+}
+
+static __device__ __forceinline__ void store_words(shared_address to, const uint32_t (&words)[4])
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
 }
 
 static __device__ __forceinline__ int load_int(shared_address from)

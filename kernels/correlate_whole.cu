@@ -1,0 +1,399 @@
+/* correlate_whole.cu - see correlate.h: the variant for sm_90a and arrays of at most 80 antennas, of which a block has all.
+ *
+ * An item of work is the triangle of all products of one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take
+ * one item after the other; the last ones, too few for all of them, are shared stage by stage, and added to memory by
+ * atomics (correlate_wgmma_share.h).
+ *
+ * The last warps of a block, one or two producers of four which take the stages in turns, fetch the voltages of all antennas,
+ * once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of 128 bytes
+ * 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the imaginary part
+ * of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned rows by turns:
+ * 64 rows from an eight of plain ones on are 16 antennas, with which a warp has eight plain and their eight turned rows, and
+ * every second eight is plain, as columns are to be.  Which spectra stand side by side in a row is free, as all rows
+ * agree: 16 bytes of it are what a thread has loaded of an input.
+ *
+ * Groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from them
+ * on, so that there is nothing above the diagonal but within tiles of 16 x 16.  Each group has two tiles of rows, a long
+ * and a short one, or of an odd number of tiles the first has the longest alone: all have as many products.  A lane ends up
+ * with one product of polarisations of a baseline, and a warp's lanes with 128 bytes of memory side by side.
+ *
+ * Integers and floats: as correlate_wgmma.cu has them.
+ *
+ * Blocks: x: shares of the work.
+ * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (1). */
+#include "kernels/correlate.h"
+
+#define correlate_whole_args correlate_args
+
+#define TILE_ANTS     16 /* 64 rows, 32 columns */
+#define N_TILES       ((N_ANTS + TILE_ANTS - 1) / TILE_ANTS)
+#define ROW_ANTS      (N_TILES * TILE_ANTS)
+#define COL_ANTS      ROW_ANTS
+#define GROUP_THREADS 128
+#define N_GROUPS      ((N_TILES + 1) / 2)
+#define N_PRODUCERS   (N_GROUPS > 2 ? 1 : 2)
+#define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
+
+#include "kernels/correlate_wgmma_formats.h"
+
+#define COLUMN_BYTES 128
+#define TILE_BYTES   (4 * TILE_ANTS * COLUMN_BYTES)
+#define STAGE_BYTES  (N_TILES * TILE_BYTES)
+#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES)
+
+/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
+ * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
+#define N_SUM_SLOTS    (2 * N_STAGES)
+#define SUM_SLOT_BYTES (COL_ANTS * 8)
+#define SUMS_AT        (N_STAGES * STAGE_BYTES)
+#define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
+
+/* These have what the sizes above say, in this order. */
+#include "kernels/correlate_wgmma_slots.h"
+
+#include "kernels/correlate_wgmma_unit.h"
+
+#include "kernels/correlate_wgmma_share.h"
+
+/* ---- The producers ----------------------------------------------------------------------------------------------- */
+
+/* A thread has, of every tile of 16 antennas, one sixteenth of one antenna's bytes of a stage: eight lanes have 128 bytes
+ * that lie side by side in memory, once or twice. */
+#define N_TASKS (N_LOADS / 2)
+
+struct columns {
+    uint4 loads[N_TILES][N_TASKS];
+    bool there[N_TASKS];
+    int sums[N_TILES][2]; /* of im of what has been put of an item, for either polarisation */
+};
+
+/* A thread's antenna of a tile. */
+static __device__ __forceinline__ uint32_t lane_ant(void)
+{
+    return threadIdx.x % GROUP_THREADS / 8;
+}
+
+static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
+{
+    uint32_t lane = threadIdx.x % 8 * LOAD_SPECTRA;
+
+    load_voltages<N_TASKS, N_TILES, TILE_ANTS>(find_places<N_TASKS>(c, lane_ant(), 8 * LOAD_SPECTRA, lane), lane_ant(),
+                                               columns->loads);
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+        columns->there[task] = find_unit(c, task * 8 * LOAD_SPECTRA, 8 * LOAD_SPECTRA, lane) < c->n_units;
+}
+
+/* 16 bytes of an input's rows: 'to' is the place in the plain one. */
+static __device__ __forceinline__ void put_row(shared_address to, const uint32_t (&words)[4])
+{
+    uint32_t turned[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        turned[i] = turn(words[i]);
+    store_words(to, words);
+    store_words(to + EIGHT_BYTES, turned);
+}
+
+/* 'to' is the thread's place for polarisation 0 in the tile's first rows. */
+static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (&loads)[N_TASKS], int (&sums)[2])
+{
+    uint32_t words[2][4];
+
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+#pragma unroll
+        for (int piece = 0; piece < LOAD_PIECES; piece++) {
+            int i = task * LOAD_PIECES + piece;
+            separate(loads[task], piece, &words[0][i], &words[1][i]);
+        }
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        put_row(to + pol * (4 * COLUMN_BYTES + (threadIdx.x % 8 & 4 ? -64 : 64)), words[pol]);
+#if !HALVES
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[pol] = __dp4a((int)words[pol][i], 0x01000100, sums[pol]);
+#endif
+    }
+}
+
+/* A thread's place in a stage: its antenna's row for polarisation 0 in the first tile. */
+static __device__ __forceinline__ uint32_t find_place(void)
+{
+    uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
+
+    return lane_ant() / 4 * 2 * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+}
+
+static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
+{
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+        if (!columns->there[task]) { /* so rarely that a jump is better than selections */
+            asm volatile("");
+#pragma unroll
+            for (int tile = 0; tile < N_TILES; tile++)
+                columns->loads[tile][task] = {NOTHING, NOTHING, NOTHING, NOTHING};
+        }
+#pragma unroll
+    for (int tile = 0; tile < N_TILES; tile++)
+        put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
+}
+
+static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
+{
+    return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
+}
+
+/* With the last of a producer's stages of an item go the sums of its columns, [antenna][pol], which begin anew. */
+static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
+{
+#pragma unroll
+    for (int tile = 0; tile < N_TILES; tile++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            int sum = columns->sums[tile][pol];
+            for (int lanes = 1; lanes < 8; lanes *= 2)
+                sum += __shfl_xor_sync(~0u, sum, lanes);
+            if (threadIdx.x % 8 == 0)
+                store_word(to + (tile * TILE_ANTS + lane_ant()) * 8 + pol * 4, (uint32_t)sum);
+            columns->sums[tile][pol] = 0;
+        }
+}
+
+/* The two parts of one product of a baseline, of which memory has [product] for every baseline. */
+struct __align__(8) product
+{
+    partial re, im;
+};
+
+#define CHAN_PRODUCTS (correlate_n_baselines(N_ANTS) * 4)
+
+/* A channel's sums, so that they are near when they are added to. */
+static __device__ __forceinline__ void prefetch_sums(const struct product *sums)
+{
+    const uint32_t line = 128 / sizeof(struct product);
+
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % GROUP_THREADS * line; i < CHAN_PRODUCTS; i += GROUP_THREADS * line)
+        prefetch(&sums[i]);
+}
+
+/* A producer's stages of the block's share: of two every second one, from 'number' on. */
+static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
+                                               shared_address shared)
+{
+    const struct product *sums = (const struct product *)args->sums.integer;
+    uint32_t place = find_place();
+    struct columns columns = {};
+    struct cursor at;
+
+    if (!begin_share(&at, args))
+        return;
+    uint32_t n_slots = at.n_left;
+    for (uint32_t i = 0; i < number; i++)
+        advance(&at);
+    fetch_columns(&at, &columns);
+#pragma unroll 1
+    for (uint32_t slot = number; slot < n_slots; slot += N_PRODUCERS) {
+        wait_for_slot(shared, slot);
+        put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES + place);
+        bool last = is_last(&at);
+        if (!HALVES && last)
+            put_column_sums(&columns, sum_slot(shared, slot));
+        publish_shared();
+        hand_over_slot(shared, slot);
+        uint32_t chan = at.chan;
+        for (uint32_t i = 0; i < N_PRODUCERS; i++)
+            advance(&at);
+        fetch_columns(&at, &columns);
+        if (last && number == 0)
+            prefetch_sums(sums + chan * (uint64_t)CHAN_PRODUCTS);
+    }
+}
+
+/* ---- Rows times columns ------------------------------------------------------------------------------------------ */
+
+/* The tiles of rows that a group has, the second of which may not be there. */
+template <unsigned GROUP> struct tiles {
+    static constexpr unsigned first = GROUP;
+    static constexpr unsigned second = N_TILES % 2 == 0 ? N_TILES - 1 - GROUP : GROUP ? N_TILES - GROUP : N_TILES;
+};
+
+template <unsigned GROUP> struct products {
+    partial first[16 * (N_TILES - tiles<GROUP>::first)];
+    partial second[tiles<GROUP>::second < N_TILES ? 16 * (N_TILES - tiles<GROUP>::second) : 1];
+};
+
+/* A tile of rows with the columns from its antennas on. */
+template <unsigned TILE, unsigned SIZE>
+static __device__ __forceinline__ void multiply_tile(shared_address stage, unsigned step, partial (&sums)[SIZE])
+{
+    if constexpr (TILE < N_TILES)
+        multiply_shared<2 * SIZE>(sums, stage + TILE * TILE_BYTES, EIGHT_BYTES, stage + TILE * TILE_BYTES,
+                                  2 * EIGHT_BYTES, step);
+}
+
+/* The sum of im of a column, of what all producers have had of it. */
+static __device__ __forceinline__ int find_column_sum(shared_address shared, uint32_t last_slot, uint32_t ant,
+                                                      uint32_t pol)
+{
+    unsigned sum = 0;
+
+    if (!HALVES)
+        for (uint32_t i = 0; i < N_PRODUCERS; i++)
+            sum += (unsigned)load_int(sum_slot(shared, last_slot - i) + ant * 8 + pol * 4);
+    return (int)sum;
+}
+
+/* What has been summed of a product. */
+static __device__ __forceinline__ struct product find_product(partial plain, partial turned, int column_sum)
+{
+#if HALVES
+    return {plain, turned};
+#else
+    const int shift = NIBBLES ? 8 : 0;
+    return {plain >> shift, (int)((unsigned)turned + (unsigned)column_sum) >> shift};
+#endif
+}
+
+/* Where a group's sums go. */
+struct target {
+    struct product *sums; /* of the channel */
+    uint32_t last_slot;
+    bool alone; /* no other block has sums of this item */
+};
+
+#define SUMS_AT_ONCE 8 /* products that are on their way from memory to a thread */
+
+/* A thread's products of a tile: those of row antenna 'row_ant' with antennas column_ant + 4 i and the next. */
+struct place {
+    uint32_t row_ant, column_ant, column_pol;
+    struct product *sums; /* of a baseline that begins with antenna 0 and another's */
+};
+
+template <unsigned TILE> static __device__ __forceinline__ struct place find_tile(const struct target *target)
+{
+    uint32_t thread = threadIdx.x % GROUP_THREADS, lane;
+    struct place place;
+
+    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register meanwhile */
+    lane = thread % 32;
+    place.row_ant = TILE * TILE_ANTS + thread / 32 * 4 + lane / 4 % 4;
+    place.column_ant = TILE * TILE_ANTS + lane % 2 * 2;
+    place.column_pol = lane % 4 / 2;
+    place.sums = target->sums + place.row_ant * 4 + lane / 16 + 2 * place.column_pol;
+    return place;
+}
+
+/* Adds a tile's sums to memory. */
+template <unsigned TILE, unsigned SIZE>
+static __device__ __forceinline__ void add_tile(const struct target *target, shared_address shared,
+                                                const partial (&sums)[SIZE])
+{
+    const struct place place = find_tile<TILE>(target);
+
+#pragma unroll
+    for (int first = 0; first < (int)SIZE / 2; first += SUMS_AT_ONCE) {
+        struct product old[SUMS_AT_ONCE];
+        uint32_t ants[SUMS_AT_ONCE];
+        bool there[SUMS_AT_ONCE];
+#pragma unroll
+        for (int i = 0; i < SUMS_AT_ONCE; i++) {
+            uint32_t ant = ants[i] = place.column_ant + (first + i) / 2 * 4 + i % 2;
+            there[i] =
+                (first + i >= TILE_ANTS / 2 || place.row_ant <= ant) && (N_ANTS % TILE_ANTS == 0 || ant < N_ANTS);
+            if (there[i] && target->alone)
+                old[i] = place.sums[ant * (ant + 1) / 2 * 4];
+        }
+#pragma unroll
+        for (int i = 0; i < SUMS_AT_ONCE; i++) {
+            int at = (first + i) / 2 * 4 + i % 2;
+            struct product *to = &place.sums[ants[i] * (ants[i] + 1) / 2 * 4];
+            struct product found = find_product(sums[at], sums[at + 2],
+                                                find_column_sum(shared, target->last_slot, ants[i], place.column_pol));
+            if (there[i] && target->alone) {
+                *to = {old[i].re + found.re, old[i].im + found.im};
+            } else if (there[i]) {
+                atomicAdd(&to->re, found.re);
+                atomicAdd(&to->im, found.im);
+            }
+        }
+        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+    }
+}
+
+/* A group's part of an item, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
+template <unsigned GROUP>
+static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
+                                                   shared_address shared, struct product *sums)
+{
+    struct products<GROUP> products = {
+    };
+    struct target target;
+    uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
+    uint32_t end = slot + n;
+
+    target.sums = sums + at->chan * (uint64_t)CHAN_PRODUCTS;
+    target.alone = at->stage == 0 && at->n_left >= at->n_stages;
+#pragma unroll 1
+    for (; slot < end; slot++) {
+        shared_address stage = shared + slot % N_STAGES * STAGE_BYTES;
+        wait_for_stage(shared, slot, GROUP);
+        matrix_begin();
+#pragma unroll
+        for (int step = 0; step < 4; step++) {
+            multiply_tile<tiles<GROUP>::first>(stage, step, products.first);
+            multiply_tile<tiles<GROUP>::second>(stage, step, products.second);
+        }
+        matrix_end();
+        matrix_wait<0>();
+        if (slot + N_STAGES < n_slots) /* else nobody waits for it */
+            release_slot(shared, slot, GROUP);
+    }
+    target.last_slot = end - 1;
+    add_tile<tiles<GROUP>::first>(&target, shared, products.first);
+    if constexpr (tiles<GROUP>::second < N_TILES)
+        add_tile<tiles<GROUP>::second>(&target, shared, products.second);
+    __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
+    return end;
+}
+
+/* A group's share of the work. */
+template <unsigned GROUP>
+static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
+{
+    struct product *sums = (struct product *)args->sums.integer;
+    struct cursor at;
+
+    if (!begin_share(&at, args))
+        return;
+    uint32_t slot = 0, n_slots = at.n_left;
+    while (at.n_left > 0) {
+        slot = consume<GROUP>(&at, slot, n_slots, shared, sums);
+        next_item(&at);
+    }
+}
+
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const struct correlate_whole_args args)
+{
+    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
+    shared_address shared = find_shared(shared_memory);
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
+
+    begin_slots(shared);
+    if (role >= N_GROUPS)
+        produce(&args, role - N_GROUPS, shared);
+    else if (role == 0)
+        consume_share<0>(&args, shared);
+    else if constexpr (N_GROUPS > 1) {
+        if (role == 1)
+            consume_share<1>(&args, shared);
+        else if constexpr (N_GROUPS > 2)
+            consume_share<2>(&args, shared);
+    }
+}
