@@ -16,9 +16,10 @@
 #define N_MULTIPROCESSORS 132 /* of a large GPU */
 #define MAX_PARTS         64
 
+#define WGMMA_THREADS 512 /* of a block of the variants on wgmma */
+
 /* Of correlate_wgmma.cu. */
-#define WGMMA_ANTS     64 /* of a block, rows and columns */
-#define WGMMA_THREADS  512
+#define WGMMA_ANTS     64                              /* of a block, rows and columns */
 #define WGMMA_SHARED   (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 #define WGMMA_SLICE    256                             /* bytes of an antenna that a stage takes; 128 of 4 bits */
 #define WGMMA_COMPUTED 0.26 /* of what blocks have room for; from there on it wins on an H200 */
@@ -86,14 +87,14 @@ static struct correlate_plan plan_wgmma(uint32_t n_ants)
 
 static struct correlate_plan plan_whole(uint32_t n_ants)
 {
-    uint32_t n_tiles = divide_up(n_ants, WHOLE_TILE_ANTS), n_groups = divide_up(n_tiles, 2);
-    uint32_t n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles), slots = n_tiles * WHOLE_TILE_ANTS;
+    uint32_t n_tiles = divide_up(n_ants, WHOLE_TILE_ANTS), n_slots = n_tiles * WHOLE_TILE_ANTS;
+    uint32_t n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles);
 
     return (struct correlate_plan){
         .n_blocks = 1,
-        .n_slots = slots,
-        .threads = 128 * (n_groups + (n_groups > 2 ? 1 : 2)),
-        .shared_bytes = n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * slots * 8 + 16), /* stages, sums, barriers */
+        .n_slots = n_slots,
+        .threads = WGMMA_THREADS,
+        .shared_bytes = n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16), /* stages, sums, barriers */
         .computed = (double)n_ants * (n_ants + 1) / (n_tiles * (n_tiles + 1) * WHOLE_TILE_ANTS * WHOLE_TILE_ANTS),
     };
 }

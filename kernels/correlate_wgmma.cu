@@ -312,27 +312,10 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-/* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
- * block begins with: who asked for more would wait for ever. */
 #define PRODUCER_REGISTERS 64
 #define GROUP_REGISTERS    192
 static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
               "more registers than a block has");
-
-#ifdef EMULATE_CUDA
-#define give_registers()
-#define take_registers()
-#else
-static __device__ __forceinline__ void give_registers(void)
-{
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
-}
-
-static __device__ __forceinline__ void take_registers(void)
-{
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(GROUP_REGISTERS));
-}
-#endif
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
 {
@@ -342,10 +325,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 
     begin_slots(shared);
     if (role >= N_GROUPS) {
-        give_registers();
+        give_registers<PRODUCER_REGISTERS>();
         produce(&args, role - N_GROUPS, shared);
     } else {
-        take_registers();
+        take_registers<GROUP_REGISTERS>();
         consume_share(&args, role, shared);
     }
 }

@@ -23,6 +23,11 @@ static int load_int(shared_address from)
     return *(const int *)from;
 }
 
+static int2 load_ints(shared_address from)
+{
+    return {load_int(from), load_int(from + 4)};
+}
+
 static shared_address find_shared(const void *shared)
 {
     return (uint8_t *)shared;
@@ -48,6 +53,14 @@ static __device__ __forceinline__ int load_int(shared_address from)
 
     asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
     return value;
+}
+
+static __device__ __forceinline__ int2 load_ints(shared_address from)
+{
+    int2 two;
+
+    asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(two.x), "=r"(two.y) : "r"(from) : "memory");
+    return two;
 }
 
 static __device__ __forceinline__ shared_address find_shared(const void *shared)

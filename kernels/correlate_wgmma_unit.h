@@ -44,6 +44,14 @@ static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uin
 template <int N> static void matrix_wait(void)
 {
 }
+
+template <int N> static void give_registers(void)
+{
+}
+
+template <int N> static void take_registers(void)
+{
+}
 #else
 static __device__ __forceinline__ void matrix_begin(void)
 {
@@ -71,6 +79,18 @@ static __device__ __forceinline__ void publish_shared(void)
 static __device__ __forceinline__ void prefetch(const void *from)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
+/* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
+ * block begins with: who asked for more would wait for ever. */
+template <int N> static __device__ __forceinline__ void give_registers(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> static __device__ __forceinline__ void take_registers(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
 /* Where an operand lies (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes, swizzled, 'distance' bytes from 8 rows
@@ -142,12 +162,10 @@ static __device__ __forceinline__ void multiply(partial (&sums)[SIZE], const uin
 }
 
 /* As multiply(), with the rows in shared memory, too. */
-template <unsigned N, unsigned SIZE>
-static __device__ __forceinline__ void multiply_shared(partial (&sums)[SIZE], shared_address rows,
-                                                       unsigned row_distance, shared_address columns,
-                                                       unsigned column_distance, unsigned step)
+template <unsigned N>
+static __device__ __forceinline__ void multiply_shared(partial *sums, shared_address rows, unsigned row_distance,
+                                                       shared_address columns, unsigned column_distance, unsigned step)
 {
-    static_assert(N / 2 == SIZE, "as many sums as columns need");
 #ifdef EMULATE_CUDA
     uint32_t own[2][8];
 

@@ -4,18 +4,18 @@
  * one item after the other; the last ones, too few for all of them, are shared stage by stage, and added to memory by
  * atomics (correlate_wgmma_share.h).
  *
- * The last warps of a block, one or two producers of four which take the stages in turns, fetch the voltages of all antennas,
- * once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of 128 bytes
+ * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of all
+ * antennas, once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of 128 bytes
  * 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the imaginary part
  * of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned rows by turns:
  * 64 rows from an eight of plain ones on are 16 antennas, with which a warp has eight plain and their eight turned rows, and
  * every second eight is plain, as columns are to be.  Which spectra stand side by side in a row is free, as all rows
  * agree: 16 bytes of it are what a thread has loaded of an input.
  *
- * Groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from them
- * on, so that there is nothing above the diagonal but within tiles of 16 x 16.  Each group has two tiles of rows, a long
- * and a short one, or of an odd number of tiles the first has the longest alone: all have as many products.  A lane ends up
- * with one product of polarisations of a baseline, and a warp's lanes with 128 bytes of memory side by side.
+ * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
+ * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
+ * of the products.  A lane ends up with one product of polarisations of a baseline, and a warp's lanes with 128 bytes of
+ * memory side by side.
  *
  * Integers and floats: as correlate_wgmma.cu has them.
  *
@@ -30,8 +30,8 @@
 #define ROW_ANTS      (N_TILES * TILE_ANTS)
 #define COL_ANTS      ROW_ANTS
 #define GROUP_THREADS 128
-#define N_GROUPS      ((N_TILES + 1) / 2)
-#define N_PRODUCERS   (N_GROUPS > 2 ? 1 : 2)
+#define N_GROUPS      2
+#define N_PRODUCERS   2
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
 
 #include "kernels/correlate_wgmma_formats.h"
@@ -147,7 +147,7 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
     return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
 }
 
-/* With the last of a producer's stages of an item go the sums of its columns, [antenna][pol], which begin anew. */
+/* With the last of a producer's stages of an item go the sums of its columns, [pol][antenna], which begin anew. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -158,7 +158,7 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
             for (int lanes = 1; lanes < 8; lanes *= 2)
                 sum += __shfl_xor_sync(~0u, sum, lanes);
             if (threadIdx.x % 8 == 0)
-                store_word(to + (tile * TILE_ANTS + lane_ant()) * 8 + pol * 4, (uint32_t)sum);
+                store_word(to + (pol * COL_ANTS + tile * TILE_ANTS + lane_ant()) * 4, (uint32_t)sum);
             columns->sums[tile][pol] = 0;
         }
 }
@@ -181,7 +181,9 @@ static __device__ __forceinline__ void prefetch_sums(const struct product *sums)
         prefetch(&sums[i]);
 }
 
-/* A producer's stages of the block's share: of two every second one, from 'number' on. */
+#define PREFETCHED_STAGES 8 /* before the item's end: soon enough for memory, and late enough to stay in the L2 cache */
+
+/* A producer's stages of the block's share: every second one, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {
@@ -192,7 +194,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
     if (!begin_share(&at, args))
         return;
-    uint32_t n_slots = at.n_left;
+    uint32_t n_slots = at.n_left, prefetched = at.n_stages > PREFETCHED_STAGES ? at.n_stages - PREFETCHED_STAGES : 0;
     for (uint32_t i = 0; i < number; i++)
         advance(&at);
     fetch_columns(&at, &columns);
@@ -200,63 +202,53 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
     for (uint32_t slot = number; slot < n_slots; slot += N_PRODUCERS) {
         wait_for_slot(shared, slot);
         put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES + place);
-        bool last = is_last(&at);
-        if (!HALVES && last)
+        if (!HALVES && is_last(&at))
             put_column_sums(&columns, sum_slot(shared, slot));
         publish_shared();
         hand_over_slot(shared, slot);
-        uint32_t chan = at.chan;
+        if (at.stage == prefetched)
+            prefetch_sums(sums + at.chan * (uint64_t)CHAN_PRODUCTS);
         for (uint32_t i = 0; i < N_PRODUCERS; i++)
             advance(&at);
         fetch_columns(&at, &columns);
-        if (last && number == 0)
-            prefetch_sums(sums + chan * (uint64_t)CHAN_PRODUCTS);
     }
 }
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* The tiles of rows that a group has, the second of which may not be there. */
-template <unsigned GROUP> struct tiles {
-    static constexpr unsigned first = GROUP;
-    static constexpr unsigned second = N_TILES % 2 == 0 ? N_TILES - 1 - GROUP : GROUP ? N_TILES - GROUP : N_TILES;
-};
-
-template <unsigned GROUP> struct products {
-    partial first[16 * (N_TILES - tiles<GROUP>::first)];
-    partial second[tiles<GROUP>::second < N_TILES ? 16 * (N_TILES - tiles<GROUP>::second) : 1];
-};
-
-/* A tile of rows with the columns from its antennas on. */
-template <unsigned TILE, unsigned SIZE>
-static __device__ __forceinline__ void multiply_tile(shared_address stage, unsigned step, partial (&sums)[SIZE])
+/* Which group has a tile of rows: each goes to the group that has fewer products yet, the long ones first. */
+static __device__ constexpr unsigned find_group(unsigned tile)
 {
-    if constexpr (TILE < N_TILES)
-        multiply_shared<2 * SIZE>(sums, stage + TILE * TILE_BYTES, EIGHT_BYTES, stage + TILE * TILE_BYTES,
-                                  2 * EIGHT_BYTES, step);
+    unsigned n[N_GROUPS] = {}, group = 0;
+
+    for (unsigned i = 0; i <= tile; i++) {
+        group = n[1] < n[0];
+        n[group] += N_TILES - i;
+    }
+    return group;
 }
 
-/* The sum of im of a column, of what all producers have had of it. */
-static __device__ __forceinline__ int find_column_sum(shared_address shared, uint32_t last_slot, uint32_t ant,
-                                                      uint32_t pol)
+/* Where a group has the sums of a tile, behind those of its tiles before; of N_TILES how many sums it has. */
+static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile)
 {
-    unsigned sum = 0;
+    unsigned n = 0;
 
-    if (!HALVES)
-        for (uint32_t i = 0; i < N_PRODUCERS; i++)
-            sum += (unsigned)load_int(sum_slot(shared, last_slot - i) + ant * 8 + pol * 4);
-    return (int)sum;
+    for (unsigned i = 0; i < tile; i++)
+        if (find_group(i) == group)
+            n += 16 * (N_TILES - i);
+    return n;
 }
 
-/* What has been summed of a product. */
-static __device__ __forceinline__ struct product find_product(partial plain, partial turned, int column_sum)
+/* A group's tiles from TILE on, each with the columns from its antennas on; a step of a stage. */
+template <unsigned GROUP, unsigned TILE = 0>
+static __device__ __forceinline__ void multiply_tiles(shared_address stage, unsigned step, partial *sums)
 {
-#if HALVES
-    return {plain, turned};
-#else
-    const int shift = NIBBLES ? 8 : 0;
-    return {plain >> shift, (int)((unsigned)turned + (unsigned)column_sum) >> shift};
-#endif
+    if constexpr (TILE < N_TILES) {
+        if constexpr (find_group(TILE) == GROUP)
+            multiply_shared<32 * (N_TILES - TILE)>(sums + find_sums(GROUP, TILE), stage + TILE * TILE_BYTES,
+                                                   EIGHT_BYTES, stage + TILE * TILE_BYTES, 2 * EIGHT_BYTES, step);
+        multiply_tiles<GROUP, TILE + 1>(stage, step, sums);
+    }
 }
 
 /* Where a group's sums go. */
@@ -265,8 +257,6 @@ struct target {
     uint32_t last_slot;
     bool alone; /* no other block has sums of this item */
 };
-
-#define SUMS_AT_ONCE 8 /* products that are on their way from memory to a thread */
 
 /* A thread's products of a tile: those of row antenna 'row_ant' with antennas column_ant + 4 i and the next. */
 struct place {
@@ -288,40 +278,83 @@ template <unsigned TILE> static __device__ __forceinline__ struct place find_til
     return place;
 }
 
-/* Adds a tile's sums to memory. */
-template <unsigned TILE, unsigned SIZE>
-static __device__ __forceinline__ void add_tile(const struct target *target, shared_address shared,
-                                                const partial (&sums)[SIZE])
+#define SUMS_AT_ONCE 8 /* products that are on their way from memory to a thread */
+
+/* To the imaginary parts of SUMS_AT_ONCE products from 'first' on, what 'turned' lacks: the sums of im of their columns. */
+static __device__ __forceinline__ void add_column_sums(const struct place *place, shared_address slot,
+                                                       shared_address slot_before, int first, partial *sums)
 {
-    const struct place place = find_tile<TILE>(target);
+#if !HALVES
+    int2 lacking[SUMS_AT_ONCE / 2], before[SUMS_AT_ONCE / 2];
 
 #pragma unroll
-    for (int first = 0; first < (int)SIZE / 2; first += SUMS_AT_ONCE) {
+    for (int i = 0; i < SUMS_AT_ONCE / 2; i++) {
+        uint32_t at = (place->column_pol * COL_ANTS + place->column_ant + 2 * first + 4 * i) * 4;
+        lacking[i] = load_ints(slot + at);
+        before[i] = load_ints(slot_before + at);
+    }
+#pragma unroll
+    for (int i = 0; i < SUMS_AT_ONCE / 2; i++) {
+        partial *turned = &sums[2 * first + 4 * i + 2];
+        turned[0] = (int)((unsigned)turned[0] + (unsigned)lacking[i].x + (unsigned)before[i].x);
+        turned[1] = (int)((unsigned)turned[1] + (unsigned)lacking[i].y + (unsigned)before[i].y);
+        asm volatile("" : "+r"(turned[0]), "+r"(turned[1])); /* now, and not when it is wanted */
+    }
+#endif
+}
+
+/* Adds N of a tile's products to memory. */
+template <unsigned N>
+static __device__ __forceinline__ void add_products(struct place *place, const struct target *target,
+                                                    shared_address shared, partial *sums)
+{
+#pragma unroll
+    for (int first = 0; first < (int)N; first += SUMS_AT_ONCE) {
         struct product old[SUMS_AT_ONCE];
-        uint32_t ants[SUMS_AT_ONCE];
         bool there[SUMS_AT_ONCE];
+
+        add_column_sums(place, sum_slot(shared, target->last_slot), sum_slot(shared, target->last_slot - 1), first,
+                        sums);
 #pragma unroll
         for (int i = 0; i < SUMS_AT_ONCE; i++) {
-            uint32_t ant = ants[i] = place.column_ant + (first + i) / 2 * 4 + i % 2;
+            uint32_t ant = place->column_ant + (first + i) / 2 * 4 + i % 2;
             there[i] =
-                (first + i >= TILE_ANTS / 2 || place.row_ant <= ant) && (N_ANTS % TILE_ANTS == 0 || ant < N_ANTS);
+                (first + i >= TILE_ANTS / 2 || place->row_ant <= ant) && (N_ANTS % TILE_ANTS == 0 || ant < N_ANTS);
             if (there[i] && target->alone)
-                old[i] = place.sums[ant * (ant + 1) / 2 * 4];
+                old[i] = place->sums[ant * (ant + 1) / 2 * 4];
         }
+        asm volatile("" : "+r"(place->column_ant)); /* there is no room for places meanwhile */
 #pragma unroll
         for (int i = 0; i < SUMS_AT_ONCE; i++) {
-            int at = (first + i) / 2 * 4 + i % 2;
-            struct product *to = &place.sums[ants[i] * (ants[i] + 1) / 2 * 4];
-            struct product found = find_product(sums[at], sums[at + 2],
-                                                find_column_sum(shared, target->last_slot, ants[i], place.column_pol));
+            uint32_t ant = place->column_ant + (first + i) / 2 * 4 + i % 2;
+            struct product *to = &place->sums[ant * (ant + 1) / 2 * 4];
+            const partial *found = &sums[(first + i) / 2 * 4 + i % 2];
+#if HALVES
+            struct product product = {found[0], found[2]};
+#else
+            struct product product = {found[0] >> (NIBBLES ? 8 : 0), found[2] >> (NIBBLES ? 8 : 0)};
+#endif
             if (there[i] && target->alone) {
-                *to = {old[i].re + found.re, old[i].im + found.im};
+                *to = {old[i].re + product.re, old[i].im + product.im};
             } else if (there[i]) {
-                atomicAdd(&to->re, found.re);
-                atomicAdd(&to->im, found.im);
+                atomicAdd(&to->re, product.re);
+                atomicAdd(&to->im, product.im);
             }
         }
-        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+        asm volatile("" : "+r"(place->column_ant)::"memory");
+    }
+}
+
+/* Adds the sums of a group's tiles from TILE on to memory. */
+template <unsigned GROUP, unsigned TILE = 0>
+static __device__ __forceinline__ void add_tiles(const struct target *target, shared_address shared, partial *sums)
+{
+    if constexpr (TILE < N_TILES) {
+        if constexpr (find_group(TILE) == GROUP) {
+            struct place place = find_tile<TILE>(target);
+            add_products<8 * (N_TILES - TILE)>(&place, target, shared, sums + find_sums(GROUP, TILE));
+        }
+        add_tiles<GROUP, TILE + 1>(target, shared, sums);
     }
 }
 
@@ -330,11 +363,10 @@ template <unsigned GROUP>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, struct product *sums)
 {
-    struct products<GROUP> products = {
-    };
-    struct target target;
+    partial products[find_sums(GROUP, N_TILES)] = {};
     uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
     uint32_t end = slot + n;
+    struct target target;
 
     target.sums = sums + at->chan * (uint64_t)CHAN_PRODUCTS;
     target.alone = at->stage == 0 && at->n_left >= at->n_stages;
@@ -344,19 +376,15 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
         wait_for_stage(shared, slot, GROUP);
         matrix_begin();
 #pragma unroll
-        for (int step = 0; step < 4; step++) {
-            multiply_tile<tiles<GROUP>::first>(stage, step, products.first);
-            multiply_tile<tiles<GROUP>::second>(stage, step, products.second);
-        }
+        for (int step = 0; step < 4; step++)
+            multiply_tiles<GROUP>(stage, step, products);
         matrix_end();
         matrix_wait<0>();
         if (slot + N_STAGES < n_slots) /* else nobody waits for it */
             release_slot(shared, slot, GROUP);
     }
     target.last_slot = end - 1;
-    add_tile<tiles<GROUP>::first>(&target, shared, products.first);
-    if constexpr (tiles<GROUP>::second < N_TILES)
-        add_tile<tiles<GROUP>::second>(&target, shared, products.second);
+    add_tiles<GROUP>(&target, shared, products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
     return end;
 }
@@ -379,6 +407,11 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
+#define PRODUCER_REGISTERS 88
+#define GROUP_REGISTERS    168
+static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
+              "more registers than a block has");
+
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const struct correlate_whole_args args)
 {
     extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
@@ -386,14 +419,14 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
 
     begin_slots(shared);
-    if (role >= N_GROUPS)
+    if (role >= N_GROUPS) {
+        give_registers<PRODUCER_REGISTERS>();
         produce(&args, role - N_GROUPS, shared);
-    else if (role == 0)
-        consume_share<0>(&args, shared);
-    else if constexpr (N_GROUPS > 1) {
-        if (role == 1)
+    } else {
+        take_registers<GROUP_REGISTERS>();
+        if (role == 0)
+            consume_share<0>(&args, shared);
+        else
             consume_share<1>(&args, shared);
-        else if constexpr (N_GROUPS > 2)
-            consume_share<2>(&args, shared);
     }
 }
