@@ -28,7 +28,9 @@
 /* Of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 8192 /* of a stage */
-#define WHOLE_LEAST_ANTS 33   /* from there on it wins on an H200 */
+#define WHOLE_MIN_ANTS   17
+#define WHOLE_MAX_ANTS   80
+#define WHOLE_WINS_ANTS  17 /* from there on it is faster, on an H200 */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -126,7 +128,7 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     const struct correlate_shape *s = shape;
 
     if (s->variant != CORRELATE_TILES)
-        return (s->variant == CORRELATE_WGMMA || args->n_ants <= CORRELATE_WHOLE_ANTS) &&
+        return (s->variant == CORRELATE_WGMMA || (args->n_ants >= WHOLE_MIN_ANTS && args->n_ants <= WHOLE_MAX_ANTS)) &&
                shared_bytes >= correlate_plan(args, s).shared_bytes;
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
@@ -245,7 +247,7 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
     const struct correlate_shape wgmma = {.variant = CORRELATE_WGMMA}, whole = {.variant = CORRELATE_WHOLE};
     size_t shared_bytes = device_shared_bytes(device);
 
-    if (correlate_has_wgmma(device) && args->n_ants >= WHOLE_LEAST_ANTS &&
+    if (correlate_has_wgmma(device) && args->n_ants >= WHOLE_WINS_ANTS &&
         correlate_shape_valid(args, &whole, shared_bytes))
         return whole;
     if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&

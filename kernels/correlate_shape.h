@@ -21,9 +21,8 @@
 enum correlate_variant {
     CORRELATE_TILES, /* correlate.cu */
     CORRELATE_WGMMA, /* correlate_wgmma.cu */
-    CORRELATE_WHOLE, /* correlate_whole.cu, for CORRELATE_WHOLE_ANTS antennas at most */
+    CORRELATE_WHOLE, /* correlate_whole.cu, for 17 to 80 antennas */
 };
-#define CORRELATE_WHOLE_ANTS 80
 
 struct correlate_shape {
     uint32_t row_eights, column_eights; /* of a warp's tile */

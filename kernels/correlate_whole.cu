@@ -1,16 +1,15 @@
-/* correlate_whole.cu - see correlate.h: the variant for sm_90a and arrays of at most 80 antennas, of which a block has all.
+/* correlate_whole.cu - see correlate.h: the variant for sm_90a and arrays of 17 to 80 antennas, of which a block has all.
  *
  * An item of work is the triangle of all products of one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take
- * one item after the other; the last ones, too few for all of them, are shared stage by stage, and added to memory by
- * atomics (correlate_wgmma_share.h).
+ * one item after the other; the last ones, too few for all of them, are shared stage by stage (correlate_wgmma_share.h).
  *
  * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of all
- * antennas, once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of 128 bytes
- * 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the imaginary part
- * of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned rows by turns:
- * 64 rows from an eight of plain ones on are 16 antennas, with which a warp has eight plain and their eight turned rows, and
- * every second eight is plain, as columns are to be.  Which spectra stand side by side in a row is free, as all rows
- * agree: 16 bytes of it are what a thread has loaded of an input.
+ * antennas, once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of
+ * 128 bytes 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the
+ * imaginary part of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned
+ * rows by turns: 64 rows from an eight of plain ones on are 16 antennas, with which a warp has eight plain and their eight
+ * turned rows, and every second eight is plain, as columns are to be.  Which spectra stand side by side in a row is free,
+ * as all rows agree: 16 bytes of it are what a thread has loaded of an input.
  *
  * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
  * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
@@ -39,7 +38,7 @@
 #define COLUMN_BYTES 128
 #define TILE_BYTES   (4 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES  (N_TILES * TILE_BYTES)
-#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES)
+#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES) /* of about 200 KiB */
 
 /* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
  * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
@@ -251,20 +250,13 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, unsi
     }
 }
 
-/* Where a group's sums go. */
-struct target {
-    struct product *sums; /* of the channel */
-    uint32_t last_slot;
-    bool alone; /* no other block has sums of this item */
-};
-
 /* A thread's products of a tile: those of row antenna 'row_ant' with antennas column_ant + 4 i and the next. */
 struct place {
     uint32_t row_ant, column_ant, column_pol;
-    struct product *sums; /* of a baseline that begins with antenna 0 and another's */
+    struct product *sums; /* of the baseline with 'column_ant' */
 };
 
-template <unsigned TILE> static __device__ __forceinline__ struct place find_tile(const struct target *target)
+template <unsigned TILE> static __device__ __forceinline__ struct place find_tile(struct product *sums)
 {
     uint32_t thread = threadIdx.x % GROUP_THREADS, lane;
     struct place place;
@@ -274,87 +266,69 @@ template <unsigned TILE> static __device__ __forceinline__ struct place find_til
     place.row_ant = TILE * TILE_ANTS + thread / 32 * 4 + lane / 4 % 4;
     place.column_ant = TILE * TILE_ANTS + lane % 2 * 2;
     place.column_pol = lane % 4 / 2;
-    place.sums = target->sums + place.row_ant * 4 + lane / 16 + 2 * place.column_pol;
+    place.sums =
+        sums + (place.column_ant * (place.column_ant + 1) / 2 + place.row_ant) * 4 + lane / 16 + 2 * place.column_pol;
     return place;
 }
 
-#define SUMS_AT_ONCE 8 /* products that are on their way from memory to a thread */
-
-/* To the imaginary parts of SUMS_AT_ONCE products from 'first' on, what 'turned' lacks: the sums of im of their columns. */
-static __device__ __forceinline__ void add_column_sums(const struct place *place, shared_address slot,
-                                                       shared_address slot_before, int first, partial *sums)
+/* 'lacking': of what has been summed of turned rows. */
+static __device__ __forceinline__ void add_product(struct product *to, partial plain, partial turned, int lacking)
 {
-#if !HALVES
-    int2 lacking[SUMS_AT_ONCE / 2], before[SUMS_AT_ONCE / 2];
-
-#pragma unroll
-    for (int i = 0; i < SUMS_AT_ONCE / 2; i++) {
-        uint32_t at = (place->column_pol * COL_ANTS + place->column_ant + 2 * first + 4 * i) * 4;
-        lacking[i] = load_ints(slot + at);
-        before[i] = load_ints(slot_before + at);
-    }
-#pragma unroll
-    for (int i = 0; i < SUMS_AT_ONCE / 2; i++) {
-        partial *turned = &sums[2 * first + 4 * i + 2];
-        turned[0] = (int)((unsigned)turned[0] + (unsigned)lacking[i].x + (unsigned)before[i].x);
-        turned[1] = (int)((unsigned)turned[1] + (unsigned)lacking[i].y + (unsigned)before[i].y);
-        asm volatile("" : "+r"(turned[0]), "+r"(turned[1])); /* now, and not when it is wanted */
-    }
+#if HALVES
+    atomicAdd(&to->re, plain);
+    atomicAdd(&to->im, turned);
+#else
+    atomicAdd(&to->re, plain >> (NIBBLES ? 8 : 0));
+    atomicAdd(&to->im, (int)((unsigned)turned + (unsigned)lacking) >> (NIBBLES ? 8 : 0));
 #endif
 }
 
-/* Adds N of a tile's products to memory. */
-template <unsigned N>
-static __device__ __forceinline__ void add_products(struct place *place, const struct target *target,
-                                                    shared_address shared, partial *sums)
-{
-#pragma unroll
-    for (int first = 0; first < (int)N; first += SUMS_AT_ONCE) {
-        struct product old[SUMS_AT_ONCE];
-        bool there[SUMS_AT_ONCE];
+#define EIGHTS_AT_ONCE 4 /* columns' sums that are on their way to a thread */
 
-        add_column_sums(place, sum_slot(shared, target->last_slot), sum_slot(shared, target->last_slot - 1), first,
-                        sums);
+/* Adds a tile's sums to memory.  The memory adds: nobody waits for what there was, though mostly no other block has sums of
+ * this channel. */
+template <unsigned TILE>
+static __device__ __forceinline__ void add_tile(struct product *to, shared_address slot, shared_address slot_before,
+                                                const partial *sums)
+{
+    const struct place place = find_tile<TILE>(to);
+
 #pragma unroll
-        for (int i = 0; i < SUMS_AT_ONCE; i++) {
-            uint32_t ant = place->column_ant + (first + i) / 2 * 4 + i % 2;
-            there[i] =
-                (first + i >= TILE_ANTS / 2 || place->row_ant <= ant) && (N_ANTS % TILE_ANTS == 0 || ant < N_ANTS);
-            if (there[i] && target->alone)
-                old[i] = place->sums[ant * (ant + 1) / 2 * 4];
+    for (uint32_t first = 0; first < 4 * (N_TILES - TILE); first += EIGHTS_AT_ONCE) {
+        int2 lacking[EIGHTS_AT_ONCE] = {}; /* 'turned' lacks the sums of im of the columns, of two producers */
+#pragma unroll
+        for (uint32_t i = 0; i < EIGHTS_AT_ONCE && !HALVES; i++) {
+            uint32_t at = (place.column_pol * COL_ANTS + place.column_ant + (first + i) * 4) * 4;
+            int2 one = load_ints(slot + at), other = load_ints(slot_before + at);
+            lacking[i] = {(int)((unsigned)one.x + (unsigned)other.x), (int)((unsigned)one.y + (unsigned)other.y)};
         }
-        asm volatile("" : "+r"(place->column_ant)); /* there is no room for places meanwhile */
 #pragma unroll
-        for (int i = 0; i < SUMS_AT_ONCE; i++) {
-            uint32_t ant = place->column_ant + (first + i) / 2 * 4 + i % 2;
-            struct product *to = &place->sums[ant * (ant + 1) / 2 * 4];
-            const partial *found = &sums[(first + i) / 2 * 4 + i % 2];
-#if HALVES
-            struct product product = {found[0], found[2]};
-#else
-            struct product product = {found[0] >> (NIBBLES ? 8 : 0), found[2] >> (NIBBLES ? 8 : 0)};
-#endif
-            if (there[i] && target->alone) {
-                *to = {old[i].re + product.re, old[i].im + product.im};
-            } else if (there[i]) {
-                atomicAdd(&to->re, product.re);
-                atomicAdd(&to->im, product.im);
+        for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++) {
+            const partial *eight = &sums[4 * (first + i)];
+#pragma unroll
+            for (uint32_t second = 0; second < 2; second++) {
+                uint32_t ant = (first + i) * 4 + second; /* from column_ant on; a (a + 1) / 2 grows by this: */
+                uint32_t n_baselines = ant * place.column_ant + ant * (ant + 1) / 2;
+                bool below = first + i >= TILE_ANTS / 4 || place.row_ant <= place.column_ant + ant;
+                if (below && (N_ANTS % TILE_ANTS == 0 || place.column_ant + ant < N_ANTS))
+                    add_product(place.sums + n_baselines * 4, eight[second], eight[2 + second],
+                                second ? lacking[i].y : lacking[i].x);
             }
         }
-        asm volatile("" : "+r"(place->column_ant)::"memory");
+        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
     }
 }
 
 /* Adds the sums of a group's tiles from TILE on to memory. */
 template <unsigned GROUP, unsigned TILE = 0>
-static __device__ __forceinline__ void add_tiles(const struct target *target, shared_address shared, partial *sums)
+static __device__ __forceinline__ void add_tiles(struct product *to, shared_address shared, uint32_t last_slot,
+                                                 const partial *sums)
 {
     if constexpr (TILE < N_TILES) {
-        if constexpr (find_group(TILE) == GROUP) {
-            struct place place = find_tile<TILE>(target);
-            add_products<8 * (N_TILES - TILE)>(&place, target, shared, sums + find_sums(GROUP, TILE));
-        }
-        add_tiles<GROUP, TILE + 1>(target, shared, sums);
+        if constexpr (find_group(TILE) == GROUP)
+            add_tile<TILE>(to, sum_slot(shared, last_slot), sum_slot(shared, last_slot - 1),
+                           sums + find_sums(GROUP, TILE));
+        add_tiles<GROUP, TILE + 1>(to, shared, last_slot, sums);
     }
 }
 
@@ -366,10 +340,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     partial products[find_sums(GROUP, N_TILES)] = {};
     uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
     uint32_t end = slot + n;
-    struct target target;
 
-    target.sums = sums + at->chan * (uint64_t)CHAN_PRODUCTS;
-    target.alone = at->stage == 0 && at->n_left >= at->n_stages;
 #pragma unroll 1
     for (; slot < end; slot++) {
         shared_address stage = shared + slot % N_STAGES * STAGE_BYTES;
@@ -383,8 +354,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
         if (slot + N_STAGES < n_slots) /* else nobody waits for it */
             release_slot(shared, slot, GROUP);
     }
-    target.last_slot = end - 1;
-    add_tiles<GROUP>(&target, shared, products);
+    add_tiles<GROUP>(sums + at->chan * (uint64_t)CHAN_PRODUCTS, shared, end - 1, products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
     return end;
 }
