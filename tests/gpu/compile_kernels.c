@@ -45,7 +45,6 @@ static const struct {
 } allowed[] = {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
     {"correlate_wgmma", 96, "what is loaded for the next item, while the sums of one are added"},
-    {"correlate_whole", 96, "what is known of the next item, while the sums of one are added"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
