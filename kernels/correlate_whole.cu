@@ -162,21 +162,15 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
         }
 }
 
-/* The two parts of one product of a baseline, of which memory has [product] for every baseline. */
-struct __align__(8) product
-{
-    partial re, im;
-};
-
-#define CHAN_PRODUCTS (correlate_n_baselines(N_ANTS) * 4)
+#define CHAN_SUMS (correlate_n_baselines(N_ANTS) * 8) /* [baseline][product][re, im] */
 
 /* A channel's sums, so that they are near when they are added to. */
-static __device__ __forceinline__ void prefetch_sums(const struct product *sums)
+static __device__ __forceinline__ void prefetch_sums(const partial *sums)
 {
-    const uint32_t line = 128 / sizeof(struct product);
+    const uint32_t line = 128 / sizeof(*sums);
 
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x % GROUP_THREADS * line; i < CHAN_PRODUCTS; i += GROUP_THREADS * line)
+    for (uint32_t i = threadIdx.x % GROUP_THREADS * line; i < CHAN_SUMS; i += GROUP_THREADS * line)
         prefetch(&sums[i]);
 }
 
@@ -186,7 +180,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct product *sums)
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {
-    const struct product *sums = (const struct product *)args->sums.integer;
+    const partial *sums = (const partial *)args->sums.integer;
     uint32_t place = find_place();
     struct columns columns = {};
     struct cursor at;
@@ -206,7 +200,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         publish_shared();
         hand_over_slot(shared, slot);
         if (at.stage == prefetched)
-            prefetch_sums(sums + at.chan * (uint64_t)CHAN_PRODUCTS);
+            prefetch_sums(sums + at.chan * (uint64_t)CHAN_SUMS);
         for (uint32_t i = 0; i < N_PRODUCERS; i++)
             advance(&at);
         fetch_columns(&at, &columns);
@@ -250,69 +244,86 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, unsi
     }
 }
 
-/* A thread's products of a tile: those of row antenna 'row_ant' with antennas column_ant + 4 i and the next. */
-struct place {
-    uint32_t row_ant, column_ant, column_pol;
-    struct product *sums; /* of the baseline with 'column_ant' */
+/* What a thread of four has of four antennas of columns, as the matrix unit leaves it: of one row, two antennas and the
+ * polarisation 'column_pol' of columns; and what it adds to memory of that: one part, of all four antennas. */
+struct quarter {
+    uint32_t lane, row_ant, column_pol, part;
 };
 
-template <unsigned TILE> static __device__ __forceinline__ struct place find_tile(struct product *sums)
+static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = threadIdx.x % GROUP_THREADS, lane;
-    struct place place;
+    uint32_t thread = threadIdx.x % GROUP_THREADS;
 
     asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register meanwhile */
-    lane = thread % 32;
-    place.row_ant = TILE * TILE_ANTS + thread / 32 * 4 + lane / 4 % 4;
-    place.column_ant = TILE * TILE_ANTS + lane % 2 * 2;
-    place.column_pol = lane % 4 / 2;
-    place.sums =
-        sums + (place.column_ant * (place.column_ant + 1) / 2 + place.row_ant) * 4 + lane / 16 + 2 * place.column_pol;
-    return place;
+    uint32_t lane = thread % 32;
+    return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* 'lacking': of what has been summed of turned rows. */
-static __device__ __forceinline__ void add_product(struct product *to, partial plain, partial turned, int lacking)
+/* The sums of im of a thread's two columns of these antennas, which 'turned' lacks; of two producers. */
+static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
+                                                    shared_address slot, shared_address slot_before)
 {
 #if HALVES
-    atomicAdd(&to->re, plain);
-    atomicAdd(&to->im, turned);
+    return {0, 0};
 #else
-    atomicAdd(&to->re, plain >> (NIBBLES ? 8 : 0));
-    atomicAdd(&to->im, (int)((unsigned)turned + (unsigned)lacking) >> (NIBBLES ? 8 : 0));
+    uint32_t at = (quarter->column_pol * COL_ANTS + first_ant + quarter->part * 2) * 4;
+    int2 one = load_ints(slot + at), other = load_ints(slot_before + at);
+
+    return {(int)((unsigned)one.x + (unsigned)other.x), (int)((unsigned)one.y + (unsigned)other.y)};
 #endif
 }
 
-#define EIGHTS_AT_ONCE 4 /* columns' sums that are on their way to a thread */
+static __device__ __forceinline__ partial finish(partial sum, int lacking)
+{
+#if HALVES
+    return sum;
+#else
+    return (int)((unsigned)sum + (unsigned)lacking) >> (NIBBLES ? 8 : 0);
+#endif
+}
+
+/* From [row i, row i + 8][column % 2] of two threads to one part of each of four antennas: the first thread has the real
+ * ones, the second the imaginary ones.  So what a warp adds at once lies side by side. */
+static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
+{
+    partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};
+    partial im[2] = {finish(sums[2], lacking.x), finish(sums[3], lacking.y)};
+
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        partial other = __shfl_xor_sync(~0u, part ? re[i] : im[i], 1);
+        parts[i] = part ? other : re[i];
+        parts[2 + i] = part ? im[i] : other;
+    }
+}
+
+#define EIGHTS_AT_ONCE 4 /* of columns: antennas by fours */
 
 /* Adds a tile's sums to memory.  The memory adds: nobody waits for what there was, though mostly no other block has sums of
  * this channel. */
 template <unsigned TILE>
-static __device__ __forceinline__ void add_tile(struct product *to, shared_address slot, shared_address slot_before,
+static __device__ __forceinline__ void add_tile(partial *chan, shared_address slot, shared_address slot_before,
                                                 const partial *sums)
 {
-    const struct place place = find_tile<TILE>(to);
+    const struct quarter quarter = find_quarter();
+    uint32_t row_ant = TILE * TILE_ANTS + quarter.row_ant;
+    partial *row = chan + row_ant * 8 + quarter.lane / 16 * 2 + quarter.column_pol * 4 + quarter.part;
 
 #pragma unroll
     for (uint32_t first = 0; first < 4 * (N_TILES - TILE); first += EIGHTS_AT_ONCE) {
-        int2 lacking[EIGHTS_AT_ONCE] = {}; /* 'turned' lacks the sums of im of the columns, of two producers */
+        int2 lacking[EIGHTS_AT_ONCE];
 #pragma unroll
-        for (uint32_t i = 0; i < EIGHTS_AT_ONCE && !HALVES; i++) {
-            uint32_t at = (place.column_pol * COL_ANTS + place.column_ant + (first + i) * 4) * 4;
-            int2 one = load_ints(slot + at), other = load_ints(slot_before + at);
-            lacking[i] = {(int)((unsigned)one.x + (unsigned)other.x), (int)((unsigned)one.y + (unsigned)other.y)};
-        }
+        for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++)
+            lacking[i] = find_lacking(&quarter, TILE * TILE_ANTS + (first + i) * 4, slot, slot_before);
 #pragma unroll
         for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++) {
-            const partial *eight = &sums[4 * (first + i)];
+            partial parts[4];
+            exchange(&sums[4 * (first + i)], lacking[i], quarter.part, parts);
 #pragma unroll
-            for (uint32_t second = 0; second < 2; second++) {
-                uint32_t ant = (first + i) * 4 + second; /* from column_ant on; a (a + 1) / 2 grows by this: */
-                uint32_t n_baselines = ant * place.column_ant + ant * (ant + 1) / 2;
-                bool below = first + i >= TILE_ANTS / 4 || place.row_ant <= place.column_ant + ant;
-                if (below && (N_ANTS % TILE_ANTS == 0 || place.column_ant + ant < N_ANTS))
-                    add_product(place.sums + n_baselines * 4, eight[second], eight[2 + second],
-                                second ? lacking[i].y : lacking[i].x);
+            for (uint32_t j = 0; j < 4; j++) {
+                uint32_t ant = TILE * TILE_ANTS + (first + i) * 4 + j;
+                if (ant < N_ANTS && (first + i >= TILE_ANTS / 4 || row_ant <= ant))
+                    atomicAdd(row + ant * (ant + 1) / 2 * 8, parts[j]);
             }
         }
         asm volatile("" ::: "memory"); /* so few registers are needed at a time */
@@ -321,21 +332,21 @@ static __device__ __forceinline__ void add_tile(struct product *to, shared_addre
 
 /* Adds the sums of a group's tiles from TILE on to memory. */
 template <unsigned GROUP, unsigned TILE = 0>
-static __device__ __forceinline__ void add_tiles(struct product *to, shared_address shared, uint32_t last_slot,
+static __device__ __forceinline__ void add_tiles(partial *chan, shared_address shared, uint32_t last_slot,
                                                  const partial *sums)
 {
     if constexpr (TILE < N_TILES) {
         if constexpr (find_group(TILE) == GROUP)
-            add_tile<TILE>(to, sum_slot(shared, last_slot), sum_slot(shared, last_slot - 1),
+            add_tile<TILE>(chan, sum_slot(shared, last_slot), sum_slot(shared, last_slot - 1),
                            sums + find_sums(GROUP, TILE));
-        add_tiles<GROUP, TILE + 1>(to, shared, last_slot, sums);
+        add_tiles<GROUP, TILE + 1>(chan, shared, last_slot, sums);
     }
 }
 
 /* A group's part of an item, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
 template <unsigned GROUP>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
-                                                   shared_address shared, struct product *sums)
+                                                   shared_address shared, partial *sums)
 {
     partial products[find_sums(GROUP, N_TILES)] = {};
     uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
@@ -354,7 +365,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
         if (slot + N_STAGES < n_slots) /* else nobody waits for it */
             release_slot(shared, slot, GROUP);
     }
-    add_tiles<GROUP>(sums + at->chan * (uint64_t)CHAN_PRODUCTS, shared, end - 1, products);
+    add_tiles<GROUP>(sums + at->chan * (uint64_t)CHAN_SUMS, shared, end - 1, products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
     return end;
 }
@@ -363,7 +374,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
 template <unsigned GROUP>
 static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {
-    struct product *sums = (struct product *)args->sums.integer;
+    partial *sums = (partial *)args->sums.integer;
     struct cursor at;
 
     if (!begin_share(&at, args))
