@@ -53,6 +53,7 @@ struct correlate_args {
 
 extern const struct kernel correlate_kernel;
 extern const struct kernel correlate_wgmma_kernel; /* the same, made for compute capability 9.0 */
+extern const struct kernel correlate_whole_kernel; /* and for few antennas there */
 
 static inline size_t correlate_n_baselines(size_t n_ants)
 {

@@ -16,13 +16,21 @@
 #define N_MULTIPROCESSORS 132 /* of a large GPU */
 #define MAX_PARTS         64
 
+#define WGMMA_THREADS 512 /* of a block of the variants on wgmma */
+
 /* Of correlate_wgmma.cu. */
-#define WGMMA_ANTS     64 /* of a block, rows and columns */
-#define WGMMA_THREADS  512
+#define WGMMA_ANTS     64                              /* of a block, rows and columns */
 #define WGMMA_SHARED   (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 #define WGMMA_SLICE    256                             /* bytes of an antenna that a stage takes; 128 of 4 bits */
 #define WGMMA_COMPUTED 0.26 /* of what blocks have room for; from there on it wins on an H200 */
 #define WGMMA_SHARE    8    /* stages of a block at least, as far as they go round */
+
+/* Of correlate_whole.cu. */
+#define WHOLE_TILE_ANTS  16
+#define WHOLE_TILE_BYTES 8192 /* of a stage */
+#define WHOLE_MIN_ANTS   17
+#define WHOLE_MAX_ANTS   80
+#define WHOLE_WINS_ANTS  17 /* from there on it is faster, on an H200 */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -79,13 +87,29 @@ static struct correlate_plan plan_wgmma(uint32_t n_ants)
     };
 }
 
+static struct correlate_plan plan_whole(uint32_t n_ants)
+{
+    uint32_t n_tiles = divide_up(n_ants, WHOLE_TILE_ANTS), n_slots = n_tiles * WHOLE_TILE_ANTS;
+    uint32_t n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles);
+
+    return (struct correlate_plan){
+        .n_blocks = 1,
+        .n_slots = n_slots,
+        .threads = WGMMA_THREADS,
+        .shared_bytes = n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16), /* stages, sums, barriers */
+        .computed = (double)n_ants * (n_ants + 1) / (n_tiles * (n_tiles + 1) * WHOLE_TILE_ANTS * WHOLE_TILE_ANTS),
+    };
+}
+
 struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape)
 {
     struct correlate_plan plan = {0};
     uint32_t sums = 16 * shape->row_eights * shape->column_eights + 2 * shape->row_eights;
 
-    if (shape->wgmma)
+    if (shape->variant == CORRELATE_WGMMA)
         return plan_wgmma(args->n_ants);
+    if (shape->variant == CORRELATE_WHOLE)
+        return plan_whole(args->n_ants);
     if (shape->n_runs)
         plan_runs(args->n_ants, shape, &plan);
     else
@@ -103,8 +127,9 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
 {
     const struct correlate_shape *s = shape;
 
-    if (s->wgmma)
-        return shared_bytes >= WGMMA_SHARED;
+    if (s->variant != CORRELATE_TILES)
+        return (s->variant == CORRELATE_WGMMA || (args->n_ants >= WHOLE_MIN_ANTS && args->n_ants <= WHOLE_MAX_ANTS)) &&
+               shared_bytes >= correlate_plan(args, s).shared_bytes;
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
@@ -195,8 +220,8 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 {
     char blocks[32];
 
-    if (shape->wgmma) {
-        snprintf(text, text_bytes, "wgmma");
+    if (shape->variant != CORRELATE_TILES) {
+        snprintf(text, text_bytes, "%s", shape->variant == CORRELATE_WHOLE ? "whole" : "wgmma");
         return;
     }
     if (shape->n_runs)
@@ -219,9 +244,12 @@ bool correlate_has_wgmma(const struct device *device)
 
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
 {
-    const struct correlate_shape wgmma = {.wgmma = true};
+    const struct correlate_shape wgmma = {.variant = CORRELATE_WGMMA}, whole = {.variant = CORRELATE_WHOLE};
     size_t shared_bytes = device_shared_bytes(device);
 
+    if (correlate_has_wgmma(device) && args->n_ants >= WHOLE_WINS_ANTS &&
+        correlate_shape_valid(args, &whole, shared_bytes))
+        return whole;
     if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&
         correlate_plan(args, &wgmma).computed >= WGMMA_COMPUTED)
         return wgmma;
@@ -230,7 +258,11 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
 
 const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
 {
-    return shape->wgmma ? &correlate_wgmma_kernel : &correlate_kernel;
+    switch (shape->variant) {
+    case CORRELATE_WGMMA: return &correlate_wgmma_kernel;
+    case CORRELATE_WHOLE: return &correlate_whole_kernel;
+    default: return &correlate_kernel;
+    }
 }
 
 static long sample_bits(enum voltage_format format)
@@ -289,12 +321,13 @@ struct kernel_grid correlate_grid(const struct correlate_args *args, const struc
                                   uint32_t n_parts)
 {
     struct correlate_plan plan = correlate_plan(args, shape);
-    uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
+    uint32_t slice_bytes =
+        shape->variant != CORRELATE_TILES ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
     uint64_t n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
     uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
 
-    if (shape->wgmma) { /* 'n_parts' is the number of its blocks, which share all of the work */
+    if (shape->variant != CORRELATE_TILES) { /* 'n_parts' is the number of its blocks, which share all of the work */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
         n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
         n_parts = 1;

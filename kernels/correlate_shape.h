@@ -17,6 +17,13 @@
 
 #include "kernels/correlate.h"
 
+/* The first is for any GPU; the others are for compute capability 9.0, and ignore all else that a shape says. */
+enum correlate_variant {
+    CORRELATE_TILES, /* correlate.cu */
+    CORRELATE_WGMMA, /* correlate_wgmma.cu */
+    CORRELATE_WHOLE, /* correlate_whole.cu, for 17 to 80 antennas */
+};
+
 struct correlate_shape {
     uint32_t row_eights, column_eights; /* of a warp's tile */
     uint32_t n_runs;
@@ -26,7 +33,7 @@ struct correlate_shape {
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
     bool atomic_adds;  /* blocks add with atomics even to sums that are theirs alone */
-    bool wgmma;        /* the variant of correlate_wgmma.cu, for compute capability 9.0; the rest is then ignored */
+    enum correlate_variant variant;
 };
 
 /* Antennas that an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need tiles for: pure arithmetic. */
@@ -52,17 +59,17 @@ size_t correlate_candidates(const struct correlate_args *args, size_t shared_byt
 /* "tiles 4 x 2, squares 2 x 4, ...", for people. */
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
-/* Whether 'device' can run the wgmma variant. */
+/* Whether 'device' can run the variants on wgmma. */
 bool correlate_has_wgmma(const struct device *device);
 
-/* What is best on 'device': the wgmma variant where the GPU has it and the array fills its blocks, else the default. */
+/* What is best on 'device': a variant on wgmma where the GPU has it and the array fills its blocks, else the default. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
 
 /* The CUDA variant that is meant. */
 const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape);
 
 /* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
- * a launch is split, or the number of blocks that share the work of the wgmma variant; 0: as fills a large GPU. */
+ * a launch is split, or the number of blocks that share the work of the variants on wgmma; 0: as fills a large GPU. */
 #define CORRELATE_N_CONSTANTS 18
 void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct kernel_constant *constants);

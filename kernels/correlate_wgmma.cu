@@ -27,10 +27,6 @@
  *           spectra of full scale.
  * Floats:   partial sums in float32.
  *
- * What is left of antennas behind whole blocks of columns, where it is few, makes items of another sort, which each block
- * has a share of after those: strips, of which a group multiplies two stages at a time.  There the rows are what takes
- * time, with one stage's as with 64 columns, and there are registers to have twice as many on their way.
- *
  * Blocks: x: shares of the work.
  * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
@@ -41,25 +37,11 @@
 #define COL_ANTS      64
 #define GROUP_ANTS    32 /* rows of a group of warps: 64 inputs */
 #define N_GROUPS      (ROW_ANTS / GROUP_ANTS)
-#define STRIP_ANTS    16 /* columns, at most, that are multiplied two stages at a time */
 #define GROUP_THREADS 128
 #define N_PRODUCERS   2
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
 
-#define HALVES         (BITS == 16)
-#define NIBBLES        (BITS == 4)
-#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, in memory */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, four operations of 32 */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* within one heap */
-#define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
-#define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
-#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* of an antenna */
-#define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
-#define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
-
-#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
-#define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
+#include "kernels/correlate_wgmma_formats.h"
 
 #define COLUMN_BYTES 128
 #define STAGE_BYTES  (2 * COL_ANTS * COLUMN_BYTES)
@@ -72,56 +54,12 @@
 #define SUMS_AT        (N_STAGES * STAGE_BYTES)
 #define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
 
-/* Within a batch: 32 bits where they do, because registers are short. */
-template <bool SMALL> struct offset_type {
-    typedef uint64_t type;
-};
-template <> struct offset_type<true> {
-    typedef uint32_t type;
-};
-typedef offset_type<(BATCH_BYTES >> 32) == 0>::type batch_offset;
-
-#if HALVES
-typedef float partial;
-#else
-typedef int partial;
-#endif
-
 /* These have what the sizes above say, in this order. */
 #include "kernels/correlate_wgmma_slots.h"
 
 #include "kernels/correlate_wgmma_unit.h"
 
 #include "kernels/correlate_wgmma_share.h"
-
-/* ---- Voltages in registers --------------------------------------------------------------------------------------- */
-
-/* Of a load's 16 bytes the registers of a piece: 2 spectra (of half floats one) of either polarisation. */
-static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
-{
-    const uint32_t words[4] = {load.x, load.y, load.z, load.w};
-#if HALVES
-    *pol0 = words[2 * piece];
-    *pol1 = words[2 * piece + 1];
-#elif NIBBLES
-    uint32_t bits = words[piece] ^ (OFFSET ? 0x88888888 : 0), re = bits & 0xf0f0f0f0, im = bits << 4 & 0xf0f0f0f0;
-    *pol0 = __byte_perm(re, im, 0x6240);
-    *pol1 = __byte_perm(re, im, 0x7351);
-#else
-    *pol0 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x5410);
-    *pol1 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x7632);
-#endif
-}
-
-/* (re, im) to (im, -re), of integers (im, ~re). */
-static __device__ __forceinline__ uint32_t turn(uint32_t plain)
-{
-#if HALVES
-    return __byte_perm(plain, 0, 0x1032) ^ 0x80000000;
-#else
-    return __byte_perm(plain ^ 0x00ff00ff, 0, 0x2301);
-#endif
-}
 
 /* ---- Columns ----------------------------------------------------------------------------------------------------- */
 
@@ -140,8 +78,6 @@ static __device__ __forceinline__ uint32_t thread_row(void)
 {
     return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
 }
-
-#define NOTHING (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 
 /* Of a stage, for each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
 struct rows {
@@ -201,7 +137,7 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
 
 /* What a group has of an item. */
 struct products {
-    partial plain[N_PARTIAL], turned[N_PARTIAL];
+    partial plain[COL_ANTS], turned[COL_ANTS];
 };
 
 /* The sum of im of the columns that baseline i of a thread has; of two stages' producers. */
@@ -265,98 +201,57 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
     }
 }
 
-/* What a group works with all the time: some stages at a time.  'at' is the first to multiply, whose rows are 'rows';
- * 'ahead' is the first that 'loads' are of, behind those.  With few columns the matrix unit has its work done long
- * before the next rows are there, but there are registers for more rows and more loads.  (Shares of items are even.) */
-template <enum sort SORT> struct group {
+/* What a group works with all the time: 'at' is the stage to multiply, whose rows are 'rows', and 'ahead' the one that
+ * 'loads' are of, behind that. */
+struct group {
     struct cursor at, ahead;
-    struct rows rows[items<SORT>::at_once];
-    struct row_loads loads[items<SORT>::at_once];
+    struct rows rows;
+    struct row_loads loads;
     uint32_t slot, n_slots; /* of all that the block has */
 };
 
-template <enum sort SORT>
-static __device__ __forceinline__ void find_ahead(const struct group<SORT> *group,
-                                                  struct places<N_LOADS> (&places)[items<SORT>::at_once])
-{
-#pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++) {
-        struct cursor at = group->ahead;
-        at.stage += i;
-        places[i] = find_rows(&at);
-    }
-}
-
-template <enum sort SORT>
-static __device__ __forceinline__ void fetch_ahead(struct group<SORT> *group,
-                                                   const struct places<N_LOADS> (&places)[items<SORT>::at_once])
-{
-#pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++) {
-        struct cursor at = group->ahead;
-        at.stage += i;
-        fetch_rows(&at, places[i], &group->loads[i]);
-    }
-}
-
-/* Of what has been loaded. */
-template <enum sort SORT> static __device__ __forceinline__ void make_ahead(struct group<SORT> *group)
-{
-#pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++)
-        make_rows(&group->loads[i], &group->rows[i]);
-}
-
 /* Rows times the columns of N antennas, the first of which is number 'skip' of the block's. */
-template <enum sort SORT, unsigned N>
-static __device__ __forceinline__ void multiply_rows(const struct group<SORT> *group, uint32_t skip,
-                                                     shared_address shared, struct products *products)
+template <unsigned N>
+static __device__ __forceinline__ void multiply_rows(const struct group *group, uint32_t skip, shared_address shared,
+                                                     struct products *products)
 {
+    shared_address columns = shared + group->slot % N_STAGES * STAGE_BYTES + 2 * skip * COLUMN_BYTES;
+
 #pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++) {
-        shared_address stage = shared + (group->slot + i) % N_STAGES * STAGE_BYTES;
-#pragma unroll
-        for (int step = 0; step < 4; step++) {
-            multiply<2 * N>(products->plain, group->rows[i].plain[step], stage, 2 * skip, step);
-            multiply<2 * N>(products->turned, group->rows[i].turned[step], stage, 2 * skip, step);
-        }
+    for (int step = 0; step < 4; step++) {
+        multiply<2 * N>(products->plain, group->rows.plain[step], columns, step);
+        multiply<2 * N>(products->turned, group->rows.turned[step], columns, step);
     }
 }
 
-/* Multiplies the stages at hand.  Says whether the item ends, or the block's share of it. */
-template <enum sort SORT, unsigned N>
-static __device__ __forceinline__ bool multiply_stages(struct group<SORT> *group, uint32_t number, uint32_t skip,
-                                                       shared_address shared, struct products *products)
+/* Multiplies the stage at hand.  Says whether the item ends, or the block's share of it. */
+template <unsigned N>
+static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, uint32_t skip,
+                                                      shared_address shared, struct products *products)
 {
-    struct places<N_LOADS> places[items<SORT>::at_once];
-
-#pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++)
-        wait_for_stage(shared, group->slot + i, number);
+    wait_for_stage(shared, group->slot, number);
     if constexpr (N > 0) {
         matrix_begin();
-        multiply_rows<SORT, N>(group, skip, shared, products);
+        multiply_rows<N>(group, skip, shared, products);
         matrix_end();
     }
-    bool ended = advance<SORT, items<SORT>::at_once>(&group->at);
-    advance<SORT, items<SORT>::at_once>(&group->ahead);
-    find_ahead(group, places);
+    bool ended = advance(&group->at);
+    advance(&group->ahead);
+    struct places<N_LOADS> places = find_rows(&group->ahead);
     if constexpr (N > 0) {
-        matrix_wait();
+        matrix_wait<0>();
     }
-#pragma unroll
-    for (uint32_t i = 0; i < items<SORT>::at_once; i++)
-        if (group->slot + i + N_STAGES < group->n_slots) /* else nobody waits for it */
-            release_slot(shared, group->slot + i, number);
-    group->slot += items<SORT>::at_once;
-    make_ahead(group);
-    fetch_ahead(group, places);
+    if (group->slot + N_STAGES < group->n_slots) /* else nobody waits for it */
+        release_slot(shared, group->slot, number);
+    group->slot++;
+    make_rows(&group->loads, &group->rows);
+    fetch_rows(&group->ahead, places, &group->loads);
     return ended;
 }
 
 /* A group's part of an item, or of the block's share of it. */
-template <enum sort SORT, unsigned N>
-static __device__ __forceinline__ void consume(struct group<SORT> *group, uint32_t number, uint32_t skip,
+template <unsigned N>
+static __device__ __forceinline__ void consume(struct group *group, uint32_t number, uint32_t skip,
                                                shared_address shared, struct baseline *sums)
 {
     const struct cursor began = group->at;
@@ -364,7 +259,7 @@ static __device__ __forceinline__ void consume(struct group<SORT> *group, uint32
     struct products products = {};
 
 #pragma unroll 1
-    while (!multiply_stages<SORT, N>(group, number, skip, shared, &products))
+    while (!multiply_stage<N>(group, number, skip, shared, &products))
         continue;
     target.sums = sums + began.chan * (uint64_t)correlate_n_baselines(N_ANTS);
     target.row_ant = began.row_ant + thread_row();
@@ -387,66 +282,53 @@ static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c,
     return c->row_ant + number * GROUP_ANTS < N_ANTS ? (n_ants - skip + 15) / 16 * 16 : 0;
 }
 
-/* A group's part of a share, whose first slot is 'slot'; returns that behind it. */
-template <enum sort SORT>
-static __device__ __forceinline__ uint32_t consume_share(const struct correlate_args *args, uint32_t number,
-                                                         uint32_t slot, uint32_t n_slots, shared_address shared)
+/* A group's share of the work. */
+static __device__ __forceinline__ void consume_share(const struct correlate_args *args, uint32_t number,
+                                                     shared_address shared)
 {
     struct baseline *sums = (struct baseline *)args->sums.integer;
-    struct places<N_LOADS> places[items<SORT>::at_once];
-    struct group<SORT> group {
+    struct group group {
     };
 
-    if (!begin_share<SORT>(&group.at, args))
-        return slot;
+    if (!begin_share(&group.at, args))
+        return;
+    group.n_slots = group.at.n_left;
     group.ahead = group.at;
-    group.slot = slot;
-    group.n_slots = n_slots;
-    find_ahead(&group, places);
-    fetch_ahead(&group, places);
-    make_ahead(&group);
-    advance<SORT, items<SORT>::at_once>(&group.ahead);
-    find_ahead(&group, places);
-    fetch_ahead(&group, places);
+    fetch_rows(&group.ahead, find_rows(&group.ahead), &group.loads);
+    make_rows(&group.loads, &group.rows);
+    advance(&group.ahead);
+    fetch_rows(&group.ahead, find_rows(&group.ahead), &group.loads);
     while (group.at.n_left > 0) {
         uint32_t skip = group.at.row_ant == group.at.column_ant ? number * GROUP_ANTS : 0;
-        uint32_t n_columns = count_columns(&group.at, number, skip);
-        if (n_columns == 0)
-            consume<SORT, 0>(&group, number, skip, shared, sums);
-        else if (SORT == STRIPS || n_columns == 16)
-            consume<SORT, 16>(&group, number, skip, shared, sums);
-        else if constexpr (SORT == BLOCKS)
-            switch (n_columns) {
-            case 32: consume<SORT, 32>(&group, number, skip, shared, sums); break;
-            case 48: consume<SORT, 48>(&group, number, 0, shared, sums); break;
-            default: consume<SORT, 64>(&group, number, 0, shared, sums); break;
-            }
+        switch (count_columns(&group.at, number, skip)) {
+        case 0: consume<0>(&group, number, skip, shared, sums); break;
+        case 16: consume<16>(&group, number, skip, shared, sums); break;
+        case 32: consume<32>(&group, number, skip, shared, sums); break;
+        case 48: consume<48>(&group, number, 0, shared, sums); break;
+        default: consume<64>(&group, number, 0, shared, sums); break;
+        }
     }
-    return group.slot;
 }
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+#define PRODUCER_REGISTERS 64
+#define GROUP_REGISTERS    192
+static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
+              "more registers than a block has");
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
 {
     extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
     shared_address shared = find_shared(shared_memory);
     uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
-    uint32_t slot = 0;
 
     begin_slots(shared);
     if (role >= N_GROUPS) {
-        give_registers();
-        slot = produce<BLOCKS>(&args, role - N_GROUPS, slot, shared);
-        if constexpr (n_strips > 0)
-            produce<STRIPS>(&args, role - N_GROUPS, slot, shared);
+        give_registers<PRODUCER_REGISTERS>();
+        produce(&args, role - N_GROUPS, shared);
     } else {
-        uint32_t n_stages = count_stages(&args), n_slots = count_share<BLOCKS>(n_stages);
-        if constexpr (n_strips > 0)
-            n_slots += count_share<STRIPS>(n_stages);
-        take_registers();
-        slot = consume_share<BLOCKS>(&args, role, slot, n_slots, shared);
-        if constexpr (n_strips > 0)
-            consume_share<STRIPS>(&args, role, slot, n_slots, shared);
+        take_registers<GROUP_REGISTERS>();
+        consume_share(&args, role, shared);
     }
 }

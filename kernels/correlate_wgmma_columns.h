@@ -127,49 +127,45 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 }
 
 /* As advance(); when an item's last stages have been asked for, its sums are, too. */
-template <enum sort SORT>
 static __device__ __forceinline__ void advance_prefetching(struct cursor *c, const struct baseline *sums)
 {
     uint32_t chan = c->chan, row_ant = c->row_ant, column_ant = c->column_ant;
 
-    if (c->n_left > 0 && advance<SORT, 1>(c))
+    if (c->n_left > 0 && advance(c))
         prefetch_sums(chan, row_ant, column_ant, sums);
 }
 
-/* A producer's stages: every second one, from 'number' on.  'slot' is the first slot of the share; returns that behind
- * it. */
-template <enum sort SORT>
-static __device__ __forceinline__ uint32_t produce(const struct correlate_args *args, uint32_t number, uint32_t slot,
-                                                   shared_address shared)
+/* A producer's stages of the block's share: every second one, from 'number' on. */
+static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
+                                               shared_address shared)
 {
     const struct baseline *sums = (const struct baseline *)args->sums.integer;
     uint32_t place = find_place();
     struct columns columns = {};
     struct cursor at;
 
-    if (!begin_share<SORT>(&at, args))
-        return slot;
-    uint32_t end = slot + at.n_left;
+    if (!begin_share(&at, args))
+        return;
+    uint32_t n_slots = at.n_left;
     for (uint32_t i = 0; i < number; i++)
-        advance<SORT, 1>(&at);
+        advance(&at);
     fetch_columns(&at, &columns);
 #pragma unroll 1
-    for (slot += number; slot < end; slot += N_PRODUCERS) {
+    for (uint32_t slot = number; slot < n_slots; slot += N_PRODUCERS) {
         wait_for_slot(shared, slot);
         put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES, place);
-        if (!HALVES && ends_soon(&at))
+        if (!HALVES && is_last(&at))
             put_column_sums(&columns, sum_slot(shared, slot));
         publish_shared();
         hand_over_slot(shared, slot);
         for (uint32_t i = 0; i < N_PRODUCERS; i++) {
             if (number == 0)
-                advance_prefetching<SORT>(&at, sums);
+                advance_prefetching(&at, sums);
             else
-                advance<SORT, 1>(&at);
+                advance(&at);
         }
         fetch_columns(&at, &columns);
     }
-    return end;
 }
 
 #endif

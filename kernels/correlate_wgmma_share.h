@@ -3,16 +3,7 @@
 #ifndef KERNELS_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_WGMMA_SHARE_H
 
-/* Items are of two sorts, which a block has a share of one after the other.  A strip has the last columns where these are
- * STRIP_ANTS or fewer; all other items are blocks. */
-enum sort { BLOCKS, STRIPS };
-static constexpr uint32_t n_strips =
-    N_ANTS > COL_ANTS &&N_ANTS % COL_ANTS &&N_ANTS % COL_ANTS <= STRIP_ANTS ? N_ANTS / COL_ANTS + 1 : 0;
-template <enum sort SORT> struct items {
-    static constexpr uint32_t of_channel = SORT == STRIPS ? n_strips : N_BLOCKS - n_strips;
-    static constexpr uint32_t of_all = N_CHAN * of_channel;
-    static constexpr uint32_t at_once = SORT == STRIPS ? 2 : 1; /* stages that a group multiplies */
-};
+#define N_ITEMS (N_CHAN * N_BLOCKS)
 
 /* A place in a block's share: first as many whole items as every block has, one of each round, so that blocks beside
  * each other have the same voltages at the same time; then a part of what is left.  Of stages there are always two,
@@ -27,27 +18,27 @@ struct cursor {
     uint32_t chan, row_ant, column_ant; /* of the item */
 };
 
-template <enum sort SORT> static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
+static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
 {
-    uint32_t column_block = SORT == STRIPS ? n_strips - 1 : 0, row_block = item % items<SORT>::of_channel;
+    uint32_t column_block = 0, row_block = item % N_BLOCKS;
 
-    while (SORT == BLOCKS && row_block > column_block)
+    while (row_block > column_block)
         row_block -= ++column_block;
     c->item = item;
-    c->chan = item / items<SORT>::of_channel;
+    c->chan = item / N_BLOCKS;
     c->row_ant = row_block * ROW_ANTS;
     c->column_ant = column_block * COL_ANTS;
 }
 
 /* Blocks take turns, so that each has items of all kinds. */
-template <enum sort SORT> static __device__ __forceinline__ void begin_round(struct cursor *c)
+static __device__ __forceinline__ void begin_round(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
         c->stage = 0;
-        find_item<SORT>(c, c->round * gridDim.x + (blockIdx.x + c->round) % gridDim.x);
+        find_item(c, c->round * gridDim.x + (blockIdx.x + c->round) % gridDim.x);
     } else {
         c->stage = c->last_stage;
-        find_item<SORT>(c, c->last_item);
+        find_item(c, c->last_item);
     }
 }
 
@@ -56,62 +47,94 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* The first pair of stages of those left over, of all items, that is this block's or one behind it. */
-template <enum sort SORT> static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
+/* Of the first 'n' items, those on the diagonal. */
+static __device__ __forceinline__ uint32_t count_diagonal(uint32_t n)
 {
-    return (uint64_t)(n_stages / 2) * (items<SORT>::of_all % gridDim.x) * block / gridDim.x;
+    uint32_t column_blocks = 0;
+
+    while ((column_blocks + 1) * (column_blocks + 2) / 2 <= n % N_BLOCKS)
+        column_blocks++;
+    return n / N_BLOCKS * ((N_ANTS + COL_ANTS - 1) / COL_ANTS) + column_blocks;
+}
+
+/* The first pair of stages of those left over, of all items, that is this block's or one behind it.  An item on the diagonal
+ * takes less time by 1 / DIAGONAL_GAIN, so where there is one round of whole items, who had such a one has more of what is
+ * left; of more rounds blocks have items of both kinds. */
+#define DIAGONAL_GAIN 8
+static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
+{
+    uint32_t n_left = N_ITEMS % gridDim.x;
+    int64_t parts = (int64_t)n_left * block * DIAGONAL_GAIN;
+
+    if (N_ITEMS / gridDim.x == 1 && n_left * DIAGONAL_GAIN >= gridDim.x)
+        parts += (int64_t)count_diagonal(block) * gridDim.x - (int64_t)count_diagonal(gridDim.x) * block;
+    return (uint64_t)(n_stages / 2 * parts) / (gridDim.x * DIAGONAL_GAIN);
 }
 
 /* Stages in the block's share. */
-template <enum sort SORT> static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
+static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
 {
-    return items<SORT>::of_all / gridDim.x * n_stages +
-           2 * (uint32_t)(find_pair<SORT>(n_stages, blockIdx.x + 1) - find_pair<SORT>(n_stages, blockIdx.x));
+    return N_ITEMS / gridDim.x * n_stages +
+           2 * (uint32_t)(find_pair(n_stages, blockIdx.x + 1) - find_pair(n_stages, blockIdx.x));
 }
 
 /* Says whether there is anything in the share. */
-template <enum sort SORT>
 static __device__ __forceinline__ bool begin_share(struct cursor *c, const struct correlate_args *args)
 {
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;
     c->n_units = args->n_batches * HEAP_UNITS;
     c->n_stages = count_stages(args);
     c->round = 0;
-    c->n_rounds = items<SORT>::of_all / gridDim.x;
-    uint64_t first = find_pair<SORT>(c->n_stages, blockIdx.x) * 2;
+    c->n_rounds = N_ITEMS / gridDim.x;
+    uint64_t first = find_pair(c->n_stages, blockIdx.x) * 2;
     c->last_item = c->n_rounds * gridDim.x + (uint32_t)(first / c->n_stages);
     c->last_stage = (uint32_t)(first % c->n_stages);
-    c->n_left = count_share<SORT>(c->n_stages);
+    c->n_left = count_share(c->n_stages);
     if (c->n_left)
-        begin_round<SORT>(c);
+        begin_round(c);
     return c->n_left > 0;
 }
 
-/* To the next stage, or past N of them, if it is there; says whether the share of the item ends before it. */
-template <enum sort SORT, uint32_t N> static __device__ __forceinline__ bool advance(struct cursor *c)
+/* To the next item, or the block's share of it, with 'n_left' as it is. */
+static __device__ __forceinline__ void begin_next(struct cursor *c)
 {
-    if (c->n_left <= N) {
+    if (c->round < c->n_rounds) {
+        c->round++;
+        begin_round(c);
+    } else {
+        c->stage = 0;
+        find_item(c, c->item + 1);
+    }
+}
+
+/* To the next stage, if it is there; says whether the share of the item ends before it. */
+static __device__ __forceinline__ bool advance(struct cursor *c)
+{
+    if (c->n_left <= 1) {
         c->n_left = 0;
         return true;
     }
-    c->n_left -= N;
-    c->stage += N;
-    if (c->stage < c->n_stages)
+    c->n_left--;
+    if (++c->stage < c->n_stages)
         return false;
-    if (c->round < c->n_rounds) {
-        c->round++;
-        begin_round<SORT>(c);
-    } else {
-        c->stage = 0;
-        find_item<SORT>(c, c->item + 1);
-    }
+    begin_next(c);
     return true;
 }
 
-/* Whether the item, or the block's share of it, has at most one more stage. */
-static __device__ __forceinline__ bool ends_soon(const struct cursor *c)
+/* Past what the block has of the item. */
+static __device__ __forceinline__ void next_item(struct cursor *c)
 {
-    return c->n_left <= 2 || c->stage + 2 >= c->n_stages;
+    uint32_t n = c->n_stages - c->stage;
+
+    c->n_left -= n < c->n_left ? n : c->n_left;
+    if (c->n_left > 0)
+        begin_next(c);
+}
+
+/* Whether this is the producer's last stage of the item, or of the block's share of it. */
+static __device__ __forceinline__ bool is_last(const struct cursor *c)
+{
+    return c->n_left <= N_PRODUCERS || c->stage + N_PRODUCERS >= c->n_stages;
 }
 
 /* The unit that a spectrum of the stage is in: 'first' is the same for all threads, and known when this is compiled,

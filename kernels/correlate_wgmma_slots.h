@@ -12,9 +12,20 @@ static void store_word(shared_address to, uint32_t word)
     *(uint32_t *)to = word;
 }
 
+static void store_words(shared_address to, const uint32_t (&words)[4])
+{
+    for (int i = 0; i < 4; i++)
+        store_word(to + 4 * i, words[i]);
+}
+
 static int load_int(shared_address from)
 {
     return *(const int *)from;
+}
+
+static int2 load_ints(shared_address from)
+{
+    return {load_int(from), load_int(from + 4)};
 }
 
 static shared_address find_shared(const void *shared)
@@ -29,12 +40,27 @@ static __device__ __forceinline__ void store_word(shared_address to, uint32_t wo
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
 }
 
+static __device__ __forceinline__ void store_words(shared_address to, const uint32_t (&words)[4])
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3])
+                 : "memory");
+}
+
 static __device__ __forceinline__ int load_int(shared_address from)
 {
     int value;
 
     asm volatile("ld.shared.s32 %0, [%1];" : "=r"(value) : "r"(from) : "memory");
     return value;
+}
+
+static __device__ __forceinline__ int2 load_ints(shared_address from)
+{
+    int2 two;
+
+    asm volatile("ld.shared.v2.s32 {%0, %1}, [%2];" : "=r"(two.x), "=r"(two.y) : "r"(from) : "memory");
+    return two;
 }
 
 static __device__ __forceinline__ shared_address find_shared(const void *shared)

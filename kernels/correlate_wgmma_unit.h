@@ -3,31 +3,34 @@
 #ifndef KERNELS_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_WGMMA_UNIT_H
 
-/* Sums of a thread, of plain rows and of turned ones: [column / 8][row i, row i + 8][column % 2]. */
-#define N_PARTIAL COL_ANTS
+/* Operands in shared memory are rows of K (so the first operand's rows, and the second's columns): 128 bytes of an input,
+ * of which a step has 32; their 16-byte chunks are swizzled by the row's number modulo 8.  From 8 rows to the next 8 is
+ * any multiple of EIGHT_BYTES. */
+#define EIGHT_BYTES (8 * COLUMN_BYTES)
 
 #ifdef EMULATE_CUDA
-/* sums += rows of 'a' times columns of 'b', which begin with column 0 of the operation; 32 bytes of each. */
-static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *stage, unsigned column, unsigned step,
-                             unsigned n_columns)
+static uint32_t emulated_word(const uint8_t *operand, unsigned distance, unsigned row, unsigned step, unsigned word)
+{
+    unsigned chunk = (2 * step + word / 4) ^ row % 8;
+
+    return *(const uint32_t *)(operand + row / 8 * distance + row % 8 * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
+}
+
+/* sums += a thread's rows i and i + 8 times columns of 'b'. */
+static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uint8_t *b, unsigned distance,
+                             unsigned step, unsigned n_columns)
 {
     unsigned lane = threadIdx.x % 32;
-    uint32_t rows[2][8]; /* 32 bytes of rows i and i + 8 */
 
-    for (unsigned r = 0; r < 4; r++)
-        for (unsigned t = 0; t < 4; t++)
-            rows[r % 2][r / 2 * 4 + t] = __shfl_sync(~0u, a[r], (lane & ~3u) + t);
     for (unsigned tile = 0; tile < n_columns / 8; tile++)
         for (unsigned c = 0; c < 2; c++) {
-            unsigned n = column + 8 * tile + lane % 4 * 2 + c;
             for (unsigned word = 0; word < 8; word++) {
-                unsigned chunk = (2 * step + word / 4) ^ n % 8;
-                uint32_t b = *(const uint32_t *)(stage + n * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
+                uint32_t b_word = emulated_word(b, distance, 8 * tile + lane % 4 * 2 + c, step, word);
                 for (unsigned r = 0; r < 2; r++)
 #if HALVES
-                    sums[4 * tile + 2 * r + c] = emulate_dot2(rows[r][word], b, sums[4 * tile + 2 * r + c]);
+                    sums[4 * tile + 2 * r + c] = emulate_dot2(rows[r][word], b_word, sums[4 * tile + 2 * r + c]);
 #else
-                    sums[4 * tile + 2 * r + c] = emulate_dp4a(rows[r][word], b, sums[4 * tile + 2 * r + c]);
+                    sums[4 * tile + 2 * r + c] = emulate_dp4a(rows[r][word], b_word, sums[4 * tile + 2 * r + c]);
 #endif
             }
         }
@@ -35,11 +38,20 @@ static void emulate_multiply(partial *sums, const uint32_t *a, const uint8_t *st
 
 #define matrix_begin()
 #define matrix_end()
-#define matrix_wait()
 #define publish_shared()
 #define prefetch(from) (void)(from)
-#define give_registers()
-#define take_registers()
+
+template <int N> static void matrix_wait(void)
+{
+}
+
+template <int N> static void give_registers(void)
+{
+}
+
+template <int N> static void take_registers(void)
+{
+}
 #else
 static __device__ __forceinline__ void matrix_begin(void)
 {
@@ -52,9 +64,10 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-static __device__ __forceinline__ void matrix_wait(void)
+/* Until at most N of what has been begun have not ended. */
+template <int N> static __device__ __forceinline__ void matrix_wait(void)
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
 /* What this thread wrote to shared memory is for the matrix unit to read. */
@@ -70,76 +83,110 @@ static __device__ __forceinline__ void prefetch(const void *from)
 
 /* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
  * block begins with: who asked for more would wait for ever. */
-#define PRODUCER_REGISTERS 64
-#define GROUP_REGISTERS    192
-static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
-              "more registers than a block has");
-
-static __device__ __forceinline__ void give_registers(void)
+template <int N> static __device__ __forceinline__ void give_registers(void)
 {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(PRODUCER_REGISTERS));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-static __device__ __forceinline__ void take_registers(void)
+template <int N> static __device__ __forceinline__ void take_registers(void)
 {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(GROUP_REGISTERS));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Where the columns lie (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes whose 16-byte chunks are swizzled by
- * the row's number modulo 8, 1024 bytes from 8 rows to the next. */
-static __device__ __forceinline__ uint64_t describe(shared_address stage, unsigned column, unsigned step)
+/* Where an operand lies (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes, swizzled, 'distance' bytes from 8 rows
+ * to the next. */
+static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned distance, unsigned step)
 {
-    uint32_t address = stage + column * COLUMN_BYTES + step * 32;
+    uint32_t address = operand + step * 32;
 
-    return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+    return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(distance >> 4) << 32 | (uint64_t)1 << 62;
 }
 
 #if HALVES
-#define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
-#define SCALES       ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
-#define SUM          "+f"
+#define OPERATION(n)  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
+#define SCALES        ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
+#define SHARED_SCALES ", 1, 1, 1, 0, 0;"
+#define SUM           "+f"
 #else
-#define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
-#define SCALES       ", 1;"
-#define SUM          "+r"
+#define OPERATION(n)  "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
+#define SCALES        ", 1;"
+#define SHARED_SCALES ", 1;"
+#define SUM           "+r"
 #endif
 
 #define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
 #define SUMS_16(s, i)  SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
-#define NAMES_16_0     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define NAMES_16_1     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define NAMES_16_2     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
-#define NAMES_16_3     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_32(s)     SUMS_16(s, 0), SUMS_16(s, 16)
+#define SUMS_48(s)     SUMS_32(s), SUMS_16(s, 32)
+#define SUMS_64(s)     SUMS_48(s), SUMS_16(s, 48)
+#define SUMS_80(s)     SUMS_64(s), SUMS_16(s, 64)
+#define NAMES_16       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_32       NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_48       NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47"
+#define NAMES_64       NAMES_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define NAMES_80       NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79"
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
-/* The unit works for a group on 64 rows and N columns, beginning with 'column' of the stage. */
-template <unsigned N>
-static __device__ __forceinline__ void multiply(partial (&sums)[N_PARTIAL], const uint32_t (&a)[4],
-                                                shared_address stage, unsigned column, unsigned step)
+/* The unit works for a group on 64 rows, of which each thread has its part of a step in registers, and N columns in shared
+ * memory.  A thread's sums: [column / 8][row i, row i + 8][column % 2]. */
+template <unsigned N, unsigned SIZE>
+static __device__ __forceinline__ void multiply(partial (&sums)[SIZE], const uint32_t (&a)[4], shared_address columns,
+                                                unsigned step)
 {
+    static_assert(N / 2 <= SIZE, "more columns than sums");
 #ifdef EMULATE_CUDA
-    emulate_multiply(sums, a, stage, column, step, N);
+    unsigned lane = threadIdx.x % 32;
+    uint32_t rows[2][8]; /* 32 bytes of rows i and i + 8 */
+
+    for (unsigned r = 0; r < 4; r++)
+        for (unsigned t = 0; t < 4; t++)
+            rows[r % 2][r / 2 * 4 + t] = __shfl_sync(~0u, a[r], (lane & ~3u) + t);
+    emulate_multiply(sums, rows, columns, EIGHT_BYTES, step, N);
 #else
-    uint64_t b = describe(stage, column, step);
+    uint64_t b = describe(columns, EIGHT_BYTES, step);
 
     if constexpr (N == 32)
-        asm volatile(OPERATION(32) "{" NAMES_16_0 "}, {%16, %17, %18, %19}, %20" SCALES
+        asm volatile(OPERATION(32) "{" NAMES_16 "}, {%16, %17, %18, %19}, %20" SCALES
                      : SUMS_16(sums, 0)
                      : OPERANDS(a, b));
     else if constexpr (N == 64)
-        asm volatile(OPERATION(64) "{" NAMES_16_0 ", " NAMES_16_1 "}, {%32, %33, %34, %35}, %36" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16)
-                     : OPERANDS(a, b));
+        asm volatile(OPERATION(64) "{" NAMES_32 "}, {%32, %33, %34, %35}, %36" SCALES : SUMS_32(sums) : OPERANDS(a, b));
     else if constexpr (N == 96)
-        asm volatile(OPERATION(96) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 "}, {%48, %49, %50, %51}, %52" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32)
-                     : OPERANDS(a, b));
+        asm volatile(OPERATION(96) "{" NAMES_48 "}, {%48, %49, %50, %51}, %52" SCALES : SUMS_48(sums) : OPERANDS(a, b));
     else
-        asm volatile(OPERATION(128) "{" NAMES_16_0 ", " NAMES_16_1 ", " NAMES_16_2 ", " NAMES_16_3
-                                    "}, {%64, %65, %66, %67}, %68" SCALES
-                     : SUMS_16(sums, 0), SUMS_16(sums, 16), SUMS_16(sums, 32), SUMS_16(sums, 48)
+        asm volatile(OPERATION(128) "{" NAMES_64 "}, {%64, %65, %66, %67}, %68" SCALES
+                     : SUMS_64(sums)
                      : OPERANDS(a, b));
+#endif
+}
+
+/* As multiply(), with the rows in shared memory, too. */
+template <unsigned N>
+static __device__ __forceinline__ void multiply_shared(partial *sums, shared_address rows, unsigned row_distance,
+                                                       shared_address columns, unsigned column_distance, unsigned step)
+{
+#ifdef EMULATE_CUDA
+    uint32_t own[2][8];
+
+    for (unsigned r = 0; r < 2; r++)
+        for (unsigned word = 0; word < 8; word++)
+            own[r][word] = emulated_word(
+                rows, row_distance, threadIdx.x % GROUP_THREADS / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r, step, word);
+    emulate_multiply(sums, own, columns, column_distance, step, N);
+#else
+    uint64_t a = describe(rows, row_distance, step), b = describe(columns, column_distance, step);
+
+    if constexpr (N == 32)
+        asm volatile(OPERATION(32) "{" NAMES_16 "}, %16, %17" SHARED_SCALES : SUMS_16(sums, 0) : "l"(a), "l"(b));
+    else if constexpr (N == 64)
+        asm volatile(OPERATION(64) "{" NAMES_32 "}, %32, %33" SHARED_SCALES : SUMS_32(sums) : "l"(a), "l"(b));
+    else if constexpr (N == 96)
+        asm volatile(OPERATION(96) "{" NAMES_48 "}, %48, %49" SHARED_SCALES : SUMS_48(sums) : "l"(a), "l"(b));
+    else if constexpr (N == 128)
+        asm volatile(OPERATION(128) "{" NAMES_64 "}, %64, %65" SHARED_SCALES : SUMS_64(sums) : "l"(a), "l"(b));
+    else
+        asm volatile(OPERATION(160) "{" NAMES_80 "}, %80, %81" SHARED_SCALES : SUMS_80(sums) : "l"(a), "l"(b));
 #endif
 }
 

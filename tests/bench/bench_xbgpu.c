@@ -231,7 +231,7 @@ static void print_correlate(const struct ceilings *ceilings, const struct correl
     char text[100];
     double ceiling = n_operations(a) / least_ns(ceilings, a, &bound) * 1e-3;
 
-    snprintf(text, sizeof(text), "%.4g by %s; %.1f Gjones/s", ceiling, bound, gops.max * n_jones(a) / n_operations(a));
+    snprintf(text, sizeof(text), "%.4g by %s; %.1f Gjones/s", ceiling, bound, gops.median * n_jones(a) / n_operations(a));
     bench_print_row(label, tops, ceiling, text);
 }
 
@@ -370,8 +370,8 @@ static size_t find_shapes(const struct options *options, const struct bed *bed, 
     if (!device_compiles(bed->device))
         return 0;
     n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
-    if (correlate_has_wgmma(bed->device)) {
-        shapes[n] = (struct correlate_shape){.wgmma = true};
+    for (enum correlate_variant v = CORRELATE_WGMMA; v <= CORRELATE_WHOLE && correlate_has_wgmma(bed->device); v++) {
+        shapes[n] = (struct correlate_shape){.variant = v};
         n += correlate_shape_valid(a, &shapes[n], shared);
     }
     return n;

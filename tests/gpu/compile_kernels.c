@@ -330,10 +330,13 @@ static void note_array(struct device *device, struct device_stream *stream, uint
     correlate_constants(&correlate, &shape, constants);
     note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
                   correlate_grid(&correlate, &shape, 0));
-    shape = (struct correlate_shape){.wgmma = true};
-    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0 && correlate_plan(&correlate, &shape).computed > 0.2) {
+    for (enum correlate_variant v = CORRELATE_WGMMA; v <= CORRELATE_WHOLE; v++) {
+        shape = (struct correlate_shape){.variant = v};
+        if (strcmp(gpus[gpu_now].name, "sm_90a") != 0 || correlate_plan(&correlate, &shape).computed < 0.2 ||
+            !correlate_shape_valid(&correlate, &shape, device->shared_bytes))
+            continue;
         correlate_constants(&correlate, &shape, constants);
-        note_launched(device, stream, &correlate_wgmma_kernel, constants, CORRELATE_N_CONSTANTS,
+        note_launched(device, stream, correlate_shape_kernel(&shape), constants, CORRELATE_N_CONSTANTS,
                       correlate_grid(&correlate, &shape, 0));
     }
     reduce_constants(&reduce, constants);

@@ -356,7 +356,7 @@ START_TEST(default_shapes)
                 .format = VOLTAGES_8_BITS, .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8};
             struct correlate_shape shape = correlate_default_shape(&args, shared_bytes[i]);
             struct correlate_plan plan = correlate_plan(&args, &shape);
-            ck_assert(!shape.wgmma && correlate_shape_valid(&args, &shape, shared_bytes[i]));
+            ck_assert(shape.variant == CORRELATE_TILES && correlate_shape_valid(&args, &shape, shared_bytes[i]));
             ck_assert(plan.computed > 0 && plan.computed <= 1);
             ck_assert_uint_le(plan.shared_bytes * shape.resident, shared_bytes[i]);
             ck_assert(n_ants < 300 || plan.computed > 0.6);
@@ -431,7 +431,7 @@ START_TEST(cuda_wgmma)
 {
     static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
     static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
-    const struct correlate_shape shape = {.wgmma = true};
+    const struct correlate_shape shape = {.variant = CORRELATE_WGMMA};
     struct test_device d;
 
     if (!test_device_open(&d))
@@ -445,6 +445,29 @@ START_TEST(cuda_wgmma)
                                       .n_batches = 1 + (uint32_t)random_below(3)};
         if (on_a_gpu(&d) || args.n_ants < 20 || (f == 0 && args.n_ants < 200))
             compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
+    }
+    test_device_close(&d);
+}
+END_TEST
+
+/* The same for blocks that have a whole array. */
+START_TEST(cuda_whole)
+{
+    static const uint32_t n_ants[] = {17, 18, 31, 32, 33, 44, 47, 48, 49, 63, 64, 65, 79, 80};
+    static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
+    const struct correlate_shape shape = {.variant = CORRELATE_WHOLE};
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
+        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
+                                      .n_ants = n_ants[_i],
+                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
+                                      .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
+                                      .first_batch = 1,
+                                      .n_batches = 1 + (uint32_t)random_below(3)};
+        compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
     }
     test_device_close(&d);
 }
@@ -555,6 +578,7 @@ int main(void)
     tcase_add_loop_test(tcase, cuda_array_sizes, 0, 13);
     tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
     tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
+    tcase_add_loop_test(tcase, cuda_whole, 0, 14);
     tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
     tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
     tcase_add_test(tcase, cuda_long_floats);
