@@ -50,7 +50,9 @@ static size_t rows_of(const struct channelise_narrow_shape *s)
 
 static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 {
-    return (s->together + 1) * rows_of(s) * s->columns * 2 * sizeof(float);
+    size_t pad = s->front_radix_b > 1 ? s->front_radix_a * s->columns : 0, points = rows_of(s) * s->columns;
+
+    return (s->together * (points + pad) + points) * 2 * sizeof(float);
 }
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)

@@ -9,7 +9,10 @@
 #define C         NARROW_COLUMNS
 #define G         NARROW_TOGETHER
 #define N_THREADS (M1 * C)
+#define N_REST    (RADIX_B * C) /* points of an a */
 #define N_SUMS    (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define PITCH     (N_REST + (RADIX_B > 1 ? C : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
+#define SPECTRUM  (RADIX_A * PITCH)
 #define N_LEAD    ((N_TAPS - 1 + G - 1) / G * G) /* rows before the first spectrum is done, a whole number of groups */
 
 extern __shared__ float4 shared_memory[];
@@ -43,21 +46,19 @@ static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], 
 /* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
 static __device__ __forceinline__ void first_pass(float2 *points)
 {
-    const int n_rest = RADIX_B * C;
-
-    for (int i = threadIdx.x; i < G * n_rest; i += N_THREADS) {
-        float2 *at = points + i / n_rest * (M1 * C) + i % n_rest, v[RADIX_A], turn, step;
-        int jb = i % n_rest / C;
+    for (int i = threadIdx.x; i < G * N_REST; i += N_THREADS) {
+        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A], turn, step;
+        int jb = i % N_REST / C;
 #pragma unroll
         for (int a = 0; a < RADIX_A; a++)
-            v[a] = at[a * n_rest];
+            v[a] = at[a * PITCH];
         fft_registers<RADIX_A>(v);
         sincospif(-2.0f * jb / M1, &step.y, &step.x);
         turn = step;
         at[0] = v[0];
 #pragma unroll
         for (int a = 1; a < RADIX_A; a++) {
-            at[a * n_rest] = complex_multiply(v[a], turn);
+            at[a * PITCH] = complex_multiply(v[a], turn);
             turn = complex_multiply(turn, step);
         }
     }
@@ -70,7 +71,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
     for (int i = threadIdx.x; i < n * n_first * C; i += N_THREADS) {
         int c = i % C, ka = i / C % n_first, s = i / C / n_first;
-        const float2 *at = points + (s * M1 + ka * radix) * C + c;
+        const float2 *at = points + s * SPECTRUM + (RADIX_B == 1 ? 0 : ka * PITCH) + c;
         float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[radix];
 #pragma unroll
         for (int b = 0; b < radix; b++)
@@ -85,10 +86,11 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREADS <= 256 ? 2 : 1)
     channelise_narrow_front(const struct channelise_narrow_front_args args)
 {
-    float2 *points = (float2 *)shared_memory, *outer = points + G * M1 * C;
+    float2 *points = (float2 *)shared_memory, *outer = points + G * SPECTRUM;
     int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * C + threadIdx.x % C;
     int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
     int place = threadIdx.x / C * M2 + column; /* in a row */
+    int point = threadIdx.x / N_REST * PITCH + threadIdx.x % N_REST;
     const float2 *in = (const float2 *)(blockIdx.z ? args.in[1] : args.in[0]) +
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * M + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * M;
@@ -113,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
         for (int i = 0; i < G; i++) {
             float2 done = filter(weights, now[i], sums);
             if (s >= 0)
-                points[i * (M1 * C) + threadIdx.x] = done;
+                points[i * SPECTRUM + point] = done;
         }
         if (s < 0)
             continue;
