@@ -35,7 +35,7 @@ struct channelise_narrow {
  * less. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16, 4}, {4, 4, 16, 8, 16, 16, 4}, {8, 4, 8, 8, 16, 16, 4},  {8, 4, 8, 8, 32, 16, 4},
-    {8, 4, 8, 8, 32, 32, 4},  {8, 8, 8, 8, 32, 32, 4},  {16, 8, 4, 8, 32, 32, 4},
+    {8, 4, 8, 8, 32, 32, 4},  {8, 8, 8, 8, 32, 32, 4},  {16, 8, 4, 4, 32, 32, 4},
 };
 #define LEAST_BINS 2048
 
@@ -50,9 +50,9 @@ static size_t rows_of(const struct channelise_narrow_shape *s)
 
 static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 {
-    size_t pad = s->front_radix_b > 1 ? s->front_radix_a * s->columns : 0, points = rows_of(s) * s->columns;
+    size_t a = s->front_radix_a, row = s->front_radix_b * s->columns, pad = s->front_radix_b > 1 ? s->columns : 0;
 
-    return (s->together * (points + pad) + points) * 2 * sizeof(float);
+    return (s->together * a * (row + pad) + a * row) * 2 * sizeof(float);
 }
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)

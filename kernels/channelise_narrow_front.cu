@@ -13,16 +13,26 @@
 #define N_SUMS    (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH     (N_REST + (RADIX_B > 1 ? C : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
 #define SPECTRUM  (RADIX_A * PITCH)
+#define RADIX     (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
+#define KEEPS     (RADIX_A <= 8) /* a thread keeps its factors between the transform's factors, which takes registers */
+#define N_FIRST   (M1 / RADIX)
 #define N_LEAD    ((N_TAPS - 1 + G - 1) / G * G) /* rows before the first spectrum is done, a whole number of groups */
 
 extern __shared__ float4 shared_memory[];
 
-/* Rows [row, row + G); those that no spectrum of the section looks at are zeros. */
+/* Rows [row, row + G); instead of those that no spectrum of the section looks at, any. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[G])
 {
+    if (row >= 0 && row + G <= n_rows) {
+        in += (int64_t)row * M;
 #pragma unroll
-    for (int i = 0; i < G; i++)
-        rows[i] = row + i >= 0 && row + i < n_rows ? __ldg(in + (int64_t)(row + i) * M) : make_float2(0, 0);
+        for (int i = 0; i < G; i++)
+            rows[i] = __ldg(in + i * M);
+    } else {
+#pragma unroll
+        for (int i = 0; i < G; i++)
+            rows[i] = __ldg(in + (int64_t)min(max(row + i, 0), n_rows - 1) * M);
+    }
 }
 
 /* One more row.  Returns the sum that it completes; sums[i] lacks i + 1 rows more. */
@@ -43,18 +53,24 @@ static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], 
     return done;
 }
 
+/* e^{-2 pi i jb / M1} of the thread's points in the first pass. */
+static __device__ __forceinline__ float2 first_step(void)
+{
+    float2 step;
+
+    sincospif(-2.0f * (threadIdx.x % N_REST / C) / M1, &step.y, &step.x);
+    return step;
+}
+
 /* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
-static __device__ __forceinline__ void first_pass(float2 *points)
+static __device__ __forceinline__ void first_pass(float2 *points, float2 step)
 {
     for (int i = threadIdx.x; i < G * N_REST; i += N_THREADS) {
-        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A], turn, step;
-        int jb = i % N_REST / C;
+        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A], turn = step;
 #pragma unroll
         for (int a = 0; a < RADIX_A; a++)
             v[a] = at[a * PITCH];
         fft_registers<RADIX_A>(v);
-        sincospif(-2.0f * jb / M1, &step.y, &step.x);
-        turn = step;
         at[0] = v[0];
 #pragma unroll
         for (int a = 1; a < RADIX_A; a++) {
@@ -64,22 +80,22 @@ static __device__ __forceinline__ void first_pass(float2 *points)
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2]. */
-static __device__ __forceinline__ void last_pass(const float2 *points, const float2 *outer, float2 *out, int n)
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
+ * kept[kb] is outer[kb * N_FIRST * C] of the thread. */
+static __device__ __forceinline__ void last_pass(const float2 *points, const float2 *outer, const float2 (&kept)[RADIX],
+                                                 float2 *out, int n)
 {
-    const int radix = RADIX_B == 1 ? RADIX_A : RADIX_B, n_first = M1 / radix;
-
-    for (int i = threadIdx.x; i < n * n_first * C; i += N_THREADS) {
-        int c = i % C, ka = i / C % n_first, s = i / C / n_first;
-        const float2 *at = points + s * SPECTRUM + (RADIX_B == 1 ? 0 : ka * PITCH) + c;
-        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[radix];
+    for (int i = threadIdx.x; i < n * N_FIRST * C; i += N_THREADS) {
+        int c = i % C, ka = i / C % N_FIRST, s = i / C / N_FIRST;
+        const float2 *at = points + s * SPECTRUM + ka * PITCH + c;
+        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX];
 #pragma unroll
-        for (int b = 0; b < radix; b++)
+        for (int b = 0; b < RADIX; b++)
             v[b] = at[b * C];
-        fft_registers<radix>(v);
+        fft_registers<RADIX>(v);
 #pragma unroll
-        for (int b = 0; b < radix; b++)
-            to[(int64_t)b * n_first * M2] = complex_multiply(v[b], outer[(ka + n_first * b) * C + c]);
+        for (int b = 0; b < RADIX; b++)
+            to[(int64_t)b * N_FIRST * M2] = complex_multiply(v[b], KEEPS ? kept[b] : outer[(ka + N_FIRST * b) * C + c]);
     }
 }
 
@@ -95,36 +111,36 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * M + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * M;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], now[G], next[G];
+    float2 sums[N_SUMS], rows[G], kept[RADIX], step = first_step(); /* rows: the next G */
 
+    load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
 #pragma unroll
     for (int i = 0; i < N_TAPS; i++)
         weights[i] = args.weights[i * M + place];
 #pragma unroll
     for (int i = 0; i < N_SUMS; i++)
         sums[i] = make_float2(0, 0);
-    for (int i = threadIdx.x; i < M1 * C; i += N_THREADS)
-        outer[i] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
-    load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, next);
+    outer[threadIdx.x] = ((const float2 *)args.outer)[place];
+    __syncthreads();
+#pragma unroll
+    for (int b = 0; b < RADIX; b++)
+        kept[b] = outer[threadIdx.x % (N_FIRST * C) + b * N_FIRST * C];
     for (int s = -N_LEAD; s < n; s += G) { /* spectra that these rows complete */
 #pragma unroll
-        for (int i = 0; i < G; i++)
-            now[i] = next[i];
-        load_rows(in, s + G + N_TAPS - 1, n_rows, next);
-#pragma unroll
         for (int i = 0; i < G; i++) {
-            float2 done = filter(weights, now[i], sums);
+            float2 done = filter(weights, rows[i], sums);
             if (s >= 0)
                 points[i * SPECTRUM + point] = done;
         }
+        load_rows(in, s + G + N_TAPS - 1, n_rows, rows);
         if (s < 0)
             continue;
         __syncthreads();
         if (RADIX_B > 1) {
-            first_pass(points);
+            first_pass(points, step);
             __syncthreads();
         }
-        last_pass(points, outer, out + (int64_t)s * M, min(G, n - s));
+        last_pass(points, outer, kept, out + (int64_t)s * M, min(G, n - s));
         __syncthreads();
     }
 }
