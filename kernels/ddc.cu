@@ -264,17 +264,16 @@ typedef float block_sums[N_TILES][2][4];
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
-    for (int shift = 0; shift < N_SHIFTS; shift++)
+    for (int shift = 0; shift < N_SHIFTS; shift++, row += PITCH, weights += N_STEPS * 64)
 #pragma unroll
         for (int step = 0; step < N_STEPS; step++) {
-            uint4 high = __ldg(weights + (shift * N_STEPS + step) * 64);
-            uint4 low = __ldg(weights + (shift * N_STEPS + step) * 64 + 32);
+            uint4 high = __ldg(weights + step * 64), low = __ldg(weights + step * 64 + 32);
 #pragma unroll
             for (int plane = 0; plane < N_PLANES; plane++) {
                 uint32_t a[N_TILES][4];
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++)
-                    load_matrix(a[tile], row + plane * PLANE + (16 * tile + shift) * PITCH + 16 * step);
+                    load_matrix(a[tile], row + plane * PLANE + 16 * tile * PITCH + 16 * step);
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++) {
                     multiply_add(sums[tile][0], a[tile], low.x, low.y);
@@ -302,31 +301,32 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* A row's pair of outputs: out[m] and out[m + 1]. */
-static __device__ __forceinline__ void store_pair(float *out, uint32_t m, uint32_t n_out, float2 first, float2 second)
+/* A row's pair of outputs to 'to', where there are 'n' more at least. */
+static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {
-    if (m + 1 < n_out)
-        __stcs((float4 *)(out + 2 * (uint64_t)m), make_float4(first.x, first.y, second.x, second.y));
-    else if (m < n_out)
-        __stcs((float2 *)(out + 2 * (uint64_t)m), first);
+    if (n > 1)
+        __stcs((float4 *)to, make_float4(first.x, first.y, second.x, second.y));
+    else if (n > 0)
+        __stcs((float2 *)to, first);
 }
 
 /* rotations[i]: of 8 i rows, times 'scale'. */
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)
 {
-    float *out = blockIdx.y ? args.out[1] : args.out[0];
     uint32_t warp_row = blockIdx.x * ROWS + threadIdx.x / 32 * (16 * N_TILES);
-    uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS;
+    uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS, pair = threadIdx.x % 4 * 2;
+    float *out = (blockIdx.y ? args.out[1] : args.out[0]) + 2 * (uint64_t)(m + pair);
+    bool is_whole = (blockIdx.x + 1) * (ROWS * DDC_ROW_OUTPUTS) <= args.n_out;
     float2 start = rotation(args.phase + m * args.phase_step);
 
-    m += threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * N_TILES; i++) {
+        const int row = 8 * DDC_ROW_OUTPUTS * i;
         float2 by = multiply(start, rotations[i]);
         const float *first = &sums[i / 2][0][i % 2 * 2], *second = &sums[i / 2][1][i % 2 * 2];
-        store_pair(out, m + 8 * DDC_ROW_OUTPUTS * i, args.n_out, multiply(by, make_float2(first[0], first[1])),
-                   multiply(by, make_float2(second[0], second[1])));
+        store_pair(out + 2 * row, is_whole ? 2 : (int)(args.n_out - m - pair) - row,
+                   multiply(by, make_float2(first[0], first[1])), multiply(by, make_float2(second[0], second[1])));
     }
 }
 
@@ -359,7 +359,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const
         multiply_columns(row, weights, piece);
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
-            (&total[0][0][0])[i] += (&piece[0][0][0])[i];
+            (&total[0][0][0])[i] = (&piece[0][0][0])[i] + (N_CHUNKS > 1 ? (&total[0][0][0])[i] : -0.0f);
     }
     store(args, rotations, total);
 }
