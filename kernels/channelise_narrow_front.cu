@@ -53,45 +53,36 @@ static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], 
     return done;
 }
 
-/* e^{-2 pi i jb / M1} of the thread's points in the first pass. */
-static __device__ __forceinline__ float2 first_step(void)
-{
-    float2 step;
-
-    sincospif(-2.0f * (threadIdx.x % N_REST / C) / M1, &step.y, &step.x);
-    return step;
-}
-
 /* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
-static __device__ __forceinline__ void first_pass(float2 *points, float2 step)
+static __device__ __forceinline__ void first_pass(float2 *points)
 {
     for (int i = threadIdx.x; i < G * N_REST; i += N_THREADS) {
-        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A], turn = step;
+        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A];
 #pragma unroll
         for (int a = 0; a < RADIX_A; a++)
             v[a] = at[a * PITCH];
         fft_registers<RADIX_A>(v);
-        at[0] = v[0];
 #pragma unroll
-        for (int a = 1; a < RADIX_A; a++) {
-            at[a * PITCH] = complex_multiply(v[a], turn);
-            turn = complex_multiply(turn, step);
-        }
+        for (int a = 0; a < RADIX_A; a++)
+            at[a * PITCH] = v[a];
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
- * kept[kb] is outer[kb * N_FIRST * C] of the thread. */
-static __device__ __forceinline__ void last_pass(const float2 *points, const float2 *outer, const float2 (&kept)[RADIX],
-                                                 float2 *out, int n)
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  'step' is
+ * e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * C]. */
+static __device__ __forceinline__ void last_pass(const float2 *points, float2 step, const float2 *outer,
+                                                 const float2 (&kept)[RADIX], float2 *out, int n)
 {
     for (int i = threadIdx.x; i < n * N_FIRST * C; i += N_THREADS) {
         int c = i % C, ka = i / C % N_FIRST, s = i / C / N_FIRST;
         const float2 *at = points + s * SPECTRUM + ka * PITCH + c;
-        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX];
+        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX], turn = step;
+        v[0] = at[0];
 #pragma unroll
-        for (int b = 0; b < RADIX; b++)
-            v[b] = at[b * C];
+        for (int b = 1; b < RADIX; b++) {
+            v[b] = RADIX_B > 1 ? complex_multiply(at[b * C], turn) : at[b * C];
+            turn = complex_multiply(turn, step);
+        }
         fft_registers<RADIX>(v);
 #pragma unroll
         for (int b = 0; b < RADIX; b++)
@@ -111,9 +102,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * M + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * M;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], rows[G], kept[RADIX], step = first_step(); /* rows: the next G */
+    float2 sums[N_SUMS], rows[G], kept[RADIX], step; /* rows: the next G */
 
     load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
+    sincospif(-2.0f * (threadIdx.x / C % N_FIRST) / M1, &step.y, &step.x);
 #pragma unroll
     for (int i = 0; i < N_TAPS; i++)
         weights[i] = args.weights[i * M + place];
@@ -137,10 +129,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
             continue;
         __syncthreads();
         if (RADIX_B > 1) {
-            first_pass(points, step);
+            first_pass(points);
             __syncthreads();
         }
-        last_pass(points, outer, kept, out + (int64_t)s * M, min(G, n - s));
+        last_pass(points, step, outer, kept, out + (int64_t)s * M, min(G, n - s));
         __syncthreads();
     }
 }
