@@ -17,7 +17,7 @@
 /* Blocks of a multiprocessor, so that the loads of some are under way while others compute: three, of 80 registers a
  * thread and 66 KiB, where there is the shared memory for them.  Where half of the threads have no part in the first
  * pass, 80 registers do not suffice. */
-#define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 1)
+#define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
 extern __shared__ float4 shared_memory[];
 
