@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  512 /* of the front: about twice what an H200 runs at once */
+#define MANY_BLOCKS  256 /* of the front: about twice what an H200 runs at once */
 #define MIN_SECTION  64  /* spectra; a section takes n_taps - 1 rows more */
 
 const struct kernel channelise_narrow_front_kernel = {
@@ -50,7 +50,9 @@ static size_t rows_of(const struct channelise_narrow_shape *s)
 
 static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 {
-    return (s->together + 1) * rows_of(s) * s->columns * 2 * sizeof(float);
+    size_t a = s->front_radix_a, row = s->front_radix_b * s->columns, pad = s->front_radix_b > 1 ? s->columns : 0;
+
+    return (s->together * a * (row + pad) + a * row) * 2 * sizeof(float);
 }
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)

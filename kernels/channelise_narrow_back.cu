@@ -14,13 +14,22 @@
 #define LINE_PITCH (RADIX_A * PITCH)
 #define N_KEPT     (N_CHAN / M1) /* channels of a row */
 
+/* Blocks of a multiprocessor, so that the loads of some are under way while others compute: three, of 80 registers a
+ * thread and 66 KiB, where there is the shared memory for them.  Where half of the threads have no part in the first
+ * pass, 80 registers do not suffice. */
+#define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
+
 extern __shared__ float4 shared_memory[];
 
 /* Loads, transforms along a. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
 {
-    for (int i = threadIdx.x; i < 2 * S * RADIX_B; i += N_THREADS) {
-        int rest = i % RADIX_B, line = i / RADIX_B;
+#pragma unroll 1
+    for (int first = 0; first < 2 * S * RADIX_B; first += N_THREADS) {
+        uint32_t i = first + threadIdx.x;
+        if (2 * S * RADIX_B % N_THREADS > 0 && i >= 2 * S * RADIX_B)
+            break;
+        uint32_t rest = i % RADIX_B, line = i / RADIX_B;
         int64_t row = ((int64_t)(line / S) * args.n_spectra + blockIdx.y * S + line % S) * M1 + blockIdx.x;
         const float2 *from = (const float2 *)args.in + row * M2 + rest;
         const float2 *twiddles = (const float2 *)args.twiddles + rest;
@@ -30,16 +39,26 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll
-        for (int a = 1; a < RADIX_A; a++)
-            to[a * PITCH] = complex_multiply(v[a], __ldg(twiddles + a * RADIX_B));
+#pragma unroll /* the other way round it spills */
+        for (int a = RADIX_A - 1; a > 0; a--)
+            to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }
+}
+
+/* Whether the last pass's point b has a channel; those of a row's bins are the first and the last. */
+static __device__ __forceinline__ constexpr bool is_kept(int b)
+{
+    return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;
 }
 
 /* Along b, in place. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
-    for (int i = threadIdx.x; i < 2 * S * RADIX_A; i += N_THREADS) {
+#pragma unroll 1
+    for (int first = 0; first < 2 * S * RADIX_A; first += N_THREADS) {
+        uint32_t i = first + threadIdx.x;
+        if (2 * S * RADIX_A % N_THREADS > 0 && i >= 2 * S * RADIX_A)
+            break;
         float2 *at = lines + i / RADIX_A * LINE_PITCH + i % RADIX_A * PITCH, v[RADIX_B];
 #pragma unroll
         for (int b = 0; b < RADIX_B; b++)
@@ -47,7 +66,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
         fft_registers<RADIX_B>(v);
 #pragma unroll
         for (int b = 0; b < RADIX_B; b++)
-            at[b] = v[b];
+            if (is_kept(b))
+                at[b] = v[b];
     }
 }
 
@@ -97,7 +117,7 @@ static __device__ __forceinline__ void store_spectra(uint8_t *out, uint32_t k, c
         *(uint32_t *)(out + at * 2) = words[0] | words[1] << 16;
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS)
+extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)
     channelise_narrow_back(const struct channelise_narrow_back_args args)
 {
     float2 *lines = (float2 *)shared_memory;

@@ -133,7 +133,7 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    return (struct ddc_shape){.n_warps = 4, .n_tiles = 4, .columns = row < 64 ? row : 64};
+    return (struct ddc_shape){.n_warps = 4, .n_tiles = row < 64 ? 4 : 2, .columns = row < 64 ? row : 64};
 }
 
 /* Rows of samples that a row of outputs looks at. */
@@ -237,16 +237,27 @@ void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, s
     memcpy(constants, all, sizeof(all));
 }
 
+/* What a block has of packed samples, as in ddc.cu. */
+static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape, uint32_t n_rows)
+{
+    bool is_cut = n_chunks_of(args, shape) > 1;
+    uint32_t row = DDC_ROW_OUTPUTS * args->subsampling;
+    uint32_t segment = is_cut ? shape->columns : (n_rows - 1) * row + shape->columns;
+
+    return (is_cut ? n_rows : 1) * DDC_SEGMENT_QUADS(segment * args->sample_bits) * 16;
+}
+
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t rows = 16 * shape->n_tiles * shape->n_warps, outputs = rows * DDC_ROW_OUTPUTS;
-    uint32_t plane_bytes = (rows + n_shifts_of(args) - 1) * (shape->columns + 8) * 2;
+    uint32_t n_rows = rows + n_shifts_of(args) - 1, plane_bytes = n_rows * (shape->columns + 8) * 2;
     uint32_t rotations_bytes = 2 * shape->n_tiles * 8;
 
     assert(args->n_out > 0);
     return (struct kernel_grid){
         .blocks = {(args->n_out + outputs - 1) / outputs, N_POLS, 1},
         .threads = 32 * shape->n_warps,
-        .shared_bytes = plane_bytes * (args->sample_bits > 12 ? 2 : 1) + rotations_bytes,
+        .shared_bytes =
+            packed_bytes(args, shape, n_rows) + rotations_bytes + plane_bytes * (args->sample_bits > 12 ? 2 : 1),
     };
 }

@@ -31,14 +31,25 @@
 #define PLANE     (LOAD_ROWS * PITCH)
 #define N_SUMS    (N_TILES * 8)
 
+/* Warps of a multiprocessor for which there are to be registers: 72, 80 or 128 of each thread. */
+#define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 28)
+#define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
+
 /* Samples that a thread unpacks at a time: they begin 'GROUP' samples apart, so at the same bit of a byte. */
-#define GROUP   (ROW % 16 == 0 ? 16 : 8)
-#define STREAM  ((GROUP * SAMPLE_BITS + 31) / 32)      /* words, once they begin with the first sample */
-#define N_WORDS ((GROUP * SAMPLE_BITS + 31 + 31) / 32) /* words that may have them */
+#define GROUP    (ROW % 16 == 0 ? 16 : 8)
+#define N_GROUPS (COLUMNS / GROUP)                      /* of a row */
+#define STREAM   ((GROUP * SAMPLE_BITS + 31) / 32)      /* words, once they begin with the first sample */
+#define N_WORDS  ((GROUP * SAMPLE_BITS + 31 + 31) / 32) /* words that may have them */
+
+/* How the packed samples of a chunk lie in shared memory: one segment, or where rows are cut one for each. */
+#define N_SEGMENTS    (N_CHUNKS > 1 ? LOAD_ROWS : 1)
+#define SEGMENT       (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW + COLUMNS) /* samples */
+#define SEGMENT_QUADS DDC_SEGMENT_QUADS(SEGMENT *SAMPLE_BITS)
+#define N_QUADS       (N_SEGMENTS * SEGMENT_QUADS)
 
 extern __shared__ float4 shared_memory[];
 
-/* ---- Pairs of half floats, and the matrix unit ------------------------------------------------------------------- */
+/* ---- Pairs of half floats, the matrix unit, copies --------------------------------------------------------------- */
 
 #ifdef EMULATE_CUDA
 static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
@@ -65,6 +76,17 @@ static inline void load_matrix(uint32_t (&a)[4], const uint16_t *row)
 }
 
 #define multiply_add emulate_mma_f16
+
+static inline void copy_async(uint4 *to, const uint4 *from)
+{
+    emulate_copy_async(to, from, sizeof(*to));
+}
+
+static inline void copies_wait()
+{
+    emulate_copies_commit();
+    emulate_copies_wait(0);
+}
 #else
 static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
 {
@@ -90,41 +112,65 @@ static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+static __device__ __forceinline__ void copy_async(uint4 *to, const uint4 *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
+
+/* Waits for this thread's copies. */
+static __device__ __forceinline__ void copies_wait()
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
 #endif
 
 /* ---- Samples to shared memory ------------------------------------------------------------------------------------- */
 
-/* The input of a block, from an aligned word on. */
+/* The input of a block, from an aligned quad of words on. */
 struct source {
-    const uint32_t *words;
-    uint32_t first_bit; /* of the first row; < 32 */
-    uint32_t last_word; /* that has any sample to be read */
+    const uint4 *quads;
+    uint32_t first_bit; /* of the first row; < 128 */
+    uint32_t last_quad; /* that has any sample to be read */
 };
 
 static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
 {
     uint64_t first = (uint64_t)args.offset + (uint64_t)blockIdx.x * ROWS * ROW;
     uint64_t end = (uint64_t)args.offset + (uint64_t)(args.n_out - 1) * SUBSAMPLING + N_TAPS;
-    uint64_t last_word = (end * SAMPLE_BITS - 1) / 32 - first * SAMPLE_BITS / 32;
+    uint64_t last_quad = (end * SAMPLE_BITS - 1) / 128 - first * SAMPLE_BITS / 128;
     struct source source;
 
-    source.words = (const uint32_t *)(blockIdx.y ? args.in[1] : args.in[0]) + first * SAMPLE_BITS / 32;
-    source.first_bit = (uint32_t)(first * SAMPLE_BITS % 32);
-    source.last_word = (uint32_t)(last_word < 0xffffffff ? last_word : 0xffffffff);
+    source.quads = (const uint4 *)(blockIdx.y ? args.in[1] : args.in[0]) + first * SAMPLE_BITS / 128;
+    source.first_bit = (uint32_t)(first * SAMPLE_BITS % 128);
+    source.last_quad = (uint32_t)(last_quad < 0xffffffff ? last_quad : 0xffffffff);
     return source;
 }
 
-/* A group's bits from its first sample on, the most significant of a word first.  A group that begins after the last
- * sample is taken from there instead: it is multiplied by zeros, or for outputs that are not stored. */
-static __device__ __forceinline__ void load_group(const struct source &source, uint32_t sample,
-                                                  uint32_t (&stream)[STREAM + 1])
+static __device__ __forceinline__ uint32_t bit_of(const struct source &source, uint32_t row, uint32_t column)
 {
-    uint32_t bit = source.first_bit + sample * SAMPLE_BITS, words[N_WORDS + 1];
-    const uint32_t *from = source.words + min(bit / 32, source.last_word);
+    return source.first_bit + (row * ROW + column) * SAMPLE_BITS;
+}
+
+/* Begins to copy columns [column, column + COLUMNS) of all rows, packed.  What lies after the last sample is taken from
+ * there instead: it is multiplied by zeros, or for outputs that are not stored. */
+static __device__ __forceinline__ void fetch_columns(const struct source &source, uint32_t column, uint4 *quads)
+{
+    for (uint32_t i = threadIdx.x; i < N_QUADS; i += N_THREADS) {
+        uint32_t quad = bit_of(source, i / SEGMENT_QUADS, column) / 128 + i % SEGMENT_QUADS;
+        copy_async(quads + i, source.quads + min(quad, source.last_quad));
+    }
+}
+
+/* A group's bits from its first sample on, the most significant of a word first. */
+static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t bit, uint32_t (&stream)[STREAM + 1])
+{
+    uint32_t words[N_WORDS + 1];
 
 #pragma unroll
     for (int i = 0; i < N_WORDS; i++)
-        words[i] = __byte_perm(__ldg(from + i), 0, 0x0123);
+        words[i] = __byte_perm(from[bit / 32 + i], 0, 0x0123);
     words[N_WORDS] = 0;
 #pragma unroll
     for (int i = 0; i < STREAM; i++)
@@ -182,15 +228,19 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
     return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
 }
 
-/* Columns [column, column + COLUMNS) of all rows.  Beyond a row's end are the next one's samples, whose weights are 0. */
-static __device__ __forceinline__ void load_columns(const struct source &source, uint32_t column, uint16_t *rows)
+/* What was fetched.  Eight lanes store to eight rows, which lie in different banks.  Beyond a row's end are the next one's
+ * samples, whose weights are 0. */
+static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
+                                                      uint16_t *rows)
 {
-    const uint32_t groups = COLUMNS / GROUP;
-
-#pragma unroll 2
-    for (uint32_t i = threadIdx.x; i < LOAD_ROWS * groups; i += N_THREADS) {
-        uint32_t row = i / groups, at = i % groups * GROUP, stream[STREAM + 1];
-        load_group(source, row * ROW + column + at, stream);
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < (LOAD_ROWS + 7) / 8 * 8 * N_GROUPS; i += N_THREADS) {
+        uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP, stream[STREAM + 1];
+        uint32_t segment = N_SEGMENTS > 1 ? row : 0, sample = (row - segment) * ROW + at;
+        if (row >= LOAD_ROWS)
+            continue;
+        load_group((const uint32_t *)(quads + segment * SEGMENT_QUADS),
+                   bit_of(source, segment, column) % 128 + sample * SAMPLE_BITS, stream);
 #pragma unroll
         for (int plane = 0; plane < N_PLANES; plane++)
 #pragma unroll
@@ -214,17 +264,16 @@ typedef float block_sums[N_TILES][2][4];
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
-    for (int shift = 0; shift < N_SHIFTS; shift++)
+    for (int shift = 0; shift < N_SHIFTS; shift++, row += PITCH, weights += N_STEPS * 64)
 #pragma unroll
         for (int step = 0; step < N_STEPS; step++) {
-            uint4 high = __ldg(weights + (shift * N_STEPS + step) * 64);
-            uint4 low = __ldg(weights + (shift * N_STEPS + step) * 64 + 32);
+            uint4 high = __ldg(weights + step * 64), low = __ldg(weights + step * 64 + 32);
 #pragma unroll
             for (int plane = 0; plane < N_PLANES; plane++) {
                 uint32_t a[N_TILES][4];
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++)
-                    load_matrix(a[tile], row + plane * PLANE + (16 * tile + shift) * PITCH + 16 * step);
+                    load_matrix(a[tile], row + plane * PLANE + 16 * tile * PITCH + 16 * step);
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++) {
                     multiply_add(sums[tile][0], a[tile], low.x, low.y);
@@ -252,43 +301,46 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* A row's pair of outputs: out[m] and out[m + 1]. */
-static __device__ __forceinline__ void store_pair(float *out, uint32_t m, uint32_t n_out, float2 first, float2 second)
+/* A row's pair of outputs to 'to', where there are 'n' more at least. */
+static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {
-    if (m + 1 < n_out)
-        __stcs((float4 *)(out + 2 * (uint64_t)m), make_float4(first.x, first.y, second.x, second.y));
-    else if (m < n_out)
-        __stcs((float2 *)(out + 2 * (uint64_t)m), first);
+    if (n > 1)
+        __stcs((float4 *)to, make_float4(first.x, first.y, second.x, second.y));
+    else if (n > 0)
+        __stcs((float2 *)to, first);
 }
 
 /* rotations[i]: of 8 i rows, times 'scale'. */
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)
 {
-    float *out = blockIdx.y ? args.out[1] : args.out[0];
     uint32_t warp_row = blockIdx.x * ROWS + threadIdx.x / 32 * (16 * N_TILES);
-    uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS;
+    uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS, pair = threadIdx.x % 4 * 2;
+    float *out = (blockIdx.y ? args.out[1] : args.out[0]) + 2 * (uint64_t)(m + pair);
+    bool is_whole = (blockIdx.x + 1) * (ROWS * DDC_ROW_OUTPUTS) <= args.n_out;
     float2 start = rotation(args.phase + m * args.phase_step);
 
-    m += threadIdx.x % 4 * 2;
 #pragma unroll
     for (int i = 0; i < 2 * N_TILES; i++) {
+        const int row = 8 * DDC_ROW_OUTPUTS * i;
         float2 by = multiply(start, rotations[i]);
         const float *first = &sums[i / 2][0][i % 2 * 2], *second = &sums[i / 2][1][i % 2 * 2];
-        store_pair(out, m + 8 * DDC_ROW_OUTPUTS * i, args.n_out, multiply(by, make_float2(first[0], first[1])),
-                   multiply(by, make_float2(second[0], second[1])));
+        store_pair(out + 2 * row, is_whole ? 2 : (int)(args.n_out - m - pair) - row,
+                   multiply(by, make_float2(first[0], first[1])), multiply(by, make_float2(second[0], second[1])));
     }
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS) ddc(const struct ddc_args args)
+extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const struct ddc_args args)
 {
-    float2 *rotations = (float2 *)shared_memory;
+    uint4 *quads = (uint4 *)shared_memory;
+    float2 *rotations = (float2 *)(quads + N_QUADS);
     uint16_t *rows = (uint16_t *)(rotations + 2 * N_TILES);
     uint32_t lane = threadIdx.x % 32;
     const uint16_t *row = rows + (threadIdx.x / 32 * (16 * N_TILES) + lane % 16) * PITCH + lane / 16 * 8;
     struct source source = make_source(args);
     block_sums total = {};
 
+    fetch_columns(source, 0, quads);
     if (threadIdx.x < 2 * N_TILES) {
         float2 by = rotation(threadIdx.x * (8 * DDC_ROW_OUTPUTS * args.phase_step));
         rotations[threadIdx.x] = make_float2(by.x * args.scale, by.y * args.scale);
@@ -298,14 +350,16 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) ddc(const struct ddc_arg
         const uint4 *weights = (const uint4 *)args.weights + (size_t)chunk * (N_SHIFTS * N_STEPS * 64) + lane;
         block_sums piece = {};
 
-        load_columns(source, chunk * COLUMNS, rows);
+        copies_wait();
         __syncthreads();
+        unpack_columns(source, chunk * COLUMNS, quads, rows);
+        __syncthreads();
+        if (chunk + 1 < N_CHUNKS)
+            fetch_columns(source, (chunk + 1) * COLUMNS, quads);
         multiply_columns(row, weights, piece);
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
-            (&total[0][0][0])[i] += (&piece[0][0][0])[i];
-        if (chunk + 1 < N_CHUNKS)
-            __syncthreads();
+            (&total[0][0][0])[i] = (&piece[0][0][0])[i] + (N_CHUNKS > 1 ? (&total[0][0][0])[i] : -0.0f);
     }
     store(args, rotations, total);
 }

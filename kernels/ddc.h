@@ -12,7 +12,7 @@
  * It depends on nothing but the input around it, so outputs of several launches on one grid of A samples join.
  *
  * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
- *           CUDA: 'in' aligned to 4 bytes, and DDC_SPARE_BYTES readable behind the samples that are looked at; 'out'
+ *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable behind the samples that are looked at; 'out'
  *           aligned to 16 bytes; n_taps <= 64 A.
  * Exactness: the twin rounds to float32 what it multiplies and adds, all other steps are in double.  CUDA: samples are
  *           exact, weights to 2^-22 of themselves, sums as the matrix unit adds them, to float32 by truncation.  Both are
@@ -40,7 +40,7 @@ struct ddc_args {
 extern const struct kernel ddc_kernel;
 
 #define DDC_TOLERANCE   1e-6
-#define DDC_SPARE_BYTES 36
+#define DDC_SPARE_BYTES 16
 
 /* Samples of input that 'n_out' outputs look at; 0 of none. */
 static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps, uint32_t n_out)
@@ -56,6 +56,10 @@ struct ddc_shape {
 };
 
 #define DDC_ROW_OUTPUTS 8
+
+/* Units of 16 bytes that have so many bits in a row, wherever these begin, and the word behind them.  Odd, so that eight such
+ * segments lie in different banks. */
+#define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* What is good for these sizes: n_taps, subsampling and sample_bits of 'args' count here and below. */
 struct ddc_shape ddc_default_shape(const struct ddc_args *args);
