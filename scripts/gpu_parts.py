@@ -168,7 +168,14 @@ def unit(run):
     suites = gpu_pack.suites(run.place.root)
     if not suites:
         return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
-    return run.together(lambda name: run.suite(name, CK_FORK=fork_mode(name)), suites)
+    jobs = [(name, case) for name in suites for case in cases(run.place.root, name)]
+    return run.together(lambda job: run.suite(job[0], label=f"{job[1]} ", CK_FORK=fork_mode(job[0]), CK_RUN_CASE=job[1]),
+                        jobs)
+
+
+def cases(root, suite):
+    """The cases of a unit test, which run beside each other."""
+    return re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', (root / f"tests/unit/{suite}.c").read_text())
 
 
 def fork_mode(suite):

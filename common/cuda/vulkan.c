@@ -232,6 +232,7 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     VkPhysicalDeviceMemoryProperties memory;
     VkMemoryRequirements needs;
     VkBuffer buffer;
+    unsigned n_local = 0, n_wanted = 0;
     VkResult result = create_buffer(v, PROBE_BYTES, &buffer, &needs);
 
     if (result)
@@ -240,16 +241,23 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     v->GetPhysicalDeviceMemoryProperties(v->gpu, &memory);
     for (uint32_t i = 0; i < memory.memoryTypeCount; i++) {
         uint64_t heap_bytes = memory.memoryHeaps[memory.memoryTypes[i].heapIndex].size;
+        VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
+        bool is_wanted = (flags & wanted) == wanted;
 
-        if ((needs.memoryTypeBits & 1u << i) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted &&
-            heap_bytes > v->heap_bytes) {
+        n_local += (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
+        n_wanted += is_wanted;
+        if ((needs.memoryTypeBits & 1u << i) && is_wanted && heap_bytes > v->heap_bytes) {
             v->memory_type = i;
             v->heap_bytes = heap_bytes;
         }
     }
     if (v->heap_bytes)
         return 0;
-    snprintf(why, why_bytes, "this GPU has no memory that the host can write to and that could be exported");
+    snprintf(
+        why, why_bytes,
+        "this GPU has no memory that the host can write to and that could be exported: of %u types of memory that are "
+        "its own the host can write to %u, of which none can be exported",
+        n_local, n_wanted);
     return -ENODEV;
 }
 

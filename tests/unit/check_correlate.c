@@ -493,31 +493,43 @@ START_TEST(cuda_candidates)
 END_TEST
 
 /* The largest sums, as in full_scale, of 8 and of 4 bits; in one part of time and in two. */
-START_TEST(cuda_full_scale)
+static void compare_full_scale(const struct test_device *d, int number, uint32_t n_ants,
+                               const struct correlate_shape *shape)
 {
     static const uint8_t values[][4] = {
         {0x80, 0x80, 0x80, 0x80}, {0x80, 0x80, 0x80, 0x7F}, {0x7F, 0x7F, 0x80, 0x80}, {0x7F, 0x80, 0x7F, 0x7F}};
     static const uint8_t nibbles[][2] = {{0x88, 0x88}, {0x88, 0x87}, {0x77, 0x88}, {0x78, 0x77}};
-    struct correlate_args args = {.format = _i % 2 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS,
-                                  .n_ants = 2,
+    struct correlate_args args = {.format = number % 2 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS,
+                                  .n_ants = n_ants,
                                   .n_chan = 1,
-                                  .n_spectra = _i / 2 % 2 ? 65520 : 16,
-                                  .n_batches = _i / 2 % 2 ? 1 : 4095};
+                                  .n_spectra = number / 2 % 2 ? 65520 : 16,
+                                  .n_batches = number / 2 % 2 ? 1 : 4095};
     size_t bytes = voltages_bytes(&args, args.n_batches);
     uint8_t *voltages = malloc(bytes);
-    struct test_device d;
 
     ck_assert_ptr_nonnull(voltages);
-    if (!test_device_open(&d))
-        return;
     for (int value = 0; value < 4; value++) {
         for (size_t i = 0; i < bytes; i++)
-            voltages[i] = _i % 2 ? values[value][i % 4] : nibbles[value][i % 2];
+            voltages[i] = number % 2 ? values[value][i % 4] : nibbles[value][i % 2];
         args.voltages = voltages;
-        compare_variants(&d, &args, args.n_batches, NULL, 1 + (uint32_t)value % 2);
+        compare_variants(d, &args, args.n_batches, shape, 1 + (uint32_t)value % 2);
+    }
+    free(voltages);
+}
+
+START_TEST(cuda_full_scale)
+{
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    compare_full_scale(&d, _i, 2, NULL);
+    for (enum correlate_variant v = CORRELATE_WGMMA; on_a_gpu(&d) && v <= CORRELATE_WHOLE; v++) {
+        const struct correlate_shape shape = {.variant = v};
+        if (correlate_has_wgmma(d.device))
+            compare_full_scale(&d, _i, 19, &shape);
     }
     test_device_close(&d);
-    free(voltages);
 }
 END_TEST
 
@@ -557,6 +569,16 @@ START_TEST(cuda_4096_antennas)
 }
 END_TEST
 
+/* Cases that run on a GPU take long, and may run beside each other in processes of their own (CK_RUN_CASE). */
+static TCase *add_case(Suite *suite, const char *name)
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_set_timeout(tcase, 600);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
 int main(void)
 {
     Suite *suite = suite_create("correlate");
@@ -573,17 +595,19 @@ int main(void)
     tcase_add_test(tcase, baseline_order);
     tcase_add_test(tcase, default_shapes);
     suite_add_tcase(suite, tcase);
-    tcase = tcase_create("cuda");
-    tcase_set_timeout(tcase, 600);
+    tcase = add_case(suite, "cuda");
     tcase_add_loop_test(tcase, cuda_array_sizes, 0, 13);
+    tcase_add_test(tcase, cuda_long_floats);
+    tcase = add_case(suite, "cuda_shapes");
     tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
-    tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
-    tcase_add_loop_test(tcase, cuda_whole, 0, 14);
     tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
     tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
-    tcase_add_test(tcase, cuda_long_floats);
+    tcase = add_case(suite, "cuda_wgmma");
+    tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
+    tcase = add_case(suite, "cuda_whole");
+    tcase_add_loop_test(tcase, cuda_whole, 0, 14);
+    tcase = add_case(suite, "cuda_largest");
     tcase_add_loop_test(tcase, cuda_4096_antennas, 0, ARRAY_LEN(formats));
-    suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
     srunner_free(runner);
