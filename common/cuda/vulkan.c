@@ -253,11 +253,11 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     }
     if (v->heap_bytes)
         return 0;
-    snprintf(
-        why, why_bytes,
-        "this GPU has no memory that the host can write to and that could be exported: of %u types of memory that are "
-        "its own the host can write to %u, of which none can be exported",
-        n_local, n_wanted);
+    snprintf(why, why_bytes,
+             "this GPU has no memory that the host can write to and that could be exported: of its own %u types of "
+             "memory it "
+             "can write to %u",
+             n_local, n_wanted);
     return -ENODEV;
 }
 

@@ -115,7 +115,10 @@ static const struct {
     {"extension=0", -ENODEV, "vkCreateDevice failed: VK_ERROR_EXTENSION_NOT_PRESENT (-7)"},
     {"vkCreateDevice=-4", -EIO, "vkCreateDevice failed: VK_ERROR_DEVICE_LOST (-4)"},
     {"export=0", -ENODEV, "this GPU's Vulkan driver exports no memory"},
-    {"heap_mib=0", -ENODEV, "this GPU has no memory that the host can write to and that could be exported"},
+    {"heap_mib=0", -ENODEV,
+     "this GPU has no memory that the host can write to and that could be exported: of its own 1 types of memory it "
+     "can "
+     "write to 0"},
     {"vkCreateBuffer=-1000", -EIO, "vkCreateBuffer failed: an error (-1000)"},
 };
 
