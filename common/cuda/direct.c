@@ -27,11 +27,8 @@ int cuda_direct_memory(struct device *device, struct memory *memory, char *why, 
 /* CUDA has the file descriptor once it has imported it.  Leaves what it got for direct_free() where it fails. */
 static int import(struct direct_memory *memory, void **address, char *why, size_t why_bytes)
 {
-    const struct cudaExternalMemoryHandleDesc handle = {.type = cudaExternalMemoryHandleTypeOpaqueFd,
-                                                        .handle.fd = memory->vulkan.fd,
-                                                        .size = memory->vulkan.bytes,
-                                                        .flags =
-                                                            memory->vulkan.dedicated ? cudaExternalMemoryDedicated : 0};
+    const struct cudaExternalMemoryHandleDesc handle = {
+        .type = cudaExternalMemoryHandleTypeOpaqueFd, .handle.fd = memory->vulkan.fd, .size = memory->vulkan.bytes};
     const struct cudaExternalMemoryBufferDesc buffer = {.size = memory->vulkan.bytes};
     cudaError_t error = cudaImportExternalMemory(&memory->imported, &handle);
 

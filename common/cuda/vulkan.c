@@ -4,6 +4,7 @@
 #include "common/cuda/library.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +16,16 @@
 
 #define UUID_TEXT_BYTES 37
 #define N_GPUS_MAX      64
-#define PROBE_BYTES     65536 /* of the buffer that is asked which memory suits it */
+#define PAGE_BYTES      65536 /* of which memory is a multiple */
 
 /* What is called, by the object that it is found through. */
 #define GLOBAL_CALLS(call) call(CreateInstance) call(EnumerateInstanceVersion)
 #define INSTANCE_CALLS(call)                                                                                           \
     call(DestroyInstance) call(EnumeratePhysicalDevices) call(GetPhysicalDeviceProperties)                             \
-        call(GetPhysicalDeviceProperties2) call(GetPhysicalDeviceMemoryProperties)                                     \
-            call(GetPhysicalDeviceExternalBufferProperties) call(CreateDevice) call(GetDeviceProcAddr)
+        call(GetPhysicalDeviceProperties2) call(GetPhysicalDeviceMemoryProperties) call(CreateDevice)                  \
+            call(GetDeviceProcAddr)
 #define DEVICE_CALLS(call)                                                                                             \
-    call(DestroyDevice) call(CreateBuffer) call(DestroyBuffer) call(GetBufferMemoryRequirements) call(AllocateMemory)  \
-        call(FreeMemory) call(BindBufferMemory) call(MapMemory) call(GetMemoryFdKHR)
+    call(DestroyDevice) call(AllocateMemory) call(FreeMemory) call(MapMemory) call(GetMemoryFdKHR)
 #define MEMBER(name) PFN_vk##name name;
 
 struct vulkan {
@@ -38,7 +38,6 @@ struct vulkan {
     VkDevice device;
     uint32_t memory_type;
     uint64_t heap_bytes;
-    bool dedicated; /* each allocation has a buffer of its own */
 };
 
 /* ---- Sentences --------------------------------------------------------------------------------------------------- */
@@ -189,75 +188,26 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-#define USAGE (VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
-
-/* Memory is exported as a buffer's. */
-static VkResult create_buffer(const struct vulkan *v, size_t bytes, VkBuffer *buffer, VkMemoryRequirements *needs)
-{
-    const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
-                                                       .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    const VkBufferCreateInfo create = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                                       .pNext = &external,
-                                       .size = bytes,
-                                       .usage = USAGE,
-                                       .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
-    VkResult result = v->CreateBuffer(v->device, &create, NULL, buffer);
-
-    if (!result)
-        v->GetBufferMemoryRequirements(v->device, *buffer, needs);
-    return result;
-}
-
-static int check_export(struct vulkan *v, char *why, size_t why_bytes)
-{
-    const VkPhysicalDeviceExternalBufferInfo info = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO,
-                                                     .usage = USAGE,
-                                                     .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    VkExternalBufferProperties properties = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES};
-
-    v->GetPhysicalDeviceExternalBufferProperties(v->gpu, &info, &properties);
-    VkExternalMemoryFeatureFlags features = properties.externalMemoryProperties.externalMemoryFeatures;
-    v->dedicated = features & VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT;
-    if (features & VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT)
-        return 0;
-    snprintf(why, why_bytes, "this GPU's Vulkan driver exports no memory");
-    return -ENODEV;
-}
-
-/* Of the types that will do, the one of the largest heap. */
+/* Of the types that will do, the one of the largest heap.  There is no buffer that could say what suits it: NVIDIA's driver
+ * has no type that the host can write to for buffers which are to be exported, but memory by itself is. */
 static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
 {
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
                                          VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     VkPhysicalDeviceMemoryProperties memory;
-    VkMemoryRequirements needs;
-    VkBuffer buffer;
-    unsigned n_local = 0, n_wanted = 0;
-    VkResult result = create_buffer(v, PROBE_BYTES, &buffer, &needs);
 
-    if (result)
-        return explain(result, "vkCreateBuffer", why, why_bytes);
-    v->DestroyBuffer(v->device, buffer, NULL);
     v->GetPhysicalDeviceMemoryProperties(v->gpu, &memory);
     for (uint32_t i = 0; i < memory.memoryTypeCount; i++) {
         uint64_t heap_bytes = memory.memoryHeaps[memory.memoryTypes[i].heapIndex].size;
-        VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
-        bool is_wanted = (flags & wanted) == wanted;
 
-        n_local += (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0;
-        n_wanted += is_wanted;
-        if ((needs.memoryTypeBits & 1u << i) && is_wanted && heap_bytes > v->heap_bytes) {
+        if ((memory.memoryTypes[i].propertyFlags & wanted) == wanted && heap_bytes > v->heap_bytes) {
             v->memory_type = i;
             v->heap_bytes = heap_bytes;
         }
     }
     if (v->heap_bytes)
         return 0;
-    snprintf(why, why_bytes,
-             "this GPU has no memory that the host can write to and that could be exported: of its own %u types of "
-             "memory it "
-             "can write to %u",
-             n_local, n_wanted);
+    snprintf(why, why_bytes, "this GPU has no memory that the host can write to");
     return -ENODEV;
 }
 
@@ -266,72 +216,47 @@ uint64_t vulkan_heap_bytes(const struct vulkan *vulkan)
     return vulkan->heap_bytes;
 }
 
-static VkResult allocate(const struct vulkan *v, VkBuffer buffer, const VkMemoryRequirements *needs,
-                         VkDeviceMemory *memory)
-{
-    const VkMemoryDedicatedAllocateInfo dedicated = {.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO,
-                                                     .buffer = buffer};
-    const VkExportMemoryAllocateInfo export = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
-                                               .pNext = v->dedicated ? &dedicated : NULL,
-                                               .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                       .pNext = &export,
-                                       .allocationSize = needs->size,
-                                       .memoryTypeIndex = v->memory_type};
-
-    return v->AllocateMemory(v->device, &info, NULL, memory);
-}
-
 int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char *why, size_t why_bytes)
 {
-    VkBuffer buffer;
+    const VkExportMemoryAllocateInfo export = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+                                               .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+    const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                           .pNext = &export,
+                                           .allocationSize =
+                                               ((bytes ? bytes : 1) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES,
+                                           .memoryTypeIndex = v->memory_type};
     VkDeviceMemory memory;
-    VkMemoryRequirements needs;
-    const char *call = "vkCreateBuffer";
+    const char *call = "vkAllocateMemory";
     void *host;
     int fd;
-    VkResult result = create_buffer(v, bytes ? bytes : 1, &buffer, &needs);
+    VkResult result = v->AllocateMemory(v->device, &allocate, NULL, &memory);
 
     if (result)
         return explain(result, call, why, why_bytes);
-    call = "vkAllocateMemory";
-    result = allocate(v, buffer, &needs, &memory);
-    if (result)
-        goto undo_buffer;
-    call = "vkBindBufferMemory";
-    result = v->BindBufferMemory(v->device, buffer, memory, 0);
-    if (result)
-        goto undo_memory;
     call = "vkMapMemory";
     result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* until it is freed */
     if (result)
-        goto undo_memory;
+        goto undo;
     const VkMemoryGetFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
                                        .memory = memory,
                                        .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     call = "vkGetMemoryFdKHR";
     result = v->GetMemoryFdKHR(v->device, &info, &fd);
     if (result)
-        goto undo_memory;
-    *out = (struct vulkan_memory){.host = host, .bytes = needs.size, .fd = fd, .dedicated = v->dedicated};
-    memcpy(&out->owned[0], &memory, sizeof(memory));
-    memcpy(&out->owned[1], &buffer, sizeof(buffer));
+        goto undo;
+    *out = (struct vulkan_memory){.host = host, .bytes = allocate.allocationSize, .fd = fd};
+    memcpy(&out->owned, &memory, sizeof(memory));
     return 0;
-undo_memory:
+undo:
     v->FreeMemory(v->device, memory, NULL);
-undo_buffer:
-    v->DestroyBuffer(v->device, buffer, NULL);
     return explain(result, call, why, why_bytes);
 }
 
 void vulkan_free(struct vulkan *v, const struct vulkan_memory *memory)
 {
     VkDeviceMemory device_memory;
-    VkBuffer buffer;
 
-    memcpy(&device_memory, &memory->owned[0], sizeof(device_memory));
-    memcpy(&buffer, &memory->owned[1], sizeof(buffer));
-    v->DestroyBuffer(v->device, buffer, NULL);
+    memcpy(&device_memory, &memory->owned, sizeof(device_memory));
     v->FreeMemory(v->device, device_memory, NULL);
 }
 
@@ -347,8 +272,6 @@ int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, c
         err = find_gpu(v, uuid, why, why_bytes);
     if (!err)
         err = open_device(v, why, why_bytes);
-    if (!err)
-        err = check_export(v, why, why_bytes);
     if (!err)
         err = choose_type(v, why, why_bytes);
     if (err)

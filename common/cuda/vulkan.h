@@ -6,7 +6,6 @@
 #ifndef COMMON_CUDA_VULKAN_H
 #define COMMON_CUDA_VULKAN_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,8 +18,7 @@ struct vulkan_memory {
     uint8_t *host;  /* for the host to write to; coherent, but not cached */
     size_t bytes;   /* as many as asked for, or more */
     int fd;         /* of all of it, for CUDA (cudaExternalMemoryHandleTypeOpaqueFd); the caller's to close or give */
-    bool dedicated; /* CUDA must be told so */
-    uint64_t owned[2]; /* Vulkan's memory and buffer */
+    uint64_t owned; /* Vulkan's memory */
 };
 
 /* Finds the GPU with this UUID.  Returns 0, or negative errno with one sentence in 'why'; -ENODEV where a restart cures

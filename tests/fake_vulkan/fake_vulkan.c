@@ -8,7 +8,6 @@
  *   minor (1)        version 1.minor of the library
  *   gpus (2), gpu_minor (1)
  *   heap_mib (256)   of the memory that the host can write to; 0: there is none
- *   export (1), dedicated (0)   whether memory can be exported, and only with a buffer of its own
  *   extension (1)    VK_KHR_external_memory_fd
  *   vkNAME=CODE      that call returns this result */
 #include <stdbool.h>
@@ -30,21 +29,21 @@
         }                                                                                                              \
     } while (0)
 
-#define BUFFER_ALIGN_BYTES 65536
-#define MEMORY_TYPE        2 /* the first two are: not the host's to see, and not the device's own */
-#define HEAP               1
+#define PAGE_BYTES 65536
+#define MEMORY_TYPE                                                                                                    \
+    2 /* the first two are: not the host's to see, and not the device's own; the last has a smaller heap */
+#define HEAP 1
 
 struct thing {
-    char kind; /* 'i', 'g', 'd', 'b', 'm' */
+    char kind; /* 'i', 'g', 'd', 'm' */
     int index; /* of a GPU */
     size_t bytes;
-    struct thing *bound;
     int fd;
     void *mapped;
 };
 
 static struct thing gpus[2] = {{.kind = 'g', .index = 0}, {.kind = 'g', .index = 1}};
-static int n_instances, n_devices, n_buffers, n_memories;
+static int n_instances, n_devices, n_memories;
 
 static long setting(const char *name, long otherwise)
 {
@@ -157,27 +156,15 @@ static void vkGetPhysicalDeviceMemoryProperties(VkPhysicalDevice gpu, VkPhysical
 
     as(gpu, 'g');
     memset(memory, 0, sizeof(*memory));
-    memory->memoryHeapCount = 2;
+    memory->memoryHeapCount = 3;
     memory->memoryHeaps[0] = (VkMemoryHeap){(VkDeviceSize)1 << 40, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
     memory->memoryHeaps[HEAP] = (VkMemoryHeap){heap_bytes, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
     memory->memoryTypeCount = heap_bytes ? 4 : 2;
     memory->memoryTypes[0] = (VkMemoryType){local, 0};
     memory->memoryTypes[1] = (VkMemoryType){host, 0};
     memory->memoryTypes[MEMORY_TYPE] = (VkMemoryType){local | host, HEAP};
-    memory->memoryTypes[3] = (VkMemoryType){local | host, 0}; /* larger, but not for buffers that are exported */
-}
-
-static void vkGetPhysicalDeviceExternalBufferProperties(VkPhysicalDevice gpu,
-                                                        const VkPhysicalDeviceExternalBufferInfo *info,
-                                                        VkExternalBufferProperties *properties)
-{
-    as(gpu, 'g');
-    CHECK(info->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_BUFFER_INFO);
-    CHECK(info->handleType == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT && info->usage);
-    CHECK(properties->sType == VK_STRUCTURE_TYPE_EXTERNAL_BUFFER_PROPERTIES);
-    properties->externalMemoryProperties.externalMemoryFeatures =
-        (setting("export", 1) ? VK_EXTERNAL_MEMORY_FEATURE_EXPORTABLE_BIT : 0) |
-        (setting("dedicated", 0) ? VK_EXTERNAL_MEMORY_FEATURE_DEDICATED_ONLY_BIT : 0);
+    memory->memoryHeaps[2] = (VkMemoryHeap){heap_bytes / 2, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT};
+    memory->memoryTypes[3] = (VkMemoryType){local | host, 2};
 }
 
 /* ---- The device and its memory ----------------------------------------------------------------------------------- */
@@ -199,37 +186,7 @@ static VkResult vkCreateDevice(VkPhysicalDevice gpu, const VkDeviceCreateInfo *i
 static void vkDestroyDevice(VkDevice device, const VkAllocationCallbacks *none)
 {
     unmake(as(device, 'd'), 'd', &n_devices);
-    CHECK(n_buffers == 0 && n_memories == 0);
-}
-
-static VkResult vkCreateBuffer(VkDevice device, const VkBufferCreateInfo *info, const VkAllocationCallbacks *none,
-                               VkBuffer *out)
-{
-    FAIL_IF_TOLD()
-    as(device, 'd');
-    CHECK(info->sType == VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO && info->size > 0 && info->usage);
-    const VkExternalMemoryBufferCreateInfo *external =
-        chained(info->pNext, VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, true);
-    CHECK(external->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
-    struct thing *buffer = make('b', &n_buffers);
-    buffer->bytes = info->size;
-    *out = (VkBuffer)(void *)buffer;
-    return VK_SUCCESS;
-}
-
-static void vkDestroyBuffer(VkDevice device, VkBuffer buffer, const VkAllocationCallbacks *none)
-{
-    as(device, 'd');
-    unmake(as(buffer, 'b'), 'b', &n_buffers);
-}
-
-static void vkGetBufferMemoryRequirements(VkDevice device, VkBuffer buffer, VkMemoryRequirements *needs)
-{
-    size_t bytes = as(buffer, 'b')->bytes;
-
-    needs->size = (bytes + BUFFER_ALIGN_BYTES - 1) / BUFFER_ALIGN_BYTES * BUFFER_ALIGN_BYTES;
-    needs->alignment = BUFFER_ALIGN_BYTES;
-    needs->memoryTypeBits = 1u << 0 | 1u << 1 | 1u << MEMORY_TYPE;
+    CHECK(n_memories == 0);
 }
 
 static VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo *info, const VkAllocationCallbacks *none,
@@ -241,10 +198,7 @@ static VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo *in
     const VkExportMemoryAllocateInfo *export =
         chained(info->pNext, VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, true);
     CHECK(export->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
-    const VkMemoryDedicatedAllocateInfo *dedicated =
-        chained(info->pNext, VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO, setting("dedicated", 0));
-    if (dedicated)
-        CHECK(as(dedicated->buffer, 'b')->bytes <= info->allocationSize);
+    CHECK(info->allocationSize % PAGE_BYTES == 0);
     if (info->allocationSize > (VkDeviceSize)setting("heap_mib", 256) << 20)
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     struct thing *memory = make('m', &n_memories);
@@ -264,15 +218,6 @@ static void vkFreeMemory(VkDevice device, VkDeviceMemory memory, const VkAllocat
         munmap(thing->mapped, thing->bytes);
     close(thing->fd);
     unmake(thing, 'm', &n_memories);
-}
-
-static VkResult vkBindBufferMemory(VkDevice device, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset)
-{
-    FAIL_IF_TOLD()
-    struct thing *thing = as(buffer, 'b');
-    CHECK(!thing->bound && offset == 0 && thing->bytes <= as(memory, 'm')->bytes);
-    thing->bound = as(memory, 'm');
-    return VK_SUCCESS;
 }
 
 static VkResult vkMapMemory(VkDevice device, VkDeviceMemory memory, VkDeviceSize offset, VkDeviceSize bytes,
@@ -314,11 +259,9 @@ static PFN_vkVoidFunction find(const char *name, bool of_instance, bool of_devic
                         ENTRY(vkGetPhysicalDeviceProperties),
                         ENTRY(vkGetPhysicalDeviceProperties2),
                         ENTRY(vkGetPhysicalDeviceMemoryProperties),
-                        ENTRY(vkGetPhysicalDeviceExternalBufferProperties),
                         ENTRY(vkCreateDevice)},
-      of_devices[] = {ENTRY(vkDestroyDevice),  ENTRY(vkCreateBuffer),     ENTRY(vkDestroyBuffer),
-                      ENTRY(vkAllocateMemory), ENTRY(vkFreeMemory),       ENTRY(vkGetBufferMemoryRequirements),
-                      ENTRY(vkMapMemory),      ENTRY(vkBindBufferMemory), ENTRY(vkGetMemoryFdKHR)};
+      of_devices[] = {ENTRY(vkDestroyDevice), ENTRY(vkAllocateMemory), ENTRY(vkFreeMemory), ENTRY(vkMapMemory),
+                      ENTRY(vkGetMemoryFdKHR)};
 
     for (size_t i = 0; !of_instance && !of_device && i < sizeof(global) / sizeof(global[0]); i++)
         if (strcmp(global[i].name, name) == 0)
