@@ -123,7 +123,7 @@ const struct kernel ddc_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_WEIGHT       0x1p14 /* of what is stored; half floats go to 65504 */
-#define MAX_PACKED_WORDS 64     /* that a thread may have in registers, before it has sums */
+#define MAX_PACKED_WORDS 56     /* that a thread may have in registers, before it has sums */
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -134,7 +134,7 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 12 && row >= 64) /* twice the shared memory */
+    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked ones need more room */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};

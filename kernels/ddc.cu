@@ -243,19 +243,29 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
     return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
 }
 
-/* Unpacks a group, which begins at bit 'first' of its words, the most significant of a word first. */
+/* A group's bits from bit 'first' of its words on, the most significant of a word first. */
+template <bool IS_BYTE>
+static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WORDS], uint32_t first,
+                                                   uint32_t (&stream)[STREAM + 1])
+{
+#pragma unroll
+    for (int i = 0; i < STREAM; i++) {
+        uint32_t next = i + 1 < N_WORDS ? words[i + 1] : 0;
+        if (IS_BYTE)
+            stream[i] = __byte_perm(words[i], next, 0x0123 + first / 8 * 0x1111);
+        else
+            stream[i] = __funnelshift_l(__byte_perm(next, 0, 0x0123), __byte_perm(words[i], 0, 0x0123), first);
+    }
+    stream[STREAM] = 0;
+}
+
+/* Unpacks a group, which begins at bit 'first' of its words; with a byte if IS_BYTE. */
+template <bool IS_BYTE>
 static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
 {
-    uint32_t swapped[N_WORDS + 1], stream[STREAM + 1];
+    uint32_t stream[STREAM + 1];
 
-#pragma unroll
-    for (int i = 0; i < N_WORDS; i++)
-        swapped[i] = __byte_perm(words[i], 0, 0x0123);
-    swapped[N_WORDS] = 0;
-#pragma unroll
-    for (int i = 0; i < STREAM; i++)
-        stream[i] = __funnelshift_l(swapped[i + 1], swapped[i], first);
-    stream[STREAM] = 0;
+    make_stream<IS_BYTE>(words, first, stream);
 #pragma unroll
     for (int plane = 0; plane < N_PLANES; plane++)
 #pragma unroll
@@ -271,6 +281,7 @@ static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WOR
 
 /* What was fetched.  Eight lanes store to eight rows, which lie in different banks.  Beyond a row's end are the next one's
  * samples, whose weights are 0. */
+template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
                                                       uint16_t *rows)
 {
@@ -282,11 +293,12 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
         if (row >= LOAD_ROWS)
             continue;
         load_group((const uint32_t *)(quads + segment * SEGMENT_QUADS) + bit / 32, words);
-        store_group(words, bit % 32, rows + row * PITCH + at);
+        store_group<IS_BYTE>(words, bit % 32, rows + row * PITCH + at);
     }
 }
 
 /* The same where packed and unpacked samples are in the same memory: all are in registers in between. */
+template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
 {
     const uint32_t step = N_THREADS / N_GROUPS, n_rounds = (LOAD_ROWS + step - 1) / step; /* rows of a round */
@@ -303,7 +315,17 @@ static __device__ __forceinline__ void unpack_in_place(const struct source &sour
 #pragma unroll
     for (uint32_t i = 0; i < n_rounds; i++)
         if ((i + 1) * step <= LOAD_ROWS || row + i * step < LOAD_ROWS)
-            store_group(words[i], bit % 32, to + i * (step * PITCH));
+            store_group<IS_BYTE>(words[i], bit % 32, to + i * (step * PITCH));
+}
+
+template <bool IS_BYTE>
+static __device__ __forceinline__ void unpack(const struct source &source, uint32_t column, uint4 *quads,
+                                              uint16_t *rows)
+{
+    if (IN_PLACE)
+        unpack_in_place<IS_BYTE>(source, quads);
+    else
+        unpack_columns<IS_BYTE>(source, column, quads, rows);
 }
 
 /* ---- Sums --------------------------------------------------------------------------------------------------------- */
@@ -405,10 +427,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const
 
         copies_wait();
         __syncthreads();
-        if (IN_PLACE)
-            unpack_in_place(source, quads);
+        if (source.first_bit % 8 == 0)
+            unpack<true>(source, chunk * COLUMNS, quads, rows);
         else
-            unpack_columns(source, chunk * COLUMNS, quads, rows);
+            unpack<false>(source, chunk * COLUMNS, quads, rows);
         __syncthreads();
         if (chunk + 1 < N_CHUNKS)
             fetch_columns(source, (chunk + 1) * COLUMNS, quads);
