@@ -52,7 +52,7 @@ static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 {
     size_t a = s->front_radix_a, row = s->front_radix_b * s->columns, pad = s->front_radix_b > 1 ? s->columns : 0;
 
-    return (s->together * a * (row + pad) + a * row) * 2 * sizeof(float);
+    return (2 * s->together * a * (row + pad) + a * row) * 2 * sizeof(float);
 }
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)

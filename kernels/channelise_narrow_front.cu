@@ -53,6 +53,20 @@ static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], 
     return done;
 }
 
+/* Between the two passes.  If the factors are equal the N_REST threads of a spectrum are the same in both, and wait for
+ * each other only. */
+static __device__ __forceinline__ void wait_for_spectrum(void)
+{
+    if (RADIX_A == RADIX_B && N_REST % 32 == 0)
+#ifdef EMULATE_CUDA
+        emulate_barrier_wait(1 + threadIdx.x / N_REST, N_REST);
+#else
+        asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / N_REST), "n"(N_REST) : "memory");
+#endif
+    else
+        __syncthreads();
+}
+
 /* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
 static __device__ __forceinline__ void first_pass(float2 *points)
 {
@@ -93,7 +107,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, float2 st
 extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREADS <= 256 ? 2 : 1)
     channelise_narrow_front(const struct channelise_narrow_front_args args)
 {
-    float2 *points = (float2 *)shared_memory, *outer = points + G * SPECTRUM;
+    float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * G * SPECTRUM;
     int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * C + threadIdx.x % C;
     int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
     int place = threadIdx.x / C * M2 + column; /* in a row */
@@ -118,6 +132,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     for (int b = 0; b < RADIX; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * C) + b * N_FIRST * C];
     for (int s = -N_LEAD; s < n; s += G) { /* spectra that these rows complete */
+        /* Two buffers take turns: nothing waits for those that are still in the last pass of the other. */
+        float2 *points = buffers + (s & G) * SPECTRUM;
 #pragma unroll
         for (int i = 0; i < G; i++) {
             float2 done = filter(weights, rows[i], sums);
@@ -130,9 +146,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
         __syncthreads();
         if (RADIX_B > 1) {
             first_pass(points);
-            __syncthreads();
+            wait_for_spectrum();
         }
         last_pass(points, step, outer, kept, out + (int64_t)s * M, min(G, n - s));
-        __syncthreads();
     }
 }

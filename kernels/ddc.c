@@ -122,7 +122,8 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT 0x1p14 /* of what is stored; half floats go to 65504 */
+#define MAX_WEIGHT       0x1p14 /* of what is stored; half floats go to 65504 */
+#define MAX_PACKED_WORDS 56     /* that a thread may have in registers, before it has sums */
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -133,7 +134,11 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    return (struct ddc_shape){.n_warps = 4, .n_tiles = row < 64 ? 4 : 2, .columns = row < 64 ? row : 64};
+    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked ones need more room */
+        return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
+    if (row > 128)
+        return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
+    return (struct ddc_shape){.n_warps = 4, .n_tiles = row <= 64 ? 4 : 2, .columns = row};
 }
 
 /* Rows of samples that a row of outputs looks at. */
@@ -226,11 +231,33 @@ float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bo
     return 1;
 }
 
+static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_shape *shape)
+{
+    return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
+}
+
+/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are so many
+ * registers and every thread has the same place in several rows. */
+static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
+{
+    uint32_t group = DDC_ROW_OUTPUTS * args->subsampling % 16 == 0 ? 16 : 8, threads = 32 * shape->n_warps;
+    uint32_t groups = shape->columns / group, words = (group * args->sample_bits + 62) / 32;
+
+    if (n_chunks_of(args, shape) > 1 || threads % (8 * groups))
+        return false;
+    return (n_load_rows_of(args, shape) * groups + threads - 1) / threads * words <= MAX_PACKED_WORDS;
+}
+
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants)
 {
     const struct kernel_constant all[DDC_N_CONSTANTS] = {
-        {"SUBSAMPLING", args->subsampling}, {"N_TAPS", args->n_taps},    {"SAMPLE_BITS", args->sample_bits},
-        {"N_WARPS", shape->n_warps},        {"N_TILES", shape->n_tiles}, {"COLUMNS", shape->columns},
+        {"SUBSAMPLING", args->subsampling},
+        {"N_TAPS", args->n_taps},
+        {"SAMPLE_BITS", args->sample_bits},
+        {"N_WARPS", shape->n_warps},
+        {"N_TILES", shape->n_tiles},
+        {"COLUMNS", shape->columns},
+        {"IN_PLACE", is_in_place(args, shape)},
     };
 
     assert(args->n_taps <= 64 * args->subsampling && shape->columns % 16 == 0);
@@ -238,26 +265,34 @@ void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, s
 }
 
 /* What a block has of packed samples, as in ddc.cu. */
-static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape, uint32_t n_rows)
+static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     bool is_cut = n_chunks_of(args, shape) > 1;
-    uint32_t row = DDC_ROW_OUTPUTS * args->subsampling;
+    uint32_t row = DDC_ROW_OUTPUTS * args->subsampling, n_rows = n_load_rows_of(args, shape);
     uint32_t segment = is_cut ? shape->columns : (n_rows - 1) * row + shape->columns;
 
     return (is_cut ? n_rows : 1) * DDC_SEGMENT_QUADS(segment * args->sample_bits) * 16;
 }
 
+/* The larger of packed and unpacked ones if they are in one place. */
+static uint32_t samples_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
+{
+    uint32_t plane = n_load_rows_of(args, shape) * (shape->columns + 8) * 2, packed = packed_bytes(args, shape);
+    uint32_t unpacked = plane * (args->sample_bits > 12 ? 2 : 1);
+
+    if (!is_in_place(args, shape))
+        return packed + unpacked;
+    return packed > unpacked ? packed : unpacked;
+}
+
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape)
 {
-    uint32_t rows = 16 * shape->n_tiles * shape->n_warps, outputs = rows * DDC_ROW_OUTPUTS;
-    uint32_t n_rows = rows + n_shifts_of(args) - 1, plane_bytes = n_rows * (shape->columns + 8) * 2;
-    uint32_t rotations_bytes = 2 * shape->n_tiles * 8;
+    uint32_t outputs = 16 * shape->n_tiles * shape->n_warps * DDC_ROW_OUTPUTS, rotations_bytes = 2 * shape->n_tiles * 8;
 
     assert(args->n_out > 0);
     return (struct kernel_grid){
         .blocks = {(args->n_out + outputs - 1) / outputs, N_POLS, 1},
         .threads = 32 * shape->n_warps,
-        .shared_bytes =
-            packed_bytes(args, shape, n_rows) + rotations_bytes + plane_bytes * (args->sample_bits > 12 ? 2 : 1),
+        .shared_bytes = rotations_bytes + samples_bytes(args, shape),
     };
 }

@@ -15,7 +15,7 @@
  * Accuracy: the unit's sums, which it truncates, are taken over one such piece, and those are added in float32.
  *
  * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
- * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS. */
+ * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS, IN_PLACE. */
 #include "kernels/ddc.h"
 
 #define N_THREADS (32 * N_WARPS)
@@ -31,8 +31,8 @@
 #define PLANE     (LOAD_ROWS * PITCH)
 #define N_SUMS    (N_TILES * 8)
 
-/* Warps of a multiprocessor for which there are to be registers: 72, 80 or 128 of each thread. */
-#define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 28)
+/* Warps of a multiprocessor for which there are to be registers: 64, 80 or 128 of each thread. */
+#define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
 /* Samples that a thread unpacks at a time: they begin 'GROUP' samples apart, so at the same bit of a byte. */
@@ -65,6 +65,11 @@ static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
     return out;
 }
 
+static inline uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c)
+{
+    return (a & b) ^ c;
+}
+
 static inline void load_matrix(uint32_t (&a)[4], const uint16_t *row)
 {
     unsigned lane = threadIdx.x % 32;
@@ -93,6 +98,15 @@ static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uin
     uint32_t out;
 
     asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+    return out;
+}
+
+/* (a & b) ^ c, in one instruction if there are registers for the constants. */
+static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t out;
+
+    asm("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
     return out;
 }
 
@@ -157,25 +171,26 @@ static __device__ __forceinline__ uint32_t bit_of(const struct source &source, u
  * there instead: it is multiplied by zeros, or for outputs that are not stored. */
 static __device__ __forceinline__ void fetch_columns(const struct source &source, uint32_t column, uint4 *quads)
 {
+    if (N_SEGMENTS == 1 && source.last_quad >= N_QUADS) {
+#pragma unroll
+        for (uint32_t i = 0; i < N_QUADS; i += N_THREADS)
+            if (i + N_THREADS <= N_QUADS || i + threadIdx.x < N_QUADS)
+                copy_async(quads + i + threadIdx.x, source.quads + i + threadIdx.x);
+        return;
+    }
+#pragma unroll 1
     for (uint32_t i = threadIdx.x; i < N_QUADS; i += N_THREADS) {
         uint32_t quad = bit_of(source, i / SEGMENT_QUADS, column) / 128 + i % SEGMENT_QUADS;
         copy_async(quads + i, source.quads + min(quad, source.last_quad));
     }
 }
 
-/* A group's bits from its first sample on, the most significant of a word first. */
-static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t bit, uint32_t (&stream)[STREAM + 1])
+/* The words that have a group. */
+static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t (&words)[N_WORDS])
 {
-    uint32_t words[N_WORDS + 1];
-
 #pragma unroll
     for (int i = 0; i < N_WORDS; i++)
-        words[i] = __byte_perm(from[bit / 32 + i], 0, 0x0123);
-    words[N_WORDS] = 0;
-#pragma unroll
-    for (int i = 0; i < STREAM; i++)
-        stream[i] = __funnelshift_l(words[i + 1], words[i], bit % 32);
-    stream[STREAM] = 0;
+        words[i] = from[i];
 }
 
 /* A field of 'bits' bits that begins at 'position' of the stream, to bit 'at'; there may be anything around it. */
@@ -197,9 +212,9 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
 {
     uint32_t mask = (1u << bits) - 1;
     uint32_t both =
-        (field(stream, position, bits, 0) & 0xffffu) | (field(stream, position + SAMPLE_BITS, bits, 16) & 0xffff0000u);
+        __byte_perm(field(stream, position, bits, 0), field(stream, position + SAMPLE_BITS, bits, 16), 0x7610);
 
-    return (both & (mask * 0x10001u)) ^ ((0x6400u ^ flip) * 0x10001u);
+    return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
 /* Half floats, twice: 1, 64 and 256, and minus 1024 and what the flipped sign bit adds. */
@@ -228,31 +243,89 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
     return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
 }
 
+/* A group's bits from bit 'first' of its words on, the most significant of a word first. */
+template <bool IS_BYTE>
+static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WORDS], uint32_t first,
+                                                   uint32_t (&stream)[STREAM + 1])
+{
+#pragma unroll
+    for (int i = 0; i < STREAM; i++) {
+        uint32_t next = i + 1 < N_WORDS ? words[i + 1] : 0;
+        if (IS_BYTE)
+            stream[i] = __byte_perm(words[i], next, 0x0123 + first / 8 * 0x1111);
+        else
+            stream[i] = __funnelshift_l(__byte_perm(next, 0, 0x0123), __byte_perm(words[i], 0, 0x0123), first);
+    }
+    stream[STREAM] = 0;
+}
+
+/* Unpacks a group, which begins at bit 'first' of its words; with a byte if IS_BYTE. */
+template <bool IS_BYTE>
+static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
+{
+    uint32_t stream[STREAM + 1];
+
+    make_stream<IS_BYTE>(words, first, stream);
+#pragma unroll
+    for (int plane = 0; plane < N_PLANES; plane++)
+#pragma unroll
+        for (int j = 0; j < GROUP; j += 8) {
+            uint4 eight;
+            eight.x = unpack_pair(stream, j / 2, plane);
+            eight.y = unpack_pair(stream, j / 2 + 1, plane);
+            eight.z = unpack_pair(stream, j / 2 + 2, plane);
+            eight.w = unpack_pair(stream, j / 2 + 3, plane);
+            *(uint4 *)(to + plane * PLANE + j) = eight;
+        }
+}
+
 /* What was fetched.  Eight lanes store to eight rows, which lie in different banks.  Beyond a row's end are the next one's
  * samples, whose weights are 0. */
+template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
                                                       uint16_t *rows)
 {
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < (LOAD_ROWS + 7) / 8 * 8 * N_GROUPS; i += N_THREADS) {
-        uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP, stream[STREAM + 1];
+        uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP, words[N_WORDS];
         uint32_t segment = N_SEGMENTS > 1 ? row : 0, sample = (row - segment) * ROW + at;
+        uint32_t bit = bit_of(source, segment, column) % 128 + sample * SAMPLE_BITS;
         if (row >= LOAD_ROWS)
             continue;
-        load_group((const uint32_t *)(quads + segment * SEGMENT_QUADS),
-                   bit_of(source, segment, column) % 128 + sample * SAMPLE_BITS, stream);
-#pragma unroll
-        for (int plane = 0; plane < N_PLANES; plane++)
-#pragma unroll
-            for (int j = 0; j < GROUP; j += 8) {
-                uint4 eight;
-                eight.x = unpack_pair(stream, j / 2, plane);
-                eight.y = unpack_pair(stream, j / 2 + 1, plane);
-                eight.z = unpack_pair(stream, j / 2 + 2, plane);
-                eight.w = unpack_pair(stream, j / 2 + 3, plane);
-                *(uint4 *)(rows + plane * PLANE + row * PITCH + at + j) = eight;
-            }
+        load_group((const uint32_t *)(quads + segment * SEGMENT_QUADS) + bit / 32, words);
+        store_group<IS_BYTE>(words, bit % 32, rows + row * PITCH + at);
     }
+}
+
+/* The same where packed and unpacked samples are in the same memory: all are in registers in between. */
+template <bool IS_BYTE>
+static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
+{
+    const uint32_t step = N_THREADS / N_GROUPS, n_rounds = (LOAD_ROWS + step - 1) / step; /* rows of a round */
+    uint32_t row = threadIdx.x / (8 * N_GROUPS) * 8 + threadIdx.x % 8, at = threadIdx.x / 8 % N_GROUPS * GROUP;
+    uint32_t bit = source.first_bit + (row * ROW + at) * SAMPLE_BITS, words[n_rounds][N_WORDS];
+    const uint32_t *from = (const uint32_t *)quads + bit / 32;
+    uint16_t *to = (uint16_t *)quads + row * PITCH + at;
+
+#pragma unroll
+    for (uint32_t i = 0; i < n_rounds; i++)
+        if ((i + 1) * step <= LOAD_ROWS || row + i * step < LOAD_ROWS)
+            load_group(from + i * (step * ROW * SAMPLE_BITS / 32), words[i]);
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < n_rounds; i++)
+        if ((i + 1) * step <= LOAD_ROWS || row + i * step < LOAD_ROWS)
+            store_group<IS_BYTE>(words[i], bit % 32, to + i * (step * PITCH));
+}
+
+template <bool IS_BYTE>
+static __device__ __forceinline__ void unpack(const struct source &source, uint32_t column, uint4 *quads,
+                                              uint16_t *rows)
+{
+    if (IN_PLACE)
+        unpack_in_place<IS_BYTE>(source, quads);
+    else
+        unpack_columns<IS_BYTE>(source, column, quads, rows);
 }
 
 /* ---- Sums --------------------------------------------------------------------------------------------------------- */
@@ -301,23 +374,24 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* A row's pair of outputs to 'to', where there are 'n' more at least. */
+/* A row's pair of outputs to 'to', where there are 'n' more at least; all of them if IS_WHOLE. */
+template <bool IS_WHOLE>
 static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {
-    if (n > 1)
+    if (IS_WHOLE || n > 1)
         __stcs((float4 *)to, make_float4(first.x, first.y, second.x, second.y));
     else if (n > 0)
         __stcs((float2 *)to, first);
 }
 
 /* rotations[i]: of 8 i rows, times 'scale'. */
+template <bool IS_WHOLE>
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)
 {
     uint32_t warp_row = blockIdx.x * ROWS + threadIdx.x / 32 * (16 * N_TILES);
     uint32_t m = (warp_row + threadIdx.x % 32 / 4) * DDC_ROW_OUTPUTS, pair = threadIdx.x % 4 * 2;
     float *out = (blockIdx.y ? args.out[1] : args.out[0]) + 2 * (uint64_t)(m + pair);
-    bool is_whole = (blockIdx.x + 1) * (ROWS * DDC_ROW_OUTPUTS) <= args.n_out;
     float2 start = rotation(args.phase + m * args.phase_step);
 
 #pragma unroll
@@ -325,16 +399,17 @@ static __device__ __forceinline__ void store(const struct ddc_args &args, const 
         const int row = 8 * DDC_ROW_OUTPUTS * i;
         float2 by = multiply(start, rotations[i]);
         const float *first = &sums[i / 2][0][i % 2 * 2], *second = &sums[i / 2][1][i % 2 * 2];
-        store_pair(out + 2 * row, is_whole ? 2 : (int)(args.n_out - m - pair) - row,
-                   multiply(by, make_float2(first[0], first[1])), multiply(by, make_float2(second[0], second[1])));
+        store_pair<IS_WHOLE>(out + 2 * row, (int)(args.n_out - m - pair) - row,
+                             multiply(by, make_float2(first[0], first[1])),
+                             multiply(by, make_float2(second[0], second[1])));
     }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const struct ddc_args args)
 {
-    uint4 *quads = (uint4 *)shared_memory;
-    float2 *rotations = (float2 *)(quads + N_QUADS);
-    uint16_t *rows = (uint16_t *)(rotations + 2 * N_TILES);
+    float2 *rotations = (float2 *)shared_memory;
+    uint4 *quads = (uint4 *)(rotations + 2 * N_TILES);
+    uint16_t *rows = (uint16_t *)(IN_PLACE ? quads : quads + N_QUADS);
     uint32_t lane = threadIdx.x % 32;
     const uint16_t *row = rows + (threadIdx.x / 32 * (16 * N_TILES) + lane % 16) * PITCH + lane / 16 * 8;
     struct source source = make_source(args);
@@ -352,7 +427,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const
 
         copies_wait();
         __syncthreads();
-        unpack_columns(source, chunk * COLUMNS, quads, rows);
+        if (source.first_bit % 8 == 0)
+            unpack<true>(source, chunk * COLUMNS, quads, rows);
+        else
+            unpack<false>(source, chunk * COLUMNS, quads, rows);
         __syncthreads();
         if (chunk + 1 < N_CHUNKS)
             fetch_columns(source, (chunk + 1) * COLUMNS, quads);
@@ -361,5 +439,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const
         for (int i = 0; i < N_SUMS; i++)
             (&total[0][0][0])[i] = (&piece[0][0][0])[i] + (N_CHUNKS > 1 ? (&total[0][0][0])[i] : -0.0f);
     }
-    store(args, rotations, total);
+    if ((blockIdx.x + 1) * (ROWS * DDC_ROW_OUTPUTS) <= args.n_out)
+        store<true>(args, rotations, total);
+    else
+        store<false>(args, rotations, total);
 }

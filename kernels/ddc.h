@@ -73,7 +73,7 @@ float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bo
                   const struct mixer *mixer, void *weights);
 
 /* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one output. */
-#define DDC_N_CONSTANTS 6
+#define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);
 
