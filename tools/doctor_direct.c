@@ -66,11 +66,12 @@ static void check_vulkan(struct doctor *doctor)
 static void check_modeset(struct doctor *doctor)
 {
     bool found = sys_exists(doctor->root, "/dev/nvidia-modeset");
-    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_FAIL, "direct.modeset", "");
+    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_WARN, "direct.modeset", "");
 
     SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
-    SAY(f->why, "without it NVIDIA's driver for Vulkan finds no GPU: a daemon with recv.direct does not start");
+    SAY(f->why,
+        "without it NVIDIA's driver for Vulkan may find no GPU, and a daemon with recv.direct does not start; 580 did");
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
 }
 
