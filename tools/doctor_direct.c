@@ -71,7 +71,7 @@ static void check_modeset(struct doctor *doctor)
     SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
     SAY(f->why,
-        "without it NVIDIA's driver for Vulkan may find no GPU, and a daemon with recv.direct does not start; 580 did");
+        "without it NVIDIA's driver for Vulkan may find no GPU (580 does, of an H200), and recv.direct does not start");
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
 }
 
