@@ -203,19 +203,20 @@ def sanitize(run):
     common = ["--error-exitcode", "9", "--print-limit", "20"]
 
     def one(job):
-        tool, suite = job
-        report = run.place.work / f"{tool}-{suite or 'fgpu'}-%p.txt"
+        tool, suite, case = job
+        report = run.place.work / f"{tool}-{suite or 'fgpu'}-{case}-%p.txt"
         barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # of a block, in shared memory
         wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
-            row = run.suite(suite, wrapper, f"{tool} ", CK_FORK="no")
+            row = run.suite(suite, wrapper, f"{tool} {case} ", CK_FORK="no", CK_RUN_CASE=case)
         else:
             row = run.tests(f"{tool} fgpu", SANITIZED_REPLAYS, 1, CBF_TIMEOUT="100",
                             CBF_FGPU_WRAPPER=" ".join(map(str, wrapper)))
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
-    suites = [name for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"]
-    return run.together(one, [(tool, suite) for tool in TOOLS for suite in [*suites, None]])
+    jobs = [(name, case) for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
+            for case in cases(run.place.root, name)]
+    return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, "replays")]])
 
 
 def clean(run, row, reports):

@@ -185,6 +185,11 @@ static bool is_same(const struct correlate_args *a, union sum twin, union sum cu
     return twin.integer == cuda.integer;
 }
 
+static bool on_a_gpu(const struct test_device *d)
+{
+    return strcmp(device_name(d->device), "emulated") != 0;
+}
+
 /* Adds 'args' to random sums by the twin and by CUDA, and compares them all; 'shape' NULL: the default. */
 static void compare_variants(const struct test_device *d, struct correlate_args *a, size_t n_batches,
                              const struct correlate_shape *shape, uint32_t n_parts)
@@ -198,7 +203,7 @@ static void compare_variants(const struct test_device *d, struct correlate_args 
     for (size_t i = 0; i < n + GUARD; i++)
         twin[i] = cuda[i] = random_sum(a);
     a->sums.integer = &twin->integer;
-    correlate_kernel.cpu(a, 2);
+    correlate_kernel.cpu(a, on_a_gpu(d) ? 8 : 2); /* where there is a GPU there are CPUs */
     launch(d, *a, n_batches, &chosen, n_parts, cuda, n + GUARD);
     correlate_shape_format(&chosen, text, sizeof(text));
     for (size_t i = 0; i < n; i++)
@@ -228,11 +233,6 @@ static void compare_random(const struct test_device *d, struct correlate_args *a
     a->voltages = voltages;
     compare_variants(d, a, n_batches, shape, n_parts);
     free(voltages);
-}
-
-static bool on_a_gpu(const struct test_device *d)
-{
-    return strcmp(device_name(d->device), "emulated") != 0;
 }
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
