@@ -168,14 +168,18 @@ def unit(run):
     suites = gpu_pack.suites(run.place.root)
     if not suites:
         return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
-    jobs = [(name, case) for name in suites for case in cases(run.place.root, name)]
-    return run.together(lambda job: run.suite(job[0], label=f"{job[1]} ", CK_FORK=fork_mode(job[0]), CK_RUN_CASE=job[1]),
-                        jobs)
+    jobs = [job for name in suites for job in cases(run.place.root, name)]
+    return run.together(lambda job: run.suite(job[0], label=f"{job[1].get('CK_RUN_CASE', '')} ".lstrip(),
+                                              CK_FORK=fork_mode(job[0]), **job[1]), jobs)
 
 
 def cases(root, suite):
-    """The cases of a unit test, which run beside each other."""
-    return re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', (root / f"tests/unit/{suite}.c").read_text())
+    """The cases of a unit test of kernels, which may run beside each other; the others have some that are not for GPUs."""
+    if fork_mode(suite) == "yes":
+        return [(suite, {})]
+    text = (root / f"tests/unit/{suite}.c").read_text()
+    return [(suite, {"CK_RUN_CASE": case})
+            for case in re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', text)]
 
 
 def fork_mode(suite):
@@ -204,19 +208,20 @@ def sanitize(run):
 
     def one(job):
         tool, suite, case = job
-        report = run.place.work / f"{tool}-{suite or 'fgpu'}-{case}-%p.txt"
+        name = case.get("CK_RUN_CASE", "replays")
+        report = run.place.work / f"{tool}-{suite or 'fgpu'}-{name}-%p.txt"
         barriers = ["--num-cuda-barriers", "64"] if tool == "racecheck" else []  # of a block, in shared memory
         wrapper = [sanitizer, "--tool", tool, *barriers, "--log-file", report, *common]
         if suite:
-            row = run.suite(suite, wrapper, f"{tool} {case} ", CK_FORK="no", CK_RUN_CASE=case)
+            row = run.suite(suite, wrapper, f"{tool} {name} ", CK_FORK="no", **case)
         else:
             row = run.tests(f"{tool} fgpu", SANITIZED_REPLAYS, 1, CBF_TIMEOUT="100",
                             CBF_FGPU_WRAPPER=" ".join(map(str, wrapper)))
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
-    jobs = [(name, case) for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for case in cases(run.place.root, name)]
-    return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, "replays")]])
+    jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
+            for job in cases(run.place.root, name)]
+    return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
 def clean(run, row, reports):
