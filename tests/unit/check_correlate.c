@@ -426,50 +426,43 @@ START_TEST(cuda_random_shapes)
 }
 END_TEST
 
-/* Sizes about the edges of its blocks, all formats, heaps of any multiple of 16, parts of time. */
-START_TEST(cuda_wgmma)
+/* One size of array in all formats, heaps of any multiple of 16, parts of time; on the emulator large ones in one format. */
+static void compare_formats(int number, uint32_t n_ants, uint32_t large, const struct correlate_shape *shape)
 {
-    static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
     static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
-    const struct correlate_shape shape = {.variant = CORRELATE_WGMMA};
     struct test_device d;
 
     if (!test_device_open(&d))
         return;
     for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
-        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
-                                      .n_ants = n_ants[_i],
+        struct correlate_args args = {.format = formats[(f + (size_t)number) % ARRAY_LEN(formats)],
+                                      .n_ants = n_ants,
                                       .n_chan = on_a_gpu(&d) ? 5 : 2,
                                       .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
                                       .first_batch = 1,
                                       .n_batches = 1 + (uint32_t)random_below(3)};
-        if (on_a_gpu(&d) || args.n_ants < 20 || (f == 0 && args.n_ants < 200))
-            compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
+        if (on_a_gpu(&d) || n_ants < large || (f == 0 && n_ants < 200))
+            compare_random(&d, &args, 4, shape, 1 + (uint32_t)random_below(4));
     }
     test_device_close(&d);
 }
+
+/* Sizes about the edges of its blocks. */
+START_TEST(cuda_wgmma)
+{
+    static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
+    const struct correlate_shape shape = {.variant = CORRELATE_WGMMA};
+
+    compare_formats(_i, n_ants[_i], 20, &shape);
+}
 END_TEST
 
-/* The same for blocks that have a whole array. */
 START_TEST(cuda_whole)
 {
     static const uint32_t n_ants[] = {17, 18, 31, 32, 33, 44, 47, 48, 49, 63, 64, 65, 79, 80};
-    static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
     const struct correlate_shape shape = {.variant = CORRELATE_WHOLE};
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
-    for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
-        struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
-                                      .n_ants = n_ants[_i],
-                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
-                                      .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
-                                      .first_batch = 1,
-                                      .n_batches = 1 + (uint32_t)random_below(3)};
-        compare_random(&d, &args, 4, &shape, 1 + (uint32_t)random_below(4));
-    }
-    test_device_close(&d);
+    compare_formats(_i, n_ants[_i], 81, &shape);
 }
 END_TEST
 
