@@ -413,7 +413,8 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
     return n;
 }
 
-/* Bytes that the sink hands over as one, at least, before any others. */
+/* Bytes that the sink hands over as one, at least, before any others.  (One that no longer joins hands over a packet: two
+ * pieces may then be closer.) */
 static size_t first_message_bytes(const struct packet_out *packets, size_t n)
 {
     size_t n_bytes = 0;

@@ -16,21 +16,20 @@
 #define N_MULTIPROCESSORS 132 /* of a large GPU */
 #define MAX_PARTS         64
 
-#define WGMMA_THREADS 512 /* of a block of the variants on wgmma */
+/* Of both variants on wgmma. */
+#define WGMMA_THREADS 512 /* of a block */
+#define WGMMA_SLICE   256 /* bytes of an antenna that a stage takes; 128 of 4 bits */
+#define WGMMA_SHARE   8   /* stages of a block at least, as far as they go round */
 
 /* Of correlate_wgmma.cu. */
-#define WGMMA_ANTS     64                              /* of a block, rows and columns */
-#define WGMMA_SHARED   (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
-#define WGMMA_SLICE    256                             /* bytes of an antenna that a stage takes; 128 of 4 bits */
-#define WGMMA_COMPUTED 0.26 /* of what blocks have room for; from there on it wins on an H200 */
-#define WGMMA_SHARE    8    /* stages of a block at least, as far as they go round */
+#define WGMMA_ANTS   64                              /* of a block, rows and columns */
+#define WGMMA_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 
 /* Of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 8192 /* of a stage */
-#define WHOLE_MIN_ANTS   17
+#define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80
-#define WHOLE_WINS_ANTS  17 /* from there on it is faster, on an H200 */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -247,11 +246,10 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
     const struct correlate_shape wgmma = {.variant = CORRELATE_WGMMA}, whole = {.variant = CORRELATE_WHOLE};
     size_t shared_bytes = device_shared_bytes(device);
 
-    if (correlate_has_wgmma(device) && args->n_ants >= WHOLE_WINS_ANTS &&
-        correlate_shape_valid(args, &whole, shared_bytes))
+    if (correlate_has_wgmma(device) && correlate_shape_valid(args, &whole, shared_bytes))
         return whole;
     if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&
-        correlate_plan(args, &wgmma).computed >= WGMMA_COMPUTED)
+        args->n_ants > WHOLE_MAX_ANTS)
         return wgmma;
     return correlate_default_shape(args, shared_bytes);
 }

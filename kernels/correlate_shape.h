@@ -62,7 +62,8 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 /* Whether 'device' can run the variants on wgmma. */
 bool correlate_has_wgmma(const struct device *device);
 
-/* What is best on 'device': a variant on wgmma where the GPU has it and the array fills its blocks, else the default. */
+/* What is best on 'device': where the GPU has wgmma CORRELATE_WHOLE for 17 to 80 antennas and CORRELATE_WGMMA for more, else the
+ * default. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
 
 /* The CUDA variant that is meant. */

@@ -239,7 +239,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
     advance(&group->ahead);
     struct places<N_LOADS> places = find_rows(&group->ahead);
     if constexpr (N > 0) {
-        matrix_wait<0>();
+        matrix_wait();
     }
     if (group->slot + N_STAGES < group->n_slots) /* else nobody waits for it */
         release_slot(shared, group->slot, number);

@@ -1,4 +1,4 @@
-/* correlate_wgmma_share.h - see correlate_wgmma.cu, which includes it behind its sizes: which stages of which items
+/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: which stages of which items
  * are a block's, and where their voltages are. */
 #ifndef KERNELS_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_WGMMA_SHARE_H
@@ -7,7 +7,7 @@
 
 /* A place in a block's share: first as many whole items as every block has, one of each round, so that blocks beside
  * each other have the same voltages at the same time; then a part of what is left.  Of stages there are always two,
- * which take turns with registers. */
+ * one of either producer. */
 struct cursor {
     const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
     uint32_t n_units, n_stages; /* of the launch */

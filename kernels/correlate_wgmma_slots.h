@@ -1,4 +1,4 @@
-/* correlate_wgmma_slots.h - see correlate_wgmma.cu, which includes it behind its sizes: shared memory, and how the
+/* correlate_wgmma_slots.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: shared memory, and how the
  * producers' warps and the groups that multiply hand its slots to each other. */
 #ifndef KERNELS_CORRELATE_WGMMA_SLOTS_H
 #define KERNELS_CORRELATE_WGMMA_SLOTS_H

@@ -1,4 +1,4 @@
-/* correlate_wgmma_unit.h - see correlate_wgmma.cu, which includes it behind its sizes: the matrix unit of compute
+/* correlate_wgmma_unit.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: the matrix unit of compute
  * capability 9.0, what PTX calls wgmma, and what stands for it where kernels are emulated. */
 #ifndef KERNELS_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_WGMMA_UNIT_H
@@ -38,12 +38,9 @@ static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uin
 
 #define matrix_begin()
 #define matrix_end()
+#define matrix_wait()
 #define publish_shared()
 #define prefetch(from) (void)(from)
-
-template <int N> static void matrix_wait(void)
-{
-}
 
 template <int N> static void give_registers(void)
 {
@@ -64,10 +61,10 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until at most N of what has been begun have not ended. */
-template <int N> static __device__ __forceinline__ void matrix_wait(void)
+/* Until all that has been begun has ended. */
+static __device__ __forceinline__ void matrix_wait(void)
 {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 
 /* What this thread wrote to shared memory is for the matrix unit to read. */

@@ -13,8 +13,8 @@
  *
  * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
  * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
- * of the products.  A lane ends up with one product of polarisations of a baseline, and a warp's lanes with 128 bytes of
- * memory side by side.
+ * of the products.  Two lanes exchange parts, so that a lane ends up with the real or the imaginary part of one product of
+ * polarisations, and a warp's lanes with 128 bytes of memory side by side.
  *
  * Integers and floats: as correlate_wgmma.cu has them.
  *
@@ -38,7 +38,7 @@
 #define COLUMN_BYTES 128
 #define TILE_BYTES   (4 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES  (N_TILES * TILE_BYTES)
-#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES) /* of about 200 KiB */
+#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
 
 /* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
  * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
@@ -361,7 +361,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
         for (int step = 0; step < 4; step++)
             multiply_tiles<GROUP>(stage, step, products);
         matrix_end();
-        matrix_wait<0>();
+        matrix_wait();
         if (slot + N_STAGES < n_slots) /* else nobody waits for it */
             release_slot(shared, slot, GROUP);
     }

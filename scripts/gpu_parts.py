@@ -178,8 +178,9 @@ def cases(root, suite):
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = (root / f"tests/unit/{suite}.c").read_text()
-    return [(suite, {"CK_RUN_CASE": case})
-            for case in re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', text)]
+    found = re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', text)
+    assert found, f"{suite} has no cases"
+    return [(suite, {"CK_RUN_CASE": case}) for case in found]
 
 
 def fork_mode(suite):
@@ -220,7 +221,7 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name)]
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # no call of CUDA, no summary
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 

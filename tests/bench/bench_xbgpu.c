@@ -9,8 +9,8 @@
  *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
  *
- * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variant on
- * wgmma is measured where the GPU has it.
+ * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variants on
+ * wgmma are measured where the GPU has it.
  *
  * Useful operations are 8 for each pair of inputs, a <= b, channel and spectrum.  A Jones vector, or jones, is a sample of
  * both polarisations of an antenna.  The ceiling is the larger of two times: that of the operations by cuBLASLt's product

@@ -30,9 +30,9 @@
     } while (0)
 
 #define PAGE_BYTES 65536
-#define MEMORY_TYPE                                                                                                    \
-    2 /* the first two are: not the host's to see, and not the device's own; the last has a smaller heap */
-#define HEAP 1
+/* The first two are: not the host's to see, and not the device's own; the last has a smaller heap. */
+#define MEMORY_TYPE 2
+#define HEAP        1
 
 struct thing {
     char kind; /* 'i', 'g', 'd', 'm' */
@@ -87,13 +87,13 @@ static struct thing *as(void *handle, char kind)
 }
 
 /* A structure in the chain, which must be there. */
-static const void *chained(const void *first, VkStructureType type, bool wanted)
+static const void *chained(const void *first, VkStructureType type)
 {
     const VkBaseInStructure *at = first;
 
     while (at && at->sType != type)
         at = at->pNext;
-    CHECK((at != NULL) == wanted);
+    CHECK(at);
     return at;
 }
 
@@ -195,8 +195,7 @@ static VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo *in
     FAIL_IF_TOLD()
     as(device, 'd');
     CHECK(info->sType == VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO && info->memoryTypeIndex == MEMORY_TYPE);
-    const VkExportMemoryAllocateInfo *export =
-        chained(info->pNext, VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO, true);
+    const VkExportMemoryAllocateInfo *export = chained(info->pNext, VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
     CHECK(export->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
     CHECK(info->allocationSize % PAGE_BYTES == 0);
     if (info->allocationSize > (VkDeviceSize)setting("heap_mib", 256) << 20)

@@ -332,7 +332,7 @@ static void note_array(struct device *device, struct device_stream *stream, uint
                   correlate_grid(&correlate, &shape, 0));
     for (enum correlate_variant v = CORRELATE_WGMMA; v <= CORRELATE_WHOLE; v++) {
         shape = (struct correlate_shape){.variant = v};
-        if (strcmp(gpus[gpu_now].name, "sm_90a") != 0 || correlate_plan(&correlate, &shape).computed < 0.2 ||
+        if (strcmp(gpus[gpu_now].name, "sm_90a") != 0 || n_ants < 17 ||
             !correlate_shape_valid(&correlate, &shape, device->shared_bytes))
             continue;
         correlate_constants(&correlate, &shape, constants);

@@ -575,7 +575,7 @@ static TCase *add_case(Suite *suite, const char *name)
 int main(void)
 {
     Suite *suite = suite_create("correlate");
-    TCase *tcase = tcase_create("all");
+    TCase *tcase = tcase_create("cpu");
     SRunner *runner = srunner_create(suite);
 
     random_start();
