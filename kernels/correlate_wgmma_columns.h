@@ -105,11 +105,6 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
-{
-    return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
-}
-
 /* With the last of a producer's stages of an item go the sums of its columns, [antenna][pol], which begin anew. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {

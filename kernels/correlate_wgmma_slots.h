@@ -72,6 +72,12 @@ static __device__ __forceinline__ shared_address find_shared(const void *shared)
 }
 #endif
 
+/* Where the sums of columns are that go with a slot. */
+static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
+{
+    return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
+}
+
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
 
 /* A slot of shared memory holds a stage: the producer's threads fill it, each group's warps empty it.  Who waits does

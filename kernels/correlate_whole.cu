@@ -141,11 +141,6 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
         put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
-static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
-{
-    return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
-}
-
 /* With the last of a producer's stages of an item go the sums of its columns, [pol][antenna], which begin anew. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
