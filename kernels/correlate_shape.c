@@ -16,20 +16,22 @@
 #define N_MULTIPROCESSORS 132 /* of a large GPU */
 #define MAX_PARTS         64
 
-/* Of both variants on wgmma. */
+/* Of both kernels on wgmma. */
 #define WGMMA_THREADS 512 /* of a block */
 #define WGMMA_SLICE   256 /* bytes of an antenna that a stage takes; 128 of 4 bits */
 #define WGMMA_SHARE   8   /* stages of a block at least, as far as they go round */
+#define WGMMA_ANTS    64  /* of a block of antennas, where not all are in one */
 
 /* Of correlate_wgmma.cu. */
-#define WGMMA_ANTS   64                              /* of a block, rows and columns */
-#define WGMMA_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
+#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 
 /* Of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 8192 /* of a stage */
 #define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */
-#define WHOLE_MAX_ANTS   80
+#define WHOLE_MAX_ANTS   80   /* in one block */
+
+#define N_WGMMA_CONSTANTS 6 /* the first of all */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -73,42 +75,11 @@ static void plan_squares(uint32_t n_ants, const struct correlate_shape *s, struc
     plan->n_slots = rows + (n_ants > rows ? columns : 0);
 }
 
-static struct correlate_plan plan_wgmma(uint32_t n_ants)
-{
-    uint32_t n = divide_up(n_ants, WGMMA_ANTS), n_blocks = n * (n + 1) / 2;
-
-    return (struct correlate_plan){
-        .n_blocks = n_blocks,
-        .n_slots = WGMMA_ANTS,
-        .threads = WGMMA_THREADS,
-        .shared_bytes = WGMMA_SHARED,
-        .computed = (double)n_ants * (n_ants + 1) / 2 / ((double)n_blocks * WGMMA_ANTS * WGMMA_ANTS),
-    };
-}
-
-static struct correlate_plan plan_whole(uint32_t n_ants)
-{
-    uint32_t n_tiles = divide_up(n_ants, WHOLE_TILE_ANTS), n_slots = n_tiles * WHOLE_TILE_ANTS;
-    uint32_t n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles);
-
-    return (struct correlate_plan){
-        .n_blocks = 1,
-        .n_slots = n_slots,
-        .threads = WGMMA_THREADS,
-        .shared_bytes = n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16), /* stages, sums, barriers */
-        .computed = (double)n_ants * (n_ants + 1) / (n_tiles * (n_tiles + 1) * WHOLE_TILE_ANTS * WHOLE_TILE_ANTS),
-    };
-}
-
 struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape)
 {
     struct correlate_plan plan = {0};
     uint32_t sums = 16 * shape->row_eights * shape->column_eights + 2 * shape->row_eights;
 
-    if (shape->variant == CORRELATE_WGMMA)
-        return plan_wgmma(args->n_ants);
-    if (shape->variant == CORRELATE_WHOLE)
-        return plan_whole(args->n_ants);
     if (shape->n_runs)
         plan_runs(args->n_ants, shape, &plan);
     else
@@ -122,13 +93,30 @@ struct correlate_plan correlate_plan(const struct correlate_args *args, const st
     return plan;
 }
 
+/* ---- Blocks of the variant on wgmma ------------------------------------------------------------------------------- */
+
+static uint32_t wgmma_blocks(uint32_t n_ants)
+{
+    return n_ants <= WHOLE_MAX_ANTS ? 1 : divide_up(n_ants, WGMMA_ANTS);
+}
+
+static uint32_t whole_shared_bytes(uint32_t n_ants)
+{
+    uint32_t n_tiles = n_ants <= WHOLE_MAX_ANTS ? divide_up(n_ants, WHOLE_TILE_ANTS) : WGMMA_ANTS / WHOLE_TILE_ANTS;
+    uint32_t n_slots = n_tiles * WHOLE_TILE_ANTS, n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles);
+
+    return n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16); /* stages, sums, barriers */
+}
+
+/* ---- Shapes -------------------------------------------------------------------------------------------------------- */
+
 bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes)
 {
     const struct correlate_shape *s = shape;
 
-    if (s->variant != CORRELATE_TILES)
-        return (s->variant == CORRELATE_WGMMA || (args->n_ants >= WHOLE_MIN_ANTS && args->n_ants <= WHOLE_MAX_ANTS)) &&
-               shared_bytes >= correlate_plan(args, s).shared_bytes;
+    if (s->wgmma)
+        return args->n_ants >= WHOLE_MIN_ANTS && shared_bytes >= whole_shared_bytes(args->n_ants) &&
+               shared_bytes >= BETWEEN_SHARED;
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
@@ -219,8 +207,8 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 {
     char blocks[32];
 
-    if (shape->variant != CORRELATE_TILES) {
-        snprintf(text, text_bytes, "%s", shape->variant == CORRELATE_WHOLE ? "whole" : "wgmma");
+    if (shape->wgmma) {
+        snprintf(text, text_bytes, "wgmma");
         return;
     }
     if (shape->n_runs)
@@ -243,24 +231,14 @@ bool correlate_has_wgmma(const struct device *device)
 
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
 {
-    const struct correlate_shape wgmma = {.variant = CORRELATE_WGMMA}, whole = {.variant = CORRELATE_WHOLE};
+    const struct correlate_shape wgmma = {.wgmma = true};
     size_t shared_bytes = device_shared_bytes(device);
 
-    if (correlate_has_wgmma(device) && correlate_shape_valid(args, &whole, shared_bytes))
-        return whole;
-    if (correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes) &&
-        args->n_ants > WHOLE_MAX_ANTS)
-        return wgmma;
-    return correlate_default_shape(args, shared_bytes);
-}
-
-const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape)
-{
-    switch (shape->variant) {
-    case CORRELATE_WGMMA: return &correlate_wgmma_kernel;
-    case CORRELATE_WHOLE: return &correlate_whole_kernel;
-    default: return &correlate_kernel;
-    }
+    if (!device_compiles(device))
+        return (struct correlate_shape){0};
+    return correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes)
+               ? wgmma
+               : correlate_default_shape(args, shared_bytes);
 }
 
 static long sample_bits(enum voltage_format format)
@@ -268,16 +246,40 @@ static long sample_bits(enum voltage_format format)
     return 4 * (long)voltage_bytes(format);
 }
 
-void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
-                         struct kernel_constant *constants)
+/* One kernel of those that a shape needs. */
+struct part {
+    const struct kernel *kernel;
+    uint32_t n_blocks; /* of a channel */
+    uint32_t threads, shared_bytes;
+};
+
+/* Returns how many. */
+static size_t find_parts(const struct correlate_args *args, const struct correlate_shape *shape,
+                         struct part parts[CORRELATE_MAX_KERNELS])
 {
-    struct correlate_plan plan = correlate_plan(args, shape);
-    const struct kernel_constant all[CORRELATE_N_CONSTANTS] = {
+    uint32_t n = wgmma_blocks(args->n_ants);
+
+    if (!shape->wgmma) {
+        struct correlate_plan plan = correlate_plan(args, shape);
+        parts[0] = (struct part){&correlate_kernel, plan.n_blocks, plan.threads, plan.shared_bytes};
+        return 1;
+    }
+    parts[0] = (struct part){&correlate_whole_kernel, n, WGMMA_THREADS, whole_shared_bytes(args->n_ants)};
+    parts[1] = (struct part){&correlate_wgmma_kernel, n * (n - 1) / 2, WGMMA_THREADS, BETWEEN_SHARED};
+    return n > 1 ? 2 : 1;
+}
+
+static int create_part(struct device *device, const struct correlate_args *args, const struct correlate_shape *shape,
+                       const struct part *part, struct device_kernel **made)
+{
+    struct correlate_plan plan = shape->wgmma ? (struct correlate_plan){0} : correlate_plan(args, shape);
+    const struct kernel_constant constants[] = {
         {"N_ANTS", args->n_ants},
         {"N_CHAN", args->n_chan},
         {"N_SPECTRA", args->n_spectra},
         {"BITS", sample_bits(args->format)},
         {"OFFSET", args->format == VOLTAGES_4_BITS_OFFSET},
+        {"N_BLOCKS", part->n_blocks},
         {"ROW_EIGHTS", shape->row_eights},
         {"COLUMN_EIGHTS", shape->column_eights},
         {"N_RUNS", shape->n_runs},
@@ -288,13 +290,42 @@ void correlate_constants(const struct correlate_args *args, const struct correla
         {"STAGES", shape->stages},
         {"RESIDENT", shape->resident},
         {"ATOMIC_ADDS", shape->atomic_adds},
-        {"N_BLOCKS", plan.n_blocks},
         {"TILE_WARPS", plan.tile_warps},
         {"N_SLOTS", plan.n_slots},
     };
 
     assert(args->n_spectra % 16 == 0);
-    memcpy(constants, all, sizeof(all));
+    return device_kernel_create(device, part->kernel, constants,
+                                shape->wgmma ? N_WGMMA_CONSTANTS : ARRAY_LEN(constants), made);
+}
+
+int correlate_kernels_create(struct device *device, const struct correlate_args *args,
+                             const struct correlate_shape *shape, struct correlate_kernels *made)
+{
+    struct part parts[CORRELATE_MAX_KERNELS];
+
+    *made = (struct correlate_kernels){.shape = *shape, .compiled = device_compiles(device)};
+    if (!made->compiled) {
+        int err = device_kernel_create(device, &correlate_kernel, NULL, 0, &made->kernels[0]);
+        made->n = err ? 0 : 1;
+        return err;
+    }
+    size_t n = find_parts(args, shape, parts);
+    for (; made->n < n; made->n++) {
+        int err = create_part(device, args, shape, &parts[made->n], &made->kernels[made->n]);
+        if (err) {
+            correlate_kernels_destroy(made);
+            return err;
+        }
+    }
+    return 0;
+}
+
+void correlate_kernels_destroy(struct correlate_kernels *kernels)
+{
+    for (size_t i = 0; i < kernels->n; i++)
+        device_kernel_destroy(kernels->kernels[i]);
+    kernels->n = 0;
 }
 
 /* Into how many parts the time is best split: blocks run in rounds of as many as the GPU has room for, and each adds its
@@ -315,17 +346,15 @@ static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t reside
     return best;
 }
 
-struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
-                                  uint32_t n_parts)
+static struct kernel_grid find_grid(const struct correlate_args *args, const struct correlate_shape *shape,
+                                    const struct part *part, uint32_t n_parts)
 {
-    struct correlate_plan plan = correlate_plan(args, shape);
-    uint32_t slice_bytes =
-        shape->variant != CORRELATE_TILES ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
-    uint64_t n_blocks = (uint64_t)plan.n_blocks * args->n_chan;
+    uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
+    uint64_t n_blocks = (uint64_t)part->n_blocks * args->n_chan;
     uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
 
-    if (shape->variant != CORRELATE_TILES) { /* 'n_parts' is the number of its blocks, which share all of the work */
+    if (shape->wgmma) { /* blocks share all of the work */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
         n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
         n_parts = 1;
@@ -333,5 +362,21 @@ struct kernel_grid correlate_grid(const struct correlate_args *args, const struc
         n_parts = best_parts(n_blocks, n_slices, shape->resident);
     }
     return (struct kernel_grid){
-        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = plan.threads, .shared_bytes = plan.shared_bytes};
+        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = part->threads, .shared_bytes = part->shared_bytes};
+}
+
+void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
+                              const struct correlate_args *args, uint32_t n_parts)
+{
+    struct part parts[CORRELATE_MAX_KERNELS];
+
+    if (!kernels->compiled) {
+        device_launch(stream, kernels->kernels[0], NULL, args);
+        return;
+    }
+    find_parts(args, &kernels->shape, parts);
+    for (size_t i = 0; i < kernels->n; i++) {
+        struct kernel_grid grid = find_grid(args, &kernels->shape, &parts[i], n_parts);
+        device_launch(stream, kernels->kernels[i], &grid, args);
+    }
 }

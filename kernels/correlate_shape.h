@@ -17,13 +17,6 @@
 
 #include "kernels/correlate.h"
 
-/* The first is for any GPU; the others are for compute capability 9.0, and ignore all else that a shape says. */
-enum correlate_variant {
-    CORRELATE_TILES, /* correlate.cu */
-    CORRELATE_WGMMA, /* correlate_wgmma.cu */
-    CORRELATE_WHOLE, /* correlate_whole.cu, for 17 to 80 antennas */
-};
-
 struct correlate_shape {
     uint32_t row_eights, column_eights; /* of a warp's tile */
     uint32_t n_runs;
@@ -33,10 +26,11 @@ struct correlate_shape {
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
     bool atomic_adds;  /* blocks add with atomics even to sums that are theirs alone */
-    enum correlate_variant variant;
+    bool wgmma; /* for compute capability 9.0, all else above is ignored: correlate_whole.cu, and with more than 80
+                       * antennas also correlate_wgmma.cu */
 };
 
-/* Antennas that an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need tiles for: pure arithmetic. */
+/* What tiles of mma.sync an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need: pure arithmetic. */
 struct correlate_plan {
     uint32_t n_blocks;   /* of a channel */
     uint32_t tile_warps; /* of a block, at most */
@@ -47,7 +41,7 @@ struct correlate_plan {
 };
 struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape);
 
-/* Whether the kernel can be compiled and launched like that, with so much shared memory in a block. */
+/* Whether kernels can be compiled and launched like that, with so much shared memory in a block. */
 bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes);
 
 struct correlate_shape correlate_default_shape(const struct correlate_args *args, size_t shared_bytes);
@@ -59,22 +53,32 @@ size_t correlate_candidates(const struct correlate_args *args, size_t shared_byt
 /* "tiles 4 x 2, squares 2 x 4, ...", for people. */
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
-/* Whether 'device' can run the variants on wgmma. */
+/* Whether 'device' can run the variant on wgmma. */
 bool correlate_has_wgmma(const struct device *device);
 
-/* What is best on 'device': where the GPU has wgmma CORRELATE_WHOLE for 17 to 80 antennas and CORRELATE_WGMMA for more, else the
- * default. */
+/* What is best on 'device': where the GPU has wgmma that for 17 antennas and more, else the default; all 0 where it compiles
+ * nothing. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
 
-/* The CUDA variant that is meant. */
-const struct kernel *correlate_shape_kernel(const struct correlate_shape *shape);
+/* The kernels of a shape, each of which has some of the baselines, made for one set of sizes. */
+#define CORRELATE_MAX_KERNELS 2
+struct correlate_kernels {
+    struct correlate_shape shape;
+    bool compiled; /* or the twin */
+    size_t n;
+    struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
+};
 
-/* What it is compiled with, and the shape of a launch of 'args'.  'n_parts' is into how many parts of time
- * a launch is split, or the number of blocks that share the work of the variants on wgmma; 0: as fills a large GPU. */
-#define CORRELATE_N_CONSTANTS 18
-void correlate_constants(const struct correlate_args *args, const struct correlate_shape *shape,
-                         struct kernel_constant *constants);
-struct kernel_grid correlate_grid(const struct correlate_args *args, const struct correlate_shape *shape,
-                                  uint32_t n_parts);
+/* Of the sizes in 'args' and the shape; of a device that compiles nothing the twin, whatever the shape.  Returns 0 or negative errno, and
+ * then there is nothing to destroy. */
+int correlate_kernels_create(struct device *device, const struct correlate_args *args,
+                             const struct correlate_shape *shape, struct correlate_kernels *made);
+/* Zeroed ones may be destroyed, too. */
+void correlate_kernels_destroy(struct correlate_kernels *kernels);
+
+/* Queues a launch of 'args'.  'n_parts' is into how many parts of time it is split, or the number of blocks that share the
+ * work of the variant on wgmma; 0: as fills a large GPU. */
+void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
+                              const struct correlate_args *args, uint32_t n_parts);
 
 #endif

@@ -1,7 +1,8 @@
-/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time.
+/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time, and more than 80
+ * antennas; the baselines between their blocks of 64, as correlate_whole.cu has those within them.
  *
- * An item of work is the products of ROW_ANTS antennas (the first of a baseline) with COL_ANTS (the second) in one
- * channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the other; the last ones, too few
+ * An item of work is the products of the ROW_ANTS antennas of a block (the first of a baseline) with the COL_ANTS of a
+ * later one (the second) in one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the other; the last ones, too few
  * for all of them, are shared stage by stage, and added to memory by atomics.
  *
  * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of the
@@ -58,6 +59,16 @@
 #include "kernels/correlate_wgmma_slots.h"
 
 #include "kernels/correlate_wgmma_unit.h"
+
+/* The antennas' blocks of rows, x, and of columns, y. */
+static __device__ __forceinline__ uint2 find_block(uint32_t number)
+{
+    uint2 block = {number, 1};
+
+    while (block.x >= block.y)
+        block.x -= block.y++;
+    return block;
+}
 
 #include "kernels/correlate_wgmma_share.h"
 
@@ -132,7 +143,7 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 
     *baseline = ant * (ant + 1) / 2 + row_ant;
-    return row_ant <= ant && ant < N_ANTS;
+    return ant < N_ANTS;
 }
 
 /* What a group has of an item. */
@@ -141,10 +152,10 @@ struct products {
 };
 
 /* The sum of im of the columns that baseline i of a thread has; of two stages' producers. */
-static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, uint32_t skip, int i,
+static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, int i,
                                                         int (&sums)[2])
 {
-    uint32_t at = (skip + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2) * 8;
+    uint32_t at = (i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2) * 8;
 
 #pragma unroll
     for (int pol = 0; pol < 2; pol++)
@@ -170,7 +181,7 @@ static __device__ __forceinline__ partial find_product(const struct products *pr
 /* Where a group's sums go. */
 struct target {
     struct baseline *sums; /* of the channel */
-    uint32_t row_ant, column_ant, skip;
+    uint32_t row_ant, column_ant;
     uint32_t last_slot;
     bool alone; /* no other block has sums of this item */
 };
@@ -184,8 +195,8 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
     for (int i = 0; i < (int)N / 4; i++) {
         uint32_t at;
         int column_sums[2];
-        bool there = find_baseline(target->row_ant, target->column_ant + target->skip, i, &at);
-        find_column_sums(shared, target->last_slot, target->skip, i, column_sums);
+        bool there = find_baseline(target->row_ant, target->column_ant, i, &at);
+        find_column_sums(shared, target->last_slot, i, column_sums);
         if (there && target->alone) {
             struct baseline old = target->sums[at];
 #pragma unroll
@@ -210,12 +221,12 @@ struct group {
     uint32_t slot, n_slots; /* of all that the block has */
 };
 
-/* Rows times the columns of N antennas, the first of which is number 'skip' of the block's. */
+/* Rows times the columns of N antennas. */
 template <unsigned N>
-static __device__ __forceinline__ void multiply_rows(const struct group *group, uint32_t skip, shared_address shared,
+static __device__ __forceinline__ void multiply_rows(const struct group *group, shared_address shared,
                                                      struct products *products)
 {
-    shared_address columns = shared + group->slot % N_STAGES * STAGE_BYTES + 2 * skip * COLUMN_BYTES;
+    shared_address columns = shared + group->slot % N_STAGES * STAGE_BYTES;
 
 #pragma unroll
     for (int step = 0; step < 4; step++) {
@@ -226,21 +237,17 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
 
 /* Multiplies the stage at hand.  Says whether the item ends, or the block's share of it. */
 template <unsigned N>
-static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, uint32_t skip,
-                                                      shared_address shared, struct products *products)
+static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, shared_address shared,
+                                                      struct products *products)
 {
     wait_for_stage(shared, group->slot, number);
-    if constexpr (N > 0) {
-        matrix_begin();
-        multiply_rows<N>(group, skip, shared, products);
-        matrix_end();
-    }
+    matrix_begin();
+    multiply_rows<N>(group, shared, products);
+    matrix_end();
     bool ended = advance(&group->at);
     advance(&group->ahead);
     struct places<N_LOADS> places = find_rows(&group->ahead);
-    if constexpr (N > 0) {
-        matrix_wait();
-    }
+    matrix_wait();
     if (group->slot + N_STAGES < group->n_slots) /* else nobody waits for it */
         release_slot(shared, group->slot, number);
     group->slot++;
@@ -251,35 +258,33 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
 
 /* A group's part of an item, or of the block's share of it. */
 template <unsigned N>
-static __device__ __forceinline__ void consume(struct group *group, uint32_t number, uint32_t skip,
-                                               shared_address shared, struct baseline *sums)
+static __device__ __forceinline__ void consume(struct group *group, uint32_t number, shared_address shared,
+                                               struct baseline *sums)
 {
     const struct cursor began = group->at;
     struct target target;
     struct products products = {};
 
 #pragma unroll 1
-    while (!multiply_stage<N>(group, number, skip, shared, &products))
+    while (!multiply_stage<N>(group, number, shared, &products))
         continue;
     target.sums = sums + began.chan * (uint64_t)correlate_n_baselines(N_ANTS);
     target.row_ant = began.row_ant + thread_row();
     target.column_ant = began.column_ant;
-    target.skip = skip;
     target.last_slot = group->slot - 1;
     target.alone = began.stage == 0 && began.n_left >= began.n_stages;
     /* Once in an item: nothing that comes of this is worth a register meanwhile. */
-    asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant), "+r"(target.skip));
+    asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant));
     add_sums<N>(&target, shared, &products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
 }
 
-/* How many column antennas a group multiplies in an item, in steps of 16: of a block on the diagonal not those before
- * its first. */
-static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c, uint32_t number, uint32_t skip)
+/* How many column antennas a group multiplies in an item, in steps of 16. */
+static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
 {
-    uint32_t n_ants = N_ANTS - c->column_ant < COL_ANTS ? N_ANTS - c->column_ant : COL_ANTS;
+    uint32_t n_ants = N_ANTS - c->column_ant;
 
-    return c->row_ant + number * GROUP_ANTS < N_ANTS ? (n_ants - skip + 15) / 16 * 16 : 0;
+    return n_ants < COL_ANTS ? (n_ants + 15) / 16 * 16 : COL_ANTS;
 }
 
 /* A group's share of the work. */
@@ -299,13 +304,11 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
     advance(&group.ahead);
     fetch_rows(&group.ahead, find_rows(&group.ahead), &group.loads);
     while (group.at.n_left > 0) {
-        uint32_t skip = group.at.row_ant == group.at.column_ant ? number * GROUP_ANTS : 0;
-        switch (count_columns(&group.at, number, skip)) {
-        case 0: consume<0>(&group, number, skip, shared, sums); break;
-        case 16: consume<16>(&group, number, skip, shared, sums); break;
-        case 32: consume<32>(&group, number, skip, shared, sums); break;
-        case 48: consume<48>(&group, number, 0, shared, sums); break;
-        default: consume<64>(&group, number, 0, shared, sums); break;
+        switch (count_columns(&group.at)) {
+        case 16: consume<16>(&group, number, shared, sums); break;
+        case 32: consume<32>(&group, number, shared, sums); break;
+        case 48: consume<48>(&group, number, shared, sums); break;
+        default: consume<64>(&group, number, shared, sums); break;
         }
     }
 }

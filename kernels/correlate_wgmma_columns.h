@@ -72,7 +72,7 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
 #pragma unroll 1
     for (uint32_t i = thread / 16; i < COL_ANTS; i += GROUP_THREADS / 16) {
         uint32_t ant = column_ant + i;
-        if (row_ant + line <= ant && ant < N_ANTS)
+        if (ant < N_ANTS)
             prefetch(&sums[ant * (ant + 1) / 2]);
     }
 }

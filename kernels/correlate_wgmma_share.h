@@ -1,5 +1,5 @@
-/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: which stages of which items
- * are a block's, and where their voltages are. */
+/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes and find_block(): which
+ * stages of which items are a block's, and where their voltages are. */
 #ifndef KERNELS_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_WGMMA_SHARE_H
 
@@ -20,14 +20,12 @@ struct cursor {
 
 static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
 {
-    uint32_t column_block = 0, row_block = item % N_BLOCKS;
+    uint2 block = find_block(item % N_BLOCKS);
 
-    while (row_block > column_block)
-        row_block -= ++column_block;
     c->item = item;
     c->chan = item / N_BLOCKS;
-    c->row_ant = row_block * ROW_ANTS;
-    c->column_ant = column_block * COL_ANTS;
+    c->row_ant = block.x * ROW_ANTS;
+    c->column_ant = block.y * COL_ANTS;
 }
 
 /* Blocks take turns, so that each has items of all kinds. */
@@ -47,28 +45,10 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Of the first 'n' items, those on the diagonal. */
-static __device__ __forceinline__ uint32_t count_diagonal(uint32_t n)
-{
-    uint32_t column_blocks = 0;
-
-    while ((column_blocks + 1) * (column_blocks + 2) / 2 <= n % N_BLOCKS)
-        column_blocks++;
-    return n / N_BLOCKS * ((N_ANTS + COL_ANTS - 1) / COL_ANTS) + column_blocks;
-}
-
-/* The first pair of stages of those left over, of all items, that is this block's or one behind it.  An item on the diagonal
- * takes less time by 1 / DIAGONAL_GAIN, so where there is one round of whole items, who had such a one has more of what is
- * left; of more rounds blocks have items of both kinds. */
-#define DIAGONAL_GAIN 8
+/* The first pair of stages of those left over, of all items, that is this block's or one behind it. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
-    uint32_t n_left = N_ITEMS % gridDim.x;
-    int64_t parts = (int64_t)n_left * block * DIAGONAL_GAIN;
-
-    if (N_ITEMS / gridDim.x == 1 && n_left * DIAGONAL_GAIN >= gridDim.x)
-        parts += (int64_t)count_diagonal(block) * gridDim.x - (int64_t)count_diagonal(gridDim.x) * block;
-    return (uint64_t)(n_stages / 2 * parts) / (gridDim.x * DIAGONAL_GAIN);
+    return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
 }
 
 /* Stages in the block's share. */

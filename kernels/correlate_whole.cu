@@ -1,9 +1,11 @@
-/* correlate_whole.cu - see correlate.h: the variant for sm_90a and arrays of 17 to 80 antennas, of which a block has all.
+/* correlate_whole.cu - see correlate.h: the variant for sm_90a, all baselines of 17 to 80 antennas; and of more those within
+ * each of their blocks of 64, beside correlate_wgmma.cu, which has the others.
  *
- * An item of work is the triangle of all products of one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take
- * one item after the other; the last ones, too few for all of them, are shared stage by stage (correlate_wgmma_share.h).
+ * An item of work is the triangle of all products of a block in one channel, in stages of STAGE_SPECTRA spectra.  Blocks of
+ * threads stay, and take one item after the other; the last ones, too few for all of them, are shared stage by stage
+ * (correlate_wgmma_share.h).
  *
- * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of all
+ * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of its
  * antennas, once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of
  * 128 bytes 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the
  * imaginary part of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned
@@ -19,13 +21,14 @@
  * Integers and floats: as correlate_wgmma.cu has them.
  *
  * Blocks: x: shares of the work.
- * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (1). */
+ * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
 
 #define correlate_whole_args correlate_args
 
-#define TILE_ANTS     16 /* 64 rows, 32 columns */
-#define N_TILES       ((N_ANTS + TILE_ANTS - 1) / TILE_ANTS)
+#define TILE_ANTS     16                                                       /* 64 rows, 32 columns */
+#define N_TILES       (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* of a block */
+#define LAST_TILES    ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* of the last one */
 #define ROW_ANTS      (N_TILES * TILE_ANTS)
 #define COL_ANTS      ROW_ANTS
 #define GROUP_THREADS 128
@@ -52,7 +55,19 @@
 
 #include "kernels/correlate_wgmma_unit.h"
 
+/* The antennas' blocks of rows, x, and of columns, y. */
+static __device__ __forceinline__ uint2 find_block(uint32_t number)
+{
+    return {number, number};
+}
+
 #include "kernels/correlate_wgmma_share.h"
+
+/* How many tiles an item has. */
+static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
+{
+    return LAST_TILES < N_TILES && c->row_ant == (N_BLOCKS - 1) * ROW_ANTS ? LAST_TILES : N_TILES;
+}
 
 /* ---- The producers ----------------------------------------------------------------------------------------------- */
 
@@ -62,6 +77,7 @@
 
 struct columns {
     uint4 loads[N_TILES][N_TASKS];
+    uint32_t n_tiles;
     bool there[N_TASKS];
     int sums[N_TILES][2]; /* of im of what has been put of an item, for either polarisation */
 };
@@ -74,9 +90,10 @@ static __device__ __forceinline__ uint32_t lane_ant(void)
 
 static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
 {
-    uint32_t lane = threadIdx.x % 8 * LOAD_SPECTRA;
+    uint32_t ant = c->row_ant + lane_ant(), lane = threadIdx.x % 8 * LOAD_SPECTRA;
 
-    load_voltages<N_TASKS, N_TILES, TILE_ANTS>(find_places<N_TASKS>(c, lane_ant(), 8 * LOAD_SPECTRA, lane), lane_ant(),
+    columns->n_tiles = count_tiles(c);
+    load_voltages<N_TASKS, N_TILES, TILE_ANTS>(find_places<N_TASKS>(c, ant, 8 * LOAD_SPECTRA, lane), ant,
                                                columns->loads);
 #pragma unroll
     for (int task = 0; task < N_TASKS; task++)
@@ -133,19 +150,20 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
         if (!columns->there[task]) { /* so rarely that a jump is better than selections */
             asm volatile("");
 #pragma unroll
-            for (int tile = 0; tile < N_TILES; tile++)
+            for (uint32_t tile = 0; tile < N_TILES; tile++)
                 columns->loads[tile][task] = {NOTHING, NOTHING, NOTHING, NOTHING};
         }
 #pragma unroll
-    for (int tile = 0; tile < N_TILES; tile++)
-        put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
+    for (uint32_t tile = 0; tile < N_TILES; tile++)
+        if (tile < columns->n_tiles)
+            put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
 /* With the last of a producer's stages of an item go the sums of its columns, [pol][antenna], which begin anew. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
-    for (int tile = 0; tile < N_TILES; tile++)
+    for (uint32_t tile = 0; tile < N_TILES; tile++)
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
             int sum = columns->sums[tile][pol];
@@ -157,16 +175,33 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
         }
 }
 
-#define CHAN_SUMS (correlate_n_baselines(N_ANTS) * 8) /* [baseline][product][re, im] */
+#define BASELINE_SUMS 8 /* [product][re, im] */
+#define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* A channel's sums, so that they are near when they are added to. */
-static __device__ __forceinline__ void prefetch_sums(const partial *sums)
+/* Where an item's sums are, of its first antenna's baseline with itself; and from there those of antenna a1 with a2 of the
+ * block. */
+static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
-    const uint32_t line = 128 / sizeof(*sums);
+    return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
+}
 
+static __device__ __forceinline__ uint32_t find_baseline(uint32_t row_ant, uint32_t a1, uint32_t a2)
+{
+    return (a2 * (a2 + 1) / 2 + a2 * row_ant + a1) * BASELINE_SUMS;
+}
+
+/* An item's sums, so that they are near when they are added to. */
+static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const partial *sums)
+{
+    const uint32_t line = 128 / (BASELINE_SUMS * sizeof(*sums)), n_lines = ROW_ANTS / line;
+
+    sums += find_corner(c);
 #pragma unroll 1
-    for (uint32_t i = threadIdx.x % GROUP_THREADS * line; i < CHAN_SUMS; i += GROUP_THREADS * line)
-        prefetch(&sums[i]);
+    for (uint32_t i = threadIdx.x % GROUP_THREADS; i < COL_ANTS * n_lines; i += GROUP_THREADS) {
+        uint32_t a2 = i / n_lines, a1 = i % n_lines * line;
+        if (a1 <= a2 && c->row_ant + a2 < N_ANTS)
+            prefetch(sums + find_baseline(c->row_ant, a1, a2));
+    }
 }
 
 #define PREFETCHED_STAGES 8 /* before the item's end: soon enough for memory, and late enough to stay in the L2 cache */
@@ -195,7 +230,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         publish_shared();
         hand_over_slot(shared, slot);
         if (at.stage == prefetched)
-            prefetch_sums(sums + at.chan * (uint64_t)CHAN_SUMS);
+            prefetch_sums(&at, sums);
         for (uint32_t i = 0; i < N_PRODUCERS; i++)
             advance(&at);
         fetch_columns(&at, &columns);
@@ -204,38 +239,38 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Which group has a tile of rows: each goes to the group that has fewer products yet, the long ones first. */
-static __device__ constexpr unsigned find_group(unsigned tile)
+/* Which group has a tile of rows of n_tiles: each goes to the group that has fewer products yet, the long ones first. */
+static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
 
     for (unsigned i = 0; i <= tile; i++) {
         group = n[1] < n[0];
-        n[group] += N_TILES - i;
+        n[group] += n_tiles - i;
     }
     return group;
 }
 
-/* Where a group has the sums of a tile, behind those of its tiles before; of N_TILES how many sums it has. */
-static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile)
+/* Where a group has the sums of a tile of n_tiles, behind those of its tiles before; of n_tiles how many sums it has. */
+static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, unsigned n_tiles)
 {
     unsigned n = 0;
 
     for (unsigned i = 0; i < tile; i++)
-        if (find_group(i) == group)
-            n += 16 * (N_TILES - i);
+        if (find_group(i, n_tiles) == group)
+            n += 16 * (n_tiles - i);
     return n;
 }
 
-/* A group's tiles from TILE on, each with the columns from its antennas on; a step of a stage. */
-template <unsigned GROUP, unsigned TILE = 0>
+/* A group's tiles of N, from TILE on, each with the columns from its antennas on; a step of a stage. */
+template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void multiply_tiles(shared_address stage, unsigned step, partial *sums)
 {
-    if constexpr (TILE < N_TILES) {
-        if constexpr (find_group(TILE) == GROUP)
-            multiply_shared<32 * (N_TILES - TILE)>(sums + find_sums(GROUP, TILE), stage + TILE * TILE_BYTES,
-                                                   EIGHT_BYTES, stage + TILE * TILE_BYTES, 2 * EIGHT_BYTES, step);
-        multiply_tiles<GROUP, TILE + 1>(stage, step, sums);
+    if constexpr (TILE < N) {
+        if constexpr (find_group(TILE, N) == GROUP)
+            multiply_shared<32 * (N - TILE)>(sums + find_sums(GROUP, TILE, N), stage + TILE * TILE_BYTES, EIGHT_BYTES,
+                                             stage + TILE * TILE_BYTES, 2 * EIGHT_BYTES, step);
+        multiply_tiles<GROUP, N, TILE + 1>(stage, step, sums);
     }
 }
 
@@ -294,56 +329,61 @@ static __device__ __forceinline__ void exchange(const partial *sums, int2 lackin
 
 #define EIGHTS_AT_ONCE 4 /* of columns: antennas by fours */
 
-/* Adds a tile's sums to memory.  The memory adds: nobody waits for what there was, though mostly no other block has sums of
- * this channel. */
-template <unsigned TILE>
-static __device__ __forceinline__ void add_tile(partial *chan, shared_address slot, shared_address slot_before,
-                                                const partial *sums)
+/* Where a group's sums of an item go. */
+struct target {
+    partial *corner; /* the sums of the block's first baseline */
+    uint32_t row_ant;
+    shared_address column_sums, more; /* of the last two slots */
+};
+
+/* Adds the sums of tile TILE of N to memory.  The memory adds: nobody waits for what there was, though mostly no other block
+ * has sums of this item. */
+template <unsigned N, unsigned TILE>
+static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
 {
     const struct quarter quarter = find_quarter();
-    uint32_t row_ant = TILE * TILE_ANTS + quarter.row_ant;
-    partial *row = chan + row_ant * 8 + quarter.lane / 16 * 2 + quarter.column_pol * 4 + quarter.part;
+    uint32_t a1 = TILE * TILE_ANTS + quarter.row_ant;
+    partial *row = target->corner + quarter.lane / 16 * 2 + quarter.column_pol * 4 + quarter.part;
 
 #pragma unroll
-    for (uint32_t first = 0; first < 4 * (N_TILES - TILE); first += EIGHTS_AT_ONCE) {
+    for (uint32_t first = 0; first < 4 * (N - TILE); first += EIGHTS_AT_ONCE) {
         int2 lacking[EIGHTS_AT_ONCE];
 #pragma unroll
         for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++)
-            lacking[i] = find_lacking(&quarter, TILE * TILE_ANTS + (first + i) * 4, slot, slot_before);
+            lacking[i] = find_lacking(&quarter, TILE * TILE_ANTS + (first + i) * 4, target->column_sums, target->more);
 #pragma unroll
         for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++) {
             partial parts[4];
             exchange(&sums[4 * (first + i)], lacking[i], quarter.part, parts);
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++) {
-                uint32_t ant = TILE * TILE_ANTS + (first + i) * 4 + j;
-                if (ant < N_ANTS && (first + i >= TILE_ANTS / 4 || row_ant <= ant))
-                    atomicAdd(row + ant * (ant + 1) / 2 * 8, parts[j]);
+                uint32_t a2 = TILE * TILE_ANTS + (first + i) * 4 + j;
+                if (target->row_ant + a2 < N_ANTS && (first + i >= TILE_ANTS / 4 || a1 <= a2))
+                    atomicAdd(row + find_baseline(target->row_ant, a1, a2), parts[j]);
             }
         }
         asm volatile("" ::: "memory"); /* so few registers are needed at a time */
     }
 }
 
-/* Adds the sums of a group's tiles from TILE on to memory. */
-template <unsigned GROUP, unsigned TILE = 0>
-static __device__ __forceinline__ void add_tiles(partial *chan, shared_address shared, uint32_t last_slot,
-                                                 const partial *sums)
+/* Adds the sums of a group's tiles of N, from TILE on, to memory. */
+template <unsigned GROUP, unsigned N, unsigned TILE = 0>
+static __device__ __forceinline__ void add_tiles(const struct target *target, const partial *sums)
 {
-    if constexpr (TILE < N_TILES) {
-        if constexpr (find_group(TILE) == GROUP)
-            add_tile<TILE>(chan, sum_slot(shared, last_slot), sum_slot(shared, last_slot - 1),
-                           sums + find_sums(GROUP, TILE));
-        add_tiles<GROUP, TILE + 1>(chan, shared, last_slot, sums);
+    if constexpr (TILE < N) {
+        if constexpr (find_group(TILE, N) == GROUP)
+            add_tile<N, TILE>(target, sums + find_sums(GROUP, TILE, N));
+        add_tiles<GROUP, N, TILE + 1>(target, sums);
     }
 }
 
-/* A group's part of an item, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
-template <unsigned GROUP>
+/* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
+template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, partial *sums)
 {
-    partial products[find_sums(GROUP, N_TILES)] = {};
+    const unsigned n_products = find_sums(GROUP, N, N);
+    partial products[n_products > 0 ? n_products : 1] = {};
     uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
     uint32_t end = slot + n;
 
@@ -351,16 +391,19 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     for (; slot < end; slot++) {
         shared_address stage = shared + slot % N_STAGES * STAGE_BYTES;
         wait_for_stage(shared, slot, GROUP);
-        matrix_begin();
+        if constexpr (n_products > 0) {
+            matrix_begin();
 #pragma unroll
-        for (int step = 0; step < 4; step++)
-            multiply_tiles<GROUP>(stage, step, products);
-        matrix_end();
-        matrix_wait();
+            for (int step = 0; step < 4; step++)
+                multiply_tiles<GROUP, N>(stage, step, products);
+            matrix_end();
+            matrix_wait();
+        }
         if (slot + N_STAGES < n_slots) /* else nobody waits for it */
             release_slot(shared, slot, GROUP);
     }
-    add_tiles<GROUP>(sums + at->chan * (uint64_t)CHAN_SUMS, shared, end - 1, products);
+    struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
+    add_tiles<GROUP, N>(&target, products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
     return end;
 }
@@ -376,7 +419,10 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
         return;
     uint32_t slot = 0, n_slots = at.n_left;
     while (at.n_left > 0) {
-        slot = consume<GROUP>(&at, slot, n_slots, shared, sums);
+        if (count_tiles(&at) == N_TILES)
+            slot = consume<GROUP, N_TILES>(&at, slot, n_slots, shared, sums);
+        else
+            slot = consume<GROUP, LAST_TILES>(&at, slot, n_slots, shared, sums);
         next_item(&at);
     }
 }

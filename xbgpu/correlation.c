@@ -62,29 +62,15 @@ static int create_kernels(struct correlation *c)
 {
     struct correlate_args correlate = correlate_sizes(c);
     struct reduce_args reduce = reduce_sizes(c);
-    struct kernel_constant constants[CORRELATE_N_CONSTANTS + REDUCE_N_CONSTANTS];
+    struct correlate_shape shape = correlate_device_shape(&correlate, c->device);
+    struct kernel_constant constants[REDUCE_N_CONSTANTS];
+    int err = correlate_kernels_create(c->device, &correlate, &shape, &c->correlate);
 
-    if (!device_compiles(c->device)) {
-        int err = device_kernel_create(c->device, &correlate_kernel, NULL, 0, &c->correlate);
-        return err ? err : device_kernel_create(c->device, &reduce_kernel, NULL, 0, &c->reduce);
-    }
-    c->shape = correlate_device_shape(&correlate, c->device);
-    correlate_constants(&correlate, &c->shape, constants);
-    int err = device_kernel_create(c->device, correlate_shape_kernel(&c->shape), constants, CORRELATE_N_CONSTANTS,
-                                   &c->correlate);
     if (err)
         return err;
     reduce_constants(&reduce, constants);
-    return device_kernel_create(c->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &c->reduce);
-}
-
-static void launch_correlate(struct correlation *c, const struct correlate_args *args)
-{
-    struct kernel_grid grid = {{0}};
-
-    if (device_compiles(c->device))
-        grid = correlate_grid(args, &c->shape, 0);
-    device_launch(c->compute, c->correlate, &grid, args);
+    return device_kernel_create(c->device, &reduce_kernel, constants,
+                                device_compiles(c->device) ? REDUCE_N_CONSTANTS : 0, &c->reduce);
 }
 
 static void launch_reduce(struct correlation *c, const struct reduce_args *args)
@@ -139,7 +125,7 @@ void correlation_fini(struct correlation *correlation)
     free(correlation->audited);
     device_kernel_destroy(correlation->select);
     device_kernel_destroy(correlation->reduce);
-    device_kernel_destroy(correlation->correlate);
+    correlate_kernels_destroy(&correlation->correlate);
     if (correlation->device) {
         device_free(correlation->device, correlation->sums);
         device_free(correlation->device, correlation->totals);
@@ -358,7 +344,7 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     if (c->gate >= 0)
         select_taken(c, input, n, &args);
     if (args.n_batches > 0)
-        launch_correlate(c, &args);
+        correlate_kernels_launch(&c->correlate, c->compute, &args, 0);
     c->n_held += (uint32_t)(n * l->n_spectra);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);

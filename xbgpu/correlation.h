@@ -47,15 +47,15 @@ struct correlation {
     struct xstream *stream;
     struct window window;
     struct audit audit;
-    struct device_kernel *correlate, *reduce;
-    struct correlate_shape shape; /* on a GPU */
-    void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
-    void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
-    uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
-    int64_t next_window;          /* the one after the last that ended and of which a heap came */
-    int64_t end;                  /* of the open window: the batch behind the last one taken */
-    size_t next;                  /* batch of the current input to take next */
-    int gate;                     /* -1: all spectra are taken */
+    struct correlate_kernels correlate;
+    struct device_kernel *reduce;
+    void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
+    void *totals;        /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
+    uint32_t n_held;     /* spectra in 'sums', or more where there is a gate */
+    int64_t next_window; /* the one after the last that ended and of which a heap came */
+    int64_t end;         /* of the open window: the batch behind the last one taken */
+    size_t next;         /* batch of the current input to take next */
+    int gate;            /* -1: all spectra are taken */
     struct device_kernel *select;
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;

@@ -9,8 +9,8 @@
  *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
  *
- * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variants on
- * wgmma are measured where the GPU has it.
+ * Where kernels are compiled, each shape is also compared with the twin, on a few channels and spectra; the variant on
+ * wgmma is measured where the GPU has it.
  *
  * Useful operations are 8 for each pair of inputs, a <= b, channel and spectrum.  A Jones vector, or jones, is a sample of
  * both polarisations of an antenna.  The ceiling is the larger of two times: that of the operations by cuBLASLt's product
@@ -65,45 +65,52 @@ struct bed {
     struct device_stream *stream;
 };
 
+/* One of the two. */
 struct work {
     const struct bed *bed;
-    struct device_kernel *kernel;
-    struct kernel_grid grid;
+    struct correlate_kernels correlate;
+    uint32_t n_parts;
+    struct device_kernel *reduce; /* or NULL */
     const void *args;
 };
-
-static void make_kernel(struct work *w, const struct bed *bed, const struct kernel *kernel,
-                        const struct kernel_constant *constants, size_t n_constants, const void *args)
-{
-    w->bed = bed;
-    w->args = args;
-    if (device_kernel_create(bed->device, kernel, constants, n_constants, &w->kernel))
-        fail("a kernel cannot be made");
-}
 
 static struct work make_correlate(const struct bed *bed, const struct correlate_args *args,
                                   const struct correlate_shape *shape, uint32_t n_parts)
 {
-    struct kernel_constant constants[CORRELATE_N_CONSTANTS] = {{0}};
-    struct work w = {0};
+    struct work w = {.bed = bed, .n_parts = n_parts, .args = args};
 
-    if (shape) {
-        correlate_constants(args, shape, constants);
-        w.grid = correlate_grid(args, shape, n_parts);
-    }
-    make_kernel(&w, bed, shape ? correlate_shape_kernel(shape) : &correlate_kernel, constants,
-                shape ? CORRELATE_N_CONSTANTS : 0, args);
+    if (correlate_kernels_create(bed->device, args, shape, &w.correlate))
+        fail("a kernel cannot be made");
     return w;
 }
 
 static struct work make_reduce(const struct bed *bed, const struct reduce_args *args)
 {
     struct kernel_constant constants[REDUCE_N_CONSTANTS];
-    struct work w = {.grid = reduce_grid(args)};
+    struct work w = {.bed = bed, .args = args};
 
     reduce_constants(args, constants);
-    make_kernel(&w, bed, &reduce_kernel, constants, REDUCE_N_CONSTANTS, args);
+    if (device_kernel_create(bed->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &w.reduce))
+        fail("a kernel cannot be made");
     return w;
+}
+
+static void destroy_work(struct work *w)
+{
+    correlate_kernels_destroy(&w->correlate);
+    device_kernel_destroy(w->reduce);
+}
+
+static void launch_work(const struct work *w)
+{
+    struct kernel_grid grid;
+
+    if (w->reduce) {
+        grid = reduce_grid(w->args);
+        device_launch(w->bed->stream, w->reduce, &grid, w->args);
+    } else {
+        correlate_kernels_launch(&w->correlate, w->bed->stream, w->args, w->n_parts);
+    }
 }
 
 static int64_t time_work(const struct work *w, size_t n)
@@ -111,7 +118,7 @@ static int64_t time_work(const struct work *w, size_t n)
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
-        device_launch(w->bed->stream, w->kernel, &w->grid, w->args);
+        launch_work(w);
     device_stream_wait(w->bed->stream);
     return clock_monotonic_ns() - start_ns;
 }
@@ -124,7 +131,7 @@ static struct bench_stat measure(const struct options *options, const struct wor
 
     time_work(w, 1);
     size_t n = 1 + (size_t)(REPETITION_NS / (time_work(w, 1) + 1));
-    n = n < DEVICE_STREAM_DEPTH / 2 ? n : DEVICE_STREAM_DEPTH / 2;
+    n = n < DEVICE_STREAM_DEPTH / 4 ? n : DEVICE_STREAM_DEPTH / 4; /* two kernels each */
     for (size_t i = 0; i < options->n_repetitions; i++)
         rates[i] = amount * (double)n / (double)time_work(w, n);
     return bench_stat_of(rates, options->n_repetitions);
@@ -231,7 +238,8 @@ static void print_correlate(const struct ceilings *ceilings, const struct correl
     char text[100];
     double ceiling = n_operations(a) / least_ns(ceilings, a, &bound) * 1e-3;
 
-    snprintf(text, sizeof(text), "%.4g by %s; %.1f Gjones/s", ceiling, bound, gops.median * n_jones(a) / n_operations(a));
+    snprintf(text, sizeof(text), "%.4g by %s; %.1f Gjones/s", ceiling, bound,
+             gops.median * n_jones(a) / n_operations(a));
     bench_print_row(label, tops, ceiling, text);
 }
 
@@ -265,7 +273,7 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     for (size_t i = 0; i < n_sums(&a); i++)
         ok &= correlate_sums_real(a.format) ? fabsf(sums.real[i] - expected.real[i]) < 1e-2f
                                             : sums.integer[i] == expected.integer[i];
-    device_kernel_destroy(w.kernel);
+    destroy_work(&w);
     device_free(bed->device, (void *)a.voltages);
     device_free(bed->device, a.sums.integer);
     device_free_pinned(bed->device, voltages);
@@ -274,12 +282,12 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     return ok;
 }
 
-/* Of one shape, or NULL where the device has none.  Returns false if its results are wrong. */
+/* Of one shape.  Returns false if its results are wrong. */
 static bool bench_shape(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
                         const struct correlate_args *a, const struct correlate_shape *shape, const char *label)
 {
     struct work w = make_correlate(bed, a, shape, options->n_parts);
-    bool ok = !shape || options->once || is_right(bed, a, shape);
+    bool ok = options->once || is_right(bed, a, shape);
 
     if (options->once) {
         time_work(&w, 1);
@@ -289,7 +297,7 @@ static bool bench_shape(const struct options *options, const struct bed *bed, co
     }
     if (!ok)
         printf("    WRONG: other sums than the twin's\n");
-    device_kernel_destroy(w.kernel);
+    destroy_work(&w);
     return ok;
 }
 
@@ -303,7 +311,7 @@ static void bench_reduce_as(const struct options *options, const struct bed *bed
         time_work(&w, 2);
     else
         bench_print_row(label, measure(options, &w, part_bytes * n_parts), ceilings->copy.max, "device copy");
-    device_kernel_destroy(w.kernel);
+    destroy_work(&w);
 }
 
 static void bench_reduce(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
@@ -360,20 +368,21 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
     };
 }
 
-/* The default shape, or all candidates, and those on wgmma where the GPU has it.  Returns how many; 0 where the
- * device compiles nothing. */
+/* The default shape, or all candidates, and that on wgmma where the GPU has it; one of zeros where the device compiles
+ * nothing.  Returns how many. */
 static size_t find_shapes(const struct options *options, const struct bed *bed, const struct correlate_args *a,
                           struct correlate_shape *shapes)
 {
-    size_t shared = device_shared_bytes(bed->device), n = 0;
+    const struct correlate_shape wgmma = {.wgmma = true};
+    size_t shared = device_shared_bytes(bed->device), n;
 
-    if (!device_compiles(bed->device))
-        return 0;
-    n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
-    for (enum correlate_variant v = CORRELATE_WGMMA; v <= CORRELATE_WHOLE && correlate_has_wgmma(bed->device); v++) {
-        shapes[n] = (struct correlate_shape){.variant = v};
-        n += correlate_shape_valid(a, &shapes[n], shared);
+    if (!device_compiles(bed->device)) {
+        shapes[0] = (struct correlate_shape){0};
+        return 1;
     }
+    n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
+    if (correlate_has_wgmma(bed->device) && correlate_shape_valid(a, &wgmma, shared))
+        shapes[n++] = wgmma;
     return n;
 }
 
@@ -383,7 +392,7 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
 {
     struct correlate_args a = size_of(options, strcmp(device_name(bed->device), "cpu") == 0, n_ants, bits);
     size_t bytes = (size_t)(n_jones(&a) * N_POLS) * voltage_bytes(a.format);
-    struct correlate_shape shapes[MAX_SHAPES + 2];
+    struct correlate_shape shapes[MAX_SHAPES + 1];
     char label[64], text[200];
     bool ok = true;
 
@@ -393,11 +402,11 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
     device_fill(bed->stream, a.sums.integer, 0, n_sums(&a) * 4);
     snprintf(label, sizeof(label), "%u antennas, %u bits", n_ants, bits);
     size_t n = find_shapes(options, bed, &a, shapes);
-    if (n == 0)
-        ok = bench_shape(options, bed, ceilings, &a, NULL, label);
     for (size_t i = 0; i < n; i++) {
-        correlate_shape_format(&shapes[i], text, sizeof(text));
-        printf("  %s\n", text);
+        if (device_compiles(bed->device)) {
+            correlate_shape_format(&shapes[i], text, sizeof(text));
+            printf("  %s\n", text);
+        }
         ok &= bench_shape(options, bed, ceilings, &a, &shapes[i], label);
     }
     if (!options->shapes)

@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define MAX_JOBS      4096
-#define MAX_CONSTANTS CORRELATE_N_CONSTANTS
+#define MAX_CONSTANTS 18
 #define MAX_PROCESSES 16
 
 /* Kinds of GPU, and the shared memory that a block may have there (CUDA C++ Programming Guide, compute
@@ -316,29 +316,32 @@ static void note_select_spectra(struct device *device, struct device_stream *str
     }
 }
 
+static void note_correlate(struct device *device, struct device_stream *stream, const struct correlate_args *args,
+                           const struct correlate_shape *shape)
+{
+    struct correlate_kernels kernels;
+
+    if (correlate_kernels_create(device, args, shape, &kernels))
+        abort();
+    correlate_kernels_launch(&kernels, stream, args, 0);
+    correlate_kernels_destroy(&kernels);
+}
+
 static void note_array(struct device *device, struct device_stream *stream, uint32_t n_ants, enum voltage_format format)
 {
     const struct correlate_args correlate = {
         .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8, .format = format};
     const struct reduce_args reduce = {
         .n_baselines = (uint32_t)correlate_n_baselines(n_ants), .n_chan = 64, .format = format};
-    struct correlate_shape shape = correlate_default_shape(&correlate, device->shared_bytes);
-    struct kernel_constant constants[CORRELATE_N_CONSTANTS];
+    const struct correlate_shape tiles = correlate_default_shape(&correlate, device->shared_bytes),
+                                 wgmma = {.wgmma = true};
+    struct kernel_constant constants[REDUCE_N_CONSTANTS];
 
     ants_now = n_ants;
     format_now = format;
-    correlate_constants(&correlate, &shape, constants);
-    note_launched(device, stream, &correlate_kernel, constants, CORRELATE_N_CONSTANTS,
-                  correlate_grid(&correlate, &shape, 0));
-    for (enum correlate_variant v = CORRELATE_WGMMA; v <= CORRELATE_WHOLE; v++) {
-        shape = (struct correlate_shape){.variant = v};
-        if (strcmp(gpus[gpu_now].name, "sm_90a") != 0 || n_ants < 17 ||
-            !correlate_shape_valid(&correlate, &shape, device->shared_bytes))
-            continue;
-        correlate_constants(&correlate, &shape, constants);
-        note_launched(device, stream, correlate_shape_kernel(&shape), constants, CORRELATE_N_CONSTANTS,
-                      correlate_grid(&correlate, &shape, 0));
-    }
+    note_correlate(device, stream, &correlate, &tiles);
+    if (strcmp(gpus[gpu_now].name, "sm_90a") == 0 && correlate_shape_valid(&correlate, &wgmma, device->shared_bytes))
+        note_correlate(device, stream, &correlate, &wgmma);
     reduce_constants(&reduce, constants);
     note_launched(device, stream, &reduce_kernel, constants, REDUCE_N_CONSTANTS, reduce_grid(&reduce));
     ants_now = 0;

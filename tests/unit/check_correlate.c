@@ -155,21 +155,17 @@ static void run_random(struct correlate_args *a, size_t n_batches, int n_threads
 static void launch(const struct test_device *d, struct correlate_args args, size_t n_batches,
                    const struct correlate_shape *shape, uint32_t n_parts, union sum *sums, size_t n_sums)
 {
-    struct kernel_constant constants[CORRELATE_N_CONSTANTS];
-    struct kernel_grid grid = correlate_grid(&args, shape, n_parts);
-    struct device_kernel *kernel;
+    struct correlate_kernels kernels;
     size_t bytes = voltages_bytes(&args, n_batches);
     void *voltages = test_upload(d, args.voltages, bytes, bytes);
     void *device_sums = test_upload(d, sums, n_sums * sizeof(*sums), n_sums * sizeof(*sums));
 
-    correlate_constants(&args, shape, constants);
-    ck_assert_int_eq(
-        device_kernel_create(d->device, correlate_shape_kernel(shape), constants, CORRELATE_N_CONSTANTS, &kernel), 0);
+    ck_assert_int_eq(correlate_kernels_create(d->device, &args, shape, &kernels), 0);
     args.voltages = voltages;
     args.sums.integer = device_sums;
-    device_launch(d->stream, kernel, &grid, &args);
+    correlate_kernels_launch(&kernels, d->stream, &args, n_parts);
     test_download(d, sums, device_sums, n_sums * sizeof(*sums));
-    device_kernel_destroy(kernel);
+    correlate_kernels_destroy(&kernels);
     device_free(d->device, device_sums);
     device_free(d->device, voltages);
 }
@@ -356,7 +352,7 @@ START_TEST(default_shapes)
                 .format = VOLTAGES_8_BITS, .n_ants = n_ants, .n_chan = 64, .n_spectra = 256, .n_batches = 8};
             struct correlate_shape shape = correlate_default_shape(&args, shared_bytes[i]);
             struct correlate_plan plan = correlate_plan(&args, &shape);
-            ck_assert(shape.variant == CORRELATE_TILES && correlate_shape_valid(&args, &shape, shared_bytes[i]));
+            ck_assert(!shape.wgmma && correlate_shape_valid(&args, &shape, shared_bytes[i]));
             ck_assert(plan.computed > 0 && plan.computed <= 1);
             ck_assert_uint_le(plan.shared_bytes * shape.resident, shared_bytes[i]);
             ck_assert(n_ants < 300 || plan.computed > 0.6);
@@ -447,22 +443,23 @@ static void compare_formats(int number, uint32_t n_ants, uint32_t large, const s
     test_device_close(&d);
 }
 
-/* Sizes about the edges of its blocks. */
-START_TEST(cuda_wgmma)
-{
-    static const uint32_t n_ants[] = {1, 2, 16, 17, 33, 63, 64, 65, 80, 100, 130, 512, 1024};
-    const struct correlate_shape shape = {.variant = CORRELATE_WGMMA};
-
-    compare_formats(_i, n_ants[_i], 20, &shape);
-}
-END_TEST
-
+/* One block of all antennas, tiles of 16. */
 START_TEST(cuda_whole)
 {
     static const uint32_t n_ants[] = {17, 18, 31, 32, 33, 44, 47, 48, 49, 63, 64, 65, 79, 80};
-    const struct correlate_shape shape = {.variant = CORRELATE_WHOLE};
+    const struct correlate_shape shape = {.wgmma = true};
 
     compare_formats(_i, n_ants[_i], 81, &shape);
+}
+END_TEST
+
+/* Blocks of 64 antennas; the last has any number of tiles. */
+START_TEST(cuda_wgmma)
+{
+    static const uint32_t n_ants[] = {81, 100, 112, 127, 128, 129, 150, 197, 512, 1024};
+    const struct correlate_shape shape = {.wgmma = true};
+
+    compare_formats(_i, n_ants[_i], 20, &shape);
 }
 END_TEST
 
@@ -512,15 +509,15 @@ static void compare_full_scale(const struct test_device *d, int number, uint32_t
 
 START_TEST(cuda_full_scale)
 {
+    const struct correlate_shape wgmma = {.wgmma = true};
     struct test_device d;
 
     if (!test_device_open(&d))
         return;
     compare_full_scale(&d, _i, 2, NULL);
-    for (enum correlate_variant v = CORRELATE_WGMMA; on_a_gpu(&d) && v <= CORRELATE_WHOLE; v++) {
-        const struct correlate_shape shape = {.variant = v};
-        if (correlate_has_wgmma(d.device))
-            compare_full_scale(&d, _i, 19, &shape);
+    if (on_a_gpu(&d) && correlate_has_wgmma(d.device)) {
+        compare_full_scale(&d, _i, 19, &wgmma);
+        compare_full_scale(&d, _i, 82, &wgmma);
     }
     test_device_close(&d);
 }
@@ -596,7 +593,7 @@ int main(void)
     tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
     tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
     tcase = add_case(suite, "cuda_wgmma");
-    tcase_add_loop_test(tcase, cuda_wgmma, 0, 13);
+    tcase_add_loop_test(tcase, cuda_wgmma, 0, 10);
     tcase = add_case(suite, "cuda_whole");
     tcase_add_loop_test(tcase, cuda_whole, 0, 14);
     tcase = add_case(suite, "cuda_largest");
