@@ -1,4 +1,6 @@
-/* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h. */
+/* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
+ *
+ * A block works on a tile: PAIRS pairs of rows of S spectra. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"
@@ -12,7 +14,7 @@
 #define S         BACK_SPECTRA
 #define PAIRS     BACK_PAIRS
 #define N_THREADS BACK_THREADS
-#define N_LINES   (PAIRS * 2 * S) /* transforms of a block */
+#define N_LINES   (PAIRS * 2 * S) /* transforms of a tile */
 
 /* A line while it is transformed is [a][b][c], padded so that the lanes of a warp, which are neighbours in c first and
  * then in a, or in b in the last pass, meet different banks; and [k], padded for the same reason, when it is done. */
@@ -25,12 +27,46 @@
 #define N_GROUPS   (S / N_TOGETHER)
 #define LIMIT      (OUT_BITS == 8 ? 127 : 7)
 
-#define N_CHANNELS (PAIRS * M2) /* of the block, in order of [pair][which][k2] */
+/* Where each warp can have whole lines of its own in all passes, it has, and then its passes wait for no other. */
+#define N_WARPS       (N_THREADS / 32)
+#define WARP_LINES    (N_LINES / N_WARPS)
+#define FILLS(radix)  (WARP_LINES * (M2 / (radix)) % 32 == 0)
+#define HAS_OWN_LINES (WARP_LINES > 0 && N_LINES % N_WARPS == 0 && FILLS(RADIX_A) && FILLS(RADIX_B) && FILLS(RADIX_C))
 
-/* Row k1 of line 'line' of the block: lines are [pair][2][spectrum]. */
+struct tile {
+    uint32_t pair, spectrum; /* the first of the buffer */
+};
+
+/* Row k1 of either kind, 'which', of a pair. */
 static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
 {
     return which == 0 ? pair : pair == 0 ? M1 / 2 : M1 - pair;
+}
+
+/* Where line 'line' of the tile begins; lines are [pair][2][spectrum]. */
+static __device__ __forceinline__ const float2 *find_line(const float2 *in, struct tile tile, unsigned line)
+{
+    unsigned row = (tile.spectrum + line % S) * M1 + row_of(tile.pair + line / (2 * S), line / S % 2);
+
+    return in + (uint64_t)row * M2;
+}
+
+/* Waits for those that a pass takes its points from. */
+static __device__ __forceinline__ void sync_lines()
+{
+    if (HAS_OWN_LINES)
+        __syncwarp();
+    else
+        __syncthreads();
+}
+
+/* Pieces of work of a pass, n_rest of each line: a thread has first_item(), and so many rounds, each ITEM_STEP further. */
+#define ITEM_STEP        (HAS_OWN_LINES ? 32 : N_THREADS)
+#define N_ROUNDS(n_rest) ((N_LINES * (n_rest) + N_THREADS - 1) / N_THREADS)
+
+static __device__ __forceinline__ unsigned first_item(unsigned n_rest)
+{
+    return HAS_OWN_LINES ? threadIdx.x / 32 * (WARP_LINES * n_rest) + threadIdx.x % 32 : threadIdx.x;
 }
 
 /* Times the twiddles, two of a load; the first is 1. */
@@ -47,36 +83,31 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[N], const float4 
     }
 }
 
-/* Loads, transforms along a, and stores as [a][b][c]; a transform of one pass is done with that. */
-static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, const float4 *twiddles)
+/* The end of the first pass, along a: stores item 'i' as [a][b][c]; a transform of one pass is done with that. */
+static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
+                                                   const float4 *twiddles)
 {
     const unsigned n_rest = M2 / RADIX_A;
+    unsigned rest = i % n_rest;
+    float2 *to = lines + i / n_rest * LINE_PITCH + (RADIX_C > 1 ? rest / RADIX_C * PITCH_B + rest % RADIX_C : rest);
 
-    for (unsigned i = threadIdx.x; i < N_LINES * n_rest; i += N_THREADS) {
-        unsigned rest = i % n_rest, line = i / n_rest;
-        unsigned pair = blockIdx.x * PAIRS + line / (2 * S);
-        unsigned row = (blockIdx.y * S + line % S) * M1 + row_of(pair, line / S % 2);
-        const float2 *from = in + ((uint64_t)row * M2 + rest);
-        float2 *to = lines + line * LINE_PITCH + (RADIX_C > 1 ? rest / RADIX_C * PITCH_B + rest % RADIX_C : rest);
-        float2 v[RADIX_A];
+    if (n_rest > 1)
+        turn_points<RADIX_A>(v, twiddles + rest, n_rest);
 #pragma unroll
-        for (int a = 0; a < RADIX_A; a++)
-            v[a] = __ldcs(from + a * n_rest);
-        fft_registers<RADIX_A>(v);
-        if (n_rest > 1)
-            turn_points<RADIX_A>(v, twiddles + rest, n_rest);
-#pragma unroll
-        for (int a = 0; a < RADIX_A; a++)
-            to[a * PITCH_A] = v[a];
-    }
+    for (int a = 0; a < RADIX_A; a++)
+        to[a * PITCH_A] = v[a];
 }
 
 /* Along b, in place; of three passes the second. */
 static __device__ __forceinline__ void middle_pass(float2 *lines, const float4 *twiddles)
 {
-    for (unsigned i = threadIdx.x; i < N_LINES * RADIX_A * RADIX_C; i += N_THREADS) {
+    const unsigned n_rest = RADIX_A * RADIX_C;
+
+    for (unsigned round = 0, i = first_item(n_rest); round < N_ROUNDS(n_rest); round++, i += ITEM_STEP) {
+        if (i >= N_LINES * n_rest)
+            break;
         unsigned c = i % RADIX_C, a = i / RADIX_C % RADIX_A;
-        float2 *at = lines + i / (RADIX_A * RADIX_C) * LINE_PITCH + a * PITCH_A + c, v[RADIX_B];
+        float2 *at = lines + i / n_rest * LINE_PITCH + a * PITCH_A + c, v[RADIX_B];
 #pragma unroll
         for (int b = 0; b < RADIX_B; b++)
             v[b] = at[b * PITCH_B];
@@ -98,7 +129,7 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
 
 #pragma unroll
     for (unsigned m = 0; m < n_mine; m++) {
-        unsigned i = threadIdx.x + m * N_THREADS, rest = i % n_rest;
+        unsigned i = first_item(n_rest) + m * ITEM_STEP, rest = i % n_rest;
         const float2 *from = lines + i / n_rest * LINE_PITCH +
                              (RADIX_C > 1 ? rest / RADIX_B * PITCH_A + rest % RADIX_B * PITCH_B : rest * PITCH_A);
 #pragma unroll
@@ -106,10 +137,10 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
             v[m][j] = from[j];
         fft_registers<radix>(v[m]);
     }
-    __syncthreads();
+    sync_lines();
 #pragma unroll
     for (unsigned m = 0; m < n_mine; m++) {
-        unsigned i = threadIdx.x + m * N_THREADS, rest = i % n_rest;
+        unsigned i = first_item(n_rest) + m * ITEM_STEP, rest = i % n_rest;
         unsigned k = RADIX_C > 1 ? rest / RADIX_B + rest % RADIX_B * RADIX_A : rest;
         float2 *to = lines + i / n_rest * LINE_PITCH + DONE(k);
 #pragma unroll
@@ -118,278 +149,51 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
     }
 }
 
-/* Philox4x32-7 (philox.h), with the keys of the rounds made beforehand. */
-static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
+#include "kernels/channelise_back_channels.h"
+
+/* What is between the first pass and the last barrier. */
+static __device__ __forceinline__ void other_passes(float2 *lines, const float4 *twiddles)
 {
-#pragma unroll
-    for (int round = 0; round < 7; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c.x, p1 = (uint64_t)0xCD9E8D57u * c.z;
-        c = make_uint4((uint32_t)(p1 >> 32) ^ c.y ^ keys[round][0], (uint32_t)p1,
-                       (uint32_t)(p0 >> 32) ^ c.w ^ keys[round][1], (uint32_t)p0);
+    if (RADIX_B > 1)
+        sync_lines();
+    if (RADIX_C > 1) {
+        middle_pass(lines, twiddles + M2 / 2);
+        sync_lines();
     }
-    return c;
+    if (RADIX_B > 1)
+        last_pass(lines);
 }
 
-/* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
- * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
-#define BEFORE (DITHER ? 128.5f : 0.0f)
-
-static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile,
+                                                  const float4 *twiddles)
 {
-    const uint32_t select = half ? 0x5432 : 0x5410;
+    const unsigned n_rest = M2 / RADIX_A;
 
-    return make_float2(v.x + __uint_as_float(__byte_perm(re, exponent, select)),
-                       v.y + __uint_as_float(__byte_perm(im, exponent, select)));
-}
-
-/* a b, less by BEFORE. */
-static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
-{
-    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
-}
-
-static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
-{
-    float theta = fmaf(rotation.x, slope, rotation.y);
-    float2 turn;
-
-    __sincosf(theta, &turn.y, &turn.x);
-    return turn;
-}
-
-/* Rounded half to even, in two's complement in the lower bits; where |v| <= LIMIT. */
-static __device__ __forceinline__ uint32_t round_float(float v)
-{
-    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
-}
-
-/* (re, im) of both polarisations: 32 bits, or 16. */
-static __device__ __forceinline__ uint32_t quantise(float2 x0, float2 x1)
-{
-    uint32_t re0 = round_float(x0.x), im0 = round_float(x0.y), re1 = round_float(x1.x), im1 = round_float(x1.y);
-
-    if (OUT_BITS == 8)
-        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
-    return (re0 << 4 & 0xf0) | (im0 & 15) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
-}
-
-static __device__ __forceinline__ bool is_clipped(float2 v)
-{
-    return !(fabsf(v.x) <= (float)LIMIT) | !(fabsf(v.y) <= (float)LIMIT); /* no branches */
-}
-
-/* 0 for what is not a number. */
-static __device__ __forceinline__ float2 clip(float2 v)
-{
-    const float limit = (float)LIMIT;
-
-    return make_float2(v.x == v.x ? fminf(fmaxf(v.x, -limit), limit) : 0.0f,
-                       v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
-}
-
-/* To channel k of the heap, spectra [s, s + N_TOGETHER) of the block. */
-static __device__ __forceinline__ void store_spectra(uint8_t *out, unsigned k, unsigned s,
-                                                     const uint32_t (&words)[N_TOGETHER])
-{
-    uint32_t first = blockIdx.y * S + s, batch = first / SPECTRA_PER_HEAP;
-    uint64_t at = (uint64_t)(batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
-
-    if (OUT_BITS == 8)
-        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
-    else
-        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
-}
-
-/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
- * side by side, so that loads meet different banks, and the halves of a warp store what lies side by side, if they can. */
-static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
-{
-    if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
-        *place = threadIdx.x % (N_THREADS / N_GROUPS);
-        return threadIdx.x / (N_THREADS / N_GROUPS);
+    for (unsigned round = 0, i = first_item(n_rest); round < N_ROUNDS(n_rest); round++, i += ITEM_STEP) {
+        if (i >= N_LINES * n_rest)
+            break;
+        const float2 *from = find_line(in, tile, i / n_rest) + i % n_rest;
+        float2 v[RADIX_A];
+#pragma unroll
+        for (int a = 0; a < RADIX_A; a++)
+            v[a] = __ldcs(from + a * n_rest);
+        fft_registers<RADIX_A>(v);
+        store_first(lines, i, v, twiddles);
     }
-    const unsigned n_halves = N_GROUPS > 1 ? N_GROUPS / 2 : 1;
-    unsigned warp = threadIdx.x / 32;
-    *place = threadIdx.x % 16 + 16 * (warp / n_halves);
-    return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
-}
-
-/* The polarisations' channel, twice, out of the transform's points k and M - k. */
-static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
-{
-    *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
-    *x1 = make_float2(z.y + mirror.y, mirror.x - z.x);
-}
-
-static __device__ __forceinline__ float slope_of(unsigned k)
-{
-    return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
-}
-
-/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
- * turned over. */
-static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back_args &args, unsigned k, uint64_t pair)
-{
-    uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
-
-    return make_uint4((bits.x | 0x10001) ^ 0x80008000, (bits.y | 0x10001) ^ 0x80008000, (bits.z | 0x10001) ^ 0x80008000,
-                      (bits.w | 0x10001) ^ 0x80008000);
-}
-
-/* All of a block's spectra are of one heap. */
-static __device__ __forceinline__ void count_clipped(const struct channelise_back_args &args,
-                                                     const uint32_t (&n_clipped)[2])
-{
-    uint32_t *saturated = args.saturated + blockIdx.y * S / SPECTRA_PER_HEAP * 2;
-
-#pragma unroll
-    for (int pol = 0; pol < 2; pol++)
-        if (n_clipped[pol])
-            atomicAdd(saturated + pol, n_clipped[pol]);
-}
-
-/* What a thread has of one row of the block: its channels are row + M1 k2.  Made once for all of them, and kept. */
-struct row {
-    uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
-    uint32_t row;
-    uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
-};
-
-/* Row 'i' of the block, in order of [pair][which], and the thread's spectra from 's' on.  All lanes of the warp must
- * come. */
-static __device__ __forceinline__ struct row find_row(unsigned i, unsigned s)
-{
-    unsigned pair = blockIdx.x * PAIRS + i / 2, which = i % 2;
-    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
-
-    return {keep((i * S + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * S + s) * LINE_PITCH), keep(row_of(pair, which)),
-            keep(M2 - (alone && which == 0 ? 0u : 1u))};
-}
-
-/* Channel k2 of the row, N_TOGETHER spectra of which 'spectrum' is the absolute index of the first; 's' of the block. */
-static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
-                                                        const struct row &row, unsigned k2, uint64_t spectrum,
-                                                        unsigned s, float4 gain,
-                                                        const float2 (&rotations)[2][N_TOGETHER], uint32_t exponent,
-                                                        uint32_t (&n_clipped)[2])
-{
-    unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
-    const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
-    float slope = slope_of(k);
-    float2 x[2][N_TOGETHER];
-    uint32_t words[N_TOGETHER];
-    bool any_clipped = false;
-    uint4 bits = make_uint4(0, 0, 0, 0);
-
-#pragma unroll
-    for (int i = 0; i < N_TOGETHER; i++) {
-        float2 x0, x1;
-        separate(z[i * LINE_PITCH], z_mirror[i * LINE_PITCH], &x0, &x1);
-        x0 = multiply_before(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
-        x1 = multiply_before(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
-        if (DITHER) {
-            if (i % 2 == 0)
-                bits = draw_dither(args, k, (spectrum + i) >> 1);
-            x0 = add_dither(x0, bits.x, bits.y, i % 2, exponent);
-            x1 = add_dither(x1, bits.z, bits.w, i % 2, exponent);
-        }
-        any_clipped |= is_clipped(x0) | is_clipped(x1);
-        x[0][i] = x0;
-        x[1][i] = x1;
-    }
-    if (any_clipped) /* rare, so counted and clipped only then */
-#pragma unroll
-        for (int pol = 0; pol < 2; pol++)
-#pragma unroll
-            for (int i = 0; i < N_TOGETHER; i++) {
-                n_clipped[pol] += is_clipped(x[pol][i]);
-                x[pol][i] = clip(x[pol][i]);
-            }
-#pragma unroll
-    for (int i = 0; i < N_TOGETHER; i++)
-        words[i] = quantise(x[0][i], x[1][i]);
-    store_spectra(args.out, k, s, words);
-}
-
-/* What a thread needs besides the points.  Loaded before they are complete, so that it comes meanwhile. */
-struct task {
-    unsigned first_row, first_k2, s;
-    float2 rotations[2][N_TOGETHER];
-    float4 gain; /* of the first channel */
-};
-
-/* Threads side by side have neighbours of a row, or of several rows. */
-#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
-#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
-
-/* Where the gain of channel k2 of the block's row 'i' is, or of one that exists. */
-static __device__ __forceinline__ unsigned gain_at(unsigned i, unsigned k2)
-{
-    i = i < PAIRS * 2 ? i : 0;
-    return row_of(blockIdx.x * PAIRS + i / 2, i % 2) * (M2 / 2) + k2;
-}
-
-static __device__ __forceinline__ struct task begin_task(const struct channelise_back_args &args)
-{
-    struct task task;
-    unsigned place;
-
-    task.s = group_of_thread(&place) * N_TOGETHER;
-    task.first_row = place / (M2 / 2);
-    task.first_k2 = place % (M2 / 2);
-#pragma unroll
-    for (int pol = 0; pol < 2; pol++)
-#pragma unroll
-        for (int j = 0; j < N_TOGETHER; j++)
-            task.rotations[pol][j] =
-                ((const float2 *)args.rotation)[pol * args.n_spectra + blockIdx.y * S + task.s + j];
-    task.gain = ((const float4 *)args.gain)[gain_at(task.first_row, task.first_k2)];
-    return task;
-}
-
-static __device__ __forceinline__ void quantise_block(const struct channelise_back_args &args, const float2 *lines,
-                                                      const struct task &task)
-{
-    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
-    const uint64_t spectrum = args.first_spectrum + (uint64_t)blockIdx.y * S + task.s;
-    const float4 *gains = (const float4 *)args.gain;
-    uint32_t n_clipped[2] = {0, 0};
-    float4 gain = task.gain;
-
-    /* As many rounds for all threads of a warp, whether there is a row for them or not. */
-#pragma unroll 1
-    for (unsigned i = task.first_row; i < PAIRS * 2 + task.first_row; i += ROW_STEP) {
-        const struct row row = find_row(i < PAIRS * 2 ? i : 0, task.s);
-        const unsigned first_of_next = keep(gain_at(i + ROW_STEP, task.first_k2));
-        /* Each channel's gain is loaded while the one before is worked on. */
-#pragma unroll 1
-        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE) {
-            unsigned next = k2 + N_SIDE_BY_SIDE;
-            float4 next_gain = gains[next < M2 / 2 ? row.row * (M2 / 2) + next : first_of_next];
-            quantise_channel(args, lines, row, k2, spectrum, task.s, gain, task.rotations, exponent, n_clipped);
-            gain = next_gain;
-        }
-    }
-    count_clipped(args, n_clipped);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
+    const struct tile tile = {blockIdx.x * PAIRS, blockIdx.y * S};
     float2 *lines = (float2 *)shared_memory;
     const float4 *twiddles = (const float4 *)args.twiddles;
+    struct task task = begin_task();
 
-    first_pass(lines, (const float2 *)args.in, twiddles);
+    first_pass(lines, (const float2 *)args.in, tile, twiddles);
+    load_rotations(task, (const float2 *)args.rotation + tile.spectrum, args.n_spectra);
+    other_passes(lines, twiddles);
     __syncthreads();
-    if (RADIX_C > 1) {
-        middle_pass(lines, twiddles + M2 / 2);
-        __syncthreads();
-    }
-    const struct task task = begin_task(args);
-    if (RADIX_B > 1) {
-        last_pass(lines);
-        __syncthreads();
-    }
-    quantise_block(args, lines, task);
+    quantise_tile(args, tile, lines, task);
 }

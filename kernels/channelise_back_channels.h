@@ -1,0 +1,254 @@
+/* channelise_back_channels.h - see channelise_back.cu, which includes it behind its sizes: from the points of a tile to
+ * quantised channels. */
+#ifndef KERNELS_CHANNELISE_BACK_CHANNELS_H
+#define KERNELS_CHANNELISE_BACK_CHANNELS_H
+
+/* Philox4x32-7 (philox.h), with the keys of the rounds made beforehand. */
+static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
+{
+#pragma unroll
+    for (int round = 0; round < 7; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c.x, p1 = (uint64_t)0xCD9E8D57u * c.z;
+        c = make_uint4((uint32_t)(p1 >> 32) ^ c.y ^ keys[round][0], (uint32_t)p1,
+                       (uint32_t)(p0 >> 32) ^ c.w ^ keys[round][1], (uint32_t)p0);
+    }
+    return c;
+}
+
+/* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
+ * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
+#define BEFORE (DITHER ? 128.5f : 0.0f)
+
+static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
+{
+    const uint32_t select = half ? 0x5432 : 0x5410;
+
+    return make_float2(v.x + __uint_as_float(__byte_perm(re, exponent, select)),
+                       v.y + __uint_as_float(__byte_perm(im, exponent, select)));
+}
+
+/* a b, less by BEFORE. */
+static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
+{
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
+}
+
+static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
+{
+    float theta = fmaf(rotation.x, slope, rotation.y);
+    float2 turn;
+
+    __sincosf(theta, &turn.y, &turn.x);
+    return turn;
+}
+
+/* Rounded half to even, in two's complement in the lower bits; where |v| <= LIMIT. */
+static __device__ __forceinline__ uint32_t round_float(float v)
+{
+    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
+}
+
+/* (re, im) of both polarisations: 32 bits, or 16. */
+static __device__ __forceinline__ uint32_t quantise(float2 x0, float2 x1)
+{
+    uint32_t re0 = round_float(x0.x), im0 = round_float(x0.y), re1 = round_float(x1.x), im1 = round_float(x1.y);
+
+    if (OUT_BITS == 8)
+        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
+    return (re0 << 4 & 0xf0) | (im0 & 15) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
+}
+
+static __device__ __forceinline__ bool is_clipped(float2 v)
+{
+    return !(fabsf(v.x) <= (float)LIMIT) | !(fabsf(v.y) <= (float)LIMIT); /* no branches */
+}
+
+/* 0 for what is not a number. */
+static __device__ __forceinline__ float2 clip(float2 v)
+{
+    const float limit = (float)LIMIT;
+
+    return make_float2(v.x == v.x ? fminf(fmaxf(v.x, -limit), limit) : 0.0f,
+                       v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
+}
+
+/* To channel k of the heap, spectra [first, first + N_TOGETHER). */
+static __device__ __forceinline__ void store_spectra(uint8_t *out, unsigned k, uint32_t first,
+                                                     const uint32_t (&words)[N_TOGETHER])
+{
+    uint32_t batch = first / SPECTRA_PER_HEAP;
+    uint64_t at = (uint64_t)(batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
+
+    if (OUT_BITS == 8)
+        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
+    else
+        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
+}
+
+/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
+ * side by side, so that loads meet different banks, and the halves of a warp store what lies side by side, if they can. */
+static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
+{
+    if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
+        *place = threadIdx.x % (N_THREADS / N_GROUPS);
+        return threadIdx.x / (N_THREADS / N_GROUPS);
+    }
+    const unsigned n_halves = N_GROUPS > 1 ? N_GROUPS / 2 : 1;
+    unsigned warp = threadIdx.x / 32;
+    *place = threadIdx.x % 16 + 16 * (warp / n_halves);
+    return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
+}
+
+/* The polarisations' channel, twice, out of the transform's points k and M - k. */
+static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
+{
+    *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
+    *x1 = make_float2(z.y + mirror.y, mirror.x - z.x);
+}
+
+static __device__ __forceinline__ float slope_of(unsigned k)
+{
+    return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
+}
+
+/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
+ * turned over. */
+static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back_args &args, unsigned k, uint64_t pair)
+{
+    uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
+
+    return make_uint4((bits.x | 0x10001) ^ 0x80008000, (bits.y | 0x10001) ^ 0x80008000, (bits.z | 0x10001) ^ 0x80008000,
+                      (bits.w | 0x10001) ^ 0x80008000);
+}
+
+/* All of a tile's spectra are of one heap. */
+static __device__ __forceinline__ void count_clipped(const struct channelise_back_args &args, struct tile tile,
+                                                     const uint32_t (&n_clipped)[2])
+{
+    uint32_t *saturated = args.saturated + tile.spectrum / SPECTRA_PER_HEAP * 2;
+
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++)
+        if (n_clipped[pol])
+            atomicAdd(saturated + pol, n_clipped[pol]);
+}
+
+/* What a thread has of one row of the tile: its channels are row + M1 k2.  Made once for all of them, and kept. */
+struct row {
+    uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
+    uint32_t row;
+    uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
+    uint32_t gains;       /* where its gains begin */
+};
+
+/* Row 'i' of the tile, in order of [pair][which], and the thread's spectra from 's' on.  All lanes of the warp must
+ * come. */
+static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned i, unsigned s)
+{
+    unsigned pair = tile.pair + i / 2, which = i % 2;
+    bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
+
+    return {keep((i * S + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * S + s) * LINE_PITCH), keep(row_of(pair, which)),
+            keep(M2 - (alone && which == 0 ? 0u : 1u)), keep(row_of(pair, which) * (M2 / 2))};
+}
+
+/* Channel k2 of the row, N_TOGETHER spectra of which 'first' is the first of the buffer, and 'spectrum' its absolute
+ * index. */
+static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
+                                                        const struct row &row, unsigned k2, uint64_t spectrum,
+                                                        uint32_t first, float4 gain,
+                                                        const float2 (&rotations)[2][N_TOGETHER], uint32_t exponent,
+                                                        uint32_t (&n_clipped)[2])
+{
+    unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
+    const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
+    float slope = slope_of(k);
+    float2 x[2][N_TOGETHER];
+    uint32_t words[N_TOGETHER];
+    bool any_clipped = false;
+    uint4 bits = make_uint4(0, 0, 0, 0);
+
+#pragma unroll
+    for (int i = 0; i < N_TOGETHER; i++) {
+        float2 x0, x1;
+        separate(z[i * LINE_PITCH], z_mirror[i * LINE_PITCH], &x0, &x1);
+        x0 = multiply_before(x0, complex_multiply(make_float2(gain.x, gain.y), turn_of(rotations[0][i], slope)));
+        x1 = multiply_before(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
+        if (DITHER) {
+            if (i % 2 == 0)
+                bits = draw_dither(args, k, (spectrum + i) >> 1);
+            x0 = add_dither(x0, bits.x, bits.y, i % 2, exponent);
+            x1 = add_dither(x1, bits.z, bits.w, i % 2, exponent);
+        }
+        any_clipped |= is_clipped(x0) | is_clipped(x1);
+        x[0][i] = x0;
+        x[1][i] = x1;
+    }
+    if (any_clipped) /* rare, so counted and clipped only then */
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++)
+#pragma unroll
+            for (int i = 0; i < N_TOGETHER; i++) {
+                n_clipped[pol] += is_clipped(x[pol][i]);
+                x[pol][i] = clip(x[pol][i]);
+            }
+#pragma unroll
+    for (int i = 0; i < N_TOGETHER; i++)
+        words[i] = quantise(x[0][i], x[1][i]);
+    store_spectra(args.out, k, first, words);
+}
+
+/* What a thread needs besides the points and gains. */
+struct task {
+    unsigned first_row, first_k2, s;
+    float2 rotations[2][N_TOGETHER];
+};
+
+/* Threads side by side have neighbours of a row, or of several rows. */
+#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
+#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
+
+static __device__ __forceinline__ struct task begin_task()
+{
+    struct task task;
+    unsigned place;
+
+    task.s = group_of_thread(&place) * N_TOGETHER;
+    task.first_row = ROW_STEP > 1 ? place / (M2 / 2) : 0;
+    task.first_k2 = place % (M2 / 2);
+    return task;
+}
+
+/* Of the tile's spectra, of each polarisation n_spectra behind the one before. */
+static __device__ __forceinline__ void load_rotations(struct task &task, const float2 *rotations, uint32_t n_spectra)
+{
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++)
+#pragma unroll
+        for (int j = 0; j < N_TOGETHER; j++)
+            task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
+}
+
+static __device__ __forceinline__ void quantise_tile(const struct channelise_back_args &args, struct tile tile,
+                                                     const float2 *lines, const struct task &task)
+{
+    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
+    const float4 *gains = (const float4 *)args.gain;
+    const uint32_t first = tile.spectrum + task.s;
+    const uint64_t spectrum = args.first_spectrum + first;
+    uint32_t n_clipped[2] = {0, 0};
+
+    /* As many rounds for all threads of a warp, whether there is a row for them or not. */
+#pragma unroll 1
+    for (unsigned round = 0; round < (PAIRS * 2 + ROW_STEP - 1) / ROW_STEP; round++) {
+        unsigned i = round * ROW_STEP + task.first_row;
+        const struct row row = find_row(tile, i < PAIRS * 2 ? i : 0, task.s);
+#pragma unroll 1
+        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE)
+            quantise_channel(args, lines, row, k2, spectrum, first, gains[row.gains + k2], task.rotations, exponent,
+                             n_clipped);
+    }
+    count_clipped(args, tile, n_clipped);
+}
+
+#endif
