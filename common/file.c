@@ -1,6 +1,10 @@
 /* file.c - paths that lead to the same place; files that are written wholly or not at all. */
 #include "common/file.h"
 
+#include "common/clock.h"
+#include "common/units.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,6 +14,11 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Files that do not have their name yet. */
+#define NEW_PREFIX "cbf-new-"
+#define NEW_RANDOM "XXXXXX"
+#define STALE_NS   (3600 * NS_PER_S)
 
 bool files_are_same(const char *a, const char *b)
 {
@@ -40,7 +49,7 @@ int file_replace(const char *directory, const char *name, const struct file_part
     int err = 0;
 
     if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX ||
-        snprintf(temporary, sizeof(temporary), "%s/new-XXXXXX", directory) >= PATH_MAX)
+        snprintf(temporary, sizeof(temporary), "%s/" NEW_PREFIX NEW_RANDOM, directory) >= PATH_MAX)
         return -ENAMETOOLONG;
     int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
@@ -57,6 +66,27 @@ int file_replace(const char *directory, const char *name, const struct file_part
     if (err)
         unlink(temporary);
     return err;
+}
+
+static bool is_stale(int directory, const char *name)
+{
+    struct stat file;
+
+    return strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX)) == 0 && strlen(name) == strlen(NEW_PREFIX NEW_RANDOM) &&
+           fstatat(directory, name, &file, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(file.st_mode) &&
+           file.st_mtim.tv_sec * NS_PER_S + file.st_mtim.tv_nsec < clock_unix_ns() - STALE_NS;
+}
+
+void file_remove_stale(const char *directory)
+{
+    DIR *entries = opendir(directory);
+
+    if (!entries)
+        return;
+    for (struct dirent *entry = readdir(entries); entry; entry = readdir(entries))
+        if (is_stale(dirfd(entries), entry->d_name))
+            unlinkat(dirfd(entries), entry->d_name, 0);
+    closedir(entries);
 }
 
 void files_raise_limit(void)

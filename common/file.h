@@ -21,4 +21,8 @@ struct file_part {
  * time, whoever else replaces it, and whatever crashes.  Returns 0 or negative errno. */
 int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts);
 
+/* Removes what file_replace() left in a directory (which need not be there) where its process was killed: for whoever is
+ * to keep files there, at the start.  It goes when it is an hour old: nobody writes for so long. */
+void file_remove_stale(const char *directory);
+
 #endif

@@ -290,25 +290,32 @@ undo_matcher:
     return -ENOMEM;
 }
 
-void matcher_destroy(struct matcher *matcher)
+size_t matcher_drop(struct matcher *matcher)
 {
-    if (!matcher)
-        return;
+    size_t n_dropped = 0;
+
     for (; matcher->n_sets > 0; matcher->n_sets--, matcher->first_set++)
         for (unsigned i = 0; i < matcher->config.n_members; i++) {
             size_t slot = matcher->first_set % matcher->config.max_chunks;
             struct chunk *chunk = matcher->sets[slot * matcher->config.n_members + i];
             if (chunk)
                 loan_put(&chunk->loan);
+            n_dropped += chunk != NULL;
         }
+    for (unsigned i = 0; i < matcher->config.n_members; i++)
+        for (; matcher->members[i].n_held > 0; n_dropped++)
+            loan_put(&take_oldest(&matcher->members[i])->loan);
+    return n_dropped;
+}
+
+void matcher_destroy(struct matcher *matcher)
+{
+    if (!matcher)
+        return;
+    matcher_drop(matcher);
+    for (unsigned i = 0; i < matcher->config.n_members; i++)
+        free(matcher->members[i].held);
     free(matcher->sets);
     free(matcher->set_samples);
-    for (unsigned i = 0; i < matcher->config.n_members; i++) {
-        struct member *member = &matcher->members[i];
-
-        while (member->n_held > 0)
-            loan_put(&take_oldest(member)->loan);
-        free(member->held);
-    }
     free(matcher);
 }

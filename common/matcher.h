@@ -60,6 +60,9 @@ void matcher_end(struct matcher *matcher, unsigned member);
 /* The next set in order of time: fills set[n_members] and returns true, or false if none is ready. */
 bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestamp_samples);
 
+/* Puts all chunks that it holds.  Returns how many. */
+size_t matcher_drop(struct matcher *matcher);
+
 /* How many chunks it can hold per member, sets that are ready not counted. */
 unsigned matcher_depth(const struct matcher_config *config);
 

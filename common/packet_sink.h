@@ -70,6 +70,9 @@ void packet_sink_forget_memory(struct packet_sink *sink); /* all of it */
 /* The caller may be faster from now on than the rate that the sink was opened with. */
 void packet_sink_lift_rate(struct packet_sink *sink);
 
+/* From 'give_up_ns' on (monotonic) packets for which the kernel has no room fail. */
+void packet_sink_give_up_at(struct packet_sink *sink, int64_t give_up_ns);
+
 /* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
 
@@ -81,7 +84,7 @@ bool packet_sink_has_room(struct packet_sink *sink);
 #define PACKET_SINK_ROOM_NS (50 * NS_PER_US)
 
 /* Sends the first 'n' packets of the last alloc, in order.  Returns how many left (the others failed); never gives up
- * on one because the socket buffer is full. */
+ * on one because the socket buffer is full, but for packet_sink_give_up_at(). */
 size_t packet_sink_send(struct packet_sink *sink, struct packet_out *packets, size_t n);
 
 /* Puts the loans of what has left meanwhile.  Returns how many packets are in flight. */
@@ -118,6 +121,7 @@ struct packet_sink {
     const struct packet_sink_ops *ops;
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
     uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* of sinks without place_headers */
+    int64_t give_up_ns;                                             /* 0: never */
     uint64_t n_failed_taken;
     _Atomic uint64_t n_failed;
     _Atomic int last_errno;

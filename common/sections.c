@@ -158,10 +158,15 @@ void config_check_device(const struct config_device *device, struct config *erro
 }
 
 /* Of recv or send. */
-static void check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file, struct config *errors)
+static void check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
+                            const struct config_device *device, struct config *errors)
 {
-    if (*gpudirect && (transport != TRANSPORT_IBVERBS || pcap_file))
+    if (!*gpudirect)
+        return;
+    if (transport != TRANSPORT_IBVERBS || pcap_file)
         config_error(errors, gpudirect, "gpudirect needs transport: ibverbs%s", pcap_file ? ", and no pcap_file" : "");
+    else if (device->kind == DEVICE_CPU)
+        config_error(errors, gpudirect, "gpudirect needs a GPU, and device.kind is cpu");
 }
 
 void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
@@ -169,10 +174,8 @@ void config_check_direct(const bool *direct, const bool *gpudirect, int transpor
 {
     if (*gpudirect && *direct)
         config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
-    else if (*gpudirect && transport == TRANSPORT_IBVERBS && !pcap_file && device->kind == DEVICE_CPU)
-        config_error(errors, gpudirect, "gpudirect needs a GPU, and device.kind is cpu");
     else
-        check_gpudirect(gpudirect, transport, pcap_file, errors);
+        check_gpudirect(gpudirect, transport, pcap_file, device, errors);
 }
 
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors)
@@ -201,14 +204,15 @@ void config_check_destinations(const struct config_send *send, const struct endp
         config_check_multicast(destinations, errors);
 }
 
-void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors)
+void config_check_send(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
+                       struct config *errors)
 {
     if (send->rate_factor > 0 && send->rate_factor < 1)
         config_error(errors, &send->rate_factor,
                      "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
                      send->rate_factor);
     config_check_transport(&send->transport, send->interface, send->pcap_file, errors);
-    check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, errors);
+    check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, device, errors);
     if (files_are_same(recv_pcap_file, send->pcap_file))
         config_error(errors, &send->pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (send->packet_payload_bytes % 8 != 0)

@@ -175,8 +175,10 @@ void config_check_katcp(const struct config_katcp *katcp, struct config *errors)
 /* Both daemons' check of the device section. */
 void config_check_device(const struct config_device *device, struct config *errors);
 
-/* Both daemons' check of the send section against the capture that is read (NULL: none). */
-void config_check_send(const struct config_send *send, const char *recv_pcap_file, struct config *errors);
+/* A program's check of the send section against its device (NULL: it has none, and no key gpudirect), and the capture that
+ * is read (NULL: none). */
+void config_check_send(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
+                       struct config *errors);
 
 /* What ibverbs sends to is multicast; an error at 'destinations' if one is not. */
 void config_check_multicast(const struct endpoint_list *destinations, struct config *errors);

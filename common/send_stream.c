@@ -318,14 +318,39 @@ static uint64_t stream_bytes_left(const struct send_stream *stream)
     return n_bytes;
 }
 
-void send_stream_bound_drain(struct send_stream *stream)
+void send_stream_bound_drain(struct send_stream *stream, int64_t give_up_ns)
 {
     int64_t now_ns = clock_monotonic_ns();
+    packet_sink_give_up_at(stream->sink, give_up_ns);
     pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         packet_sink_lift_rate(stream->sink);
         stream->pace.clear_ns = stream->apart_ns = now_ns; /* which were of the slower rate */
     }
+}
+
+/* Of all groups, the one in progress too: what has left of that is no heap. */
+static uint64_t heaps_left(const struct send_stream *stream)
+{
+    uint64_t n_heaps = 0;
+    size_t group = stream->group;
+    for (uint64_t j = stream->n_jobs_done; j < stream->n_jobs_taken; j++) {
+        const struct send_job *job = stream->jobs[j % stream->max_jobs];
+        for (; (group = find_group(job, group)) < job->n_groups; group++)
+            n_heaps += job->groups[group].n_heaps;
+        group = 0;
+    }
+    return n_heaps;
+}
+
+void send_stream_give_up(struct send_stream *stream)
+{
+    if (!has_job(stream))
+        return;
+    packet_sink_flush(stream->sink); /* a card reads what is in flight where it lies */
+    note_failures(stream);
+    stream->n_given_up += heaps_left(stream);
+    drop_jobs(stream);
 }
 
 /* ---- When it is due ---------------------------------------------------------------------------------------------- */

@@ -17,12 +17,13 @@
 struct sender {
     char *thread_name;
     int cpu;
-    struct inbox *inbox; /* items: value = index of the stream, object = job; or NULL once, to hurry */
+    struct inbox *inbox; /* items: value = index of the stream, object = job; once, to hurry: when to give up, NULL */
     size_t max_streams;
     size_t n_streams;
     struct send_stream **streams;
     size_t max_jobs;
     size_t n_jobs_promised; /* sum of the streams' max_jobs */
+    int64_t give_up_ns;     /* [thread] */
     struct thread thread;
     bool running; /* [caller of start and stop] */
 };
@@ -32,15 +33,23 @@ struct sender {
 static void bound_drains(struct sender *sender)
 {
     for (size_t i = 0; i < sender->n_streams; i++)
-        send_stream_bound_drain(sender->streams[i]);
+        send_stream_bound_drain(sender->streams[i], sender->give_up_ns);
+}
+
+static void give_up(struct sender *sender)
+{
+    for (size_t i = 0; i < sender->n_streams; i++)
+        send_stream_give_up(sender->streams[i]);
 }
 
 static void accept_item(struct sender *sender, const struct inbox_item *item)
 {
-    if (!item->object)
+    if (!item->object) {
+        sender->give_up_ns = item->value;
         bound_drains(sender);
-    else
+    } else {
         send_stream_take(sender->streams[item->value], item->object);
+    }
 }
 
 /* Takes all jobs that have come.  Returns false once no more will come. */
@@ -71,6 +80,13 @@ static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_
     else if (deadline_ns == NEVER_NS ? inbox_pop(sender->inbox, &item) == 0
                                      : inbox_pop_until(sender->inbox, deadline_ns, &item) == 0)
         accept_item(sender, &item);
+}
+
+/* What comes first: a stream is due, there is to be a look for what has left, or the sender gives up, if it has not. */
+static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_t reap_ns, int64_t now_ns)
+{
+    int64_t first_ns = reap_ns < wake_ns ? reap_ns : wake_ns;
+    return sender->give_up_ns > now_ns && sender->give_up_ns < first_ns ? sender->give_up_ns : first_ns;
 }
 
 /* The stream to serve now, that which is due first of those that may be; or the first that will be.  And when. */
@@ -127,9 +143,11 @@ static void *run(void *arg)
             more_to_come = false;
             bound_drains(sender);
         }
+        int64_t now_ns = clock_monotonic_ns(), wake_ns;
+        if (now_ns >= sender->give_up_ns)
+            give_up(sender);
         if (!more_to_come && !any_work(sender))
             break;
-        int64_t now_ns = clock_monotonic_ns(), wake_ns;
         struct send_stream *stream = find_next(sender, now_ns, &wake_ns);
         if (wake_ns > now_ns || reap_ns <= now_ns) {
             in_flight = reap_streams(sender);
@@ -138,7 +156,7 @@ static void *run(void *arg)
         if (wake_ns <= now_ns)
             send_stream_serve(stream, now_ns);
         else
-            wait_until(sender, in_flight && reap_ns < wake_ns ? reap_ns : wake_ns, more_to_come);
+            wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
     stop_streams(sender);
     return NULL;
@@ -153,6 +171,7 @@ int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t m
     if (!new)
         return -ENOMEM;
     new->cpu = cpu;
+    new->give_up_ns = NEVER_NS;
     new->max_streams = max_streams;
     new->max_jobs = max_jobs;
     new->thread_name = strdup(thread_name);
@@ -209,10 +228,10 @@ void sender_push(struct send_stream *stream, struct send_job *job)
     inbox_push(stream->sender->inbox, &item);
 }
 
-void sender_hurry(struct sender *sender)
+void sender_hurry(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
-    inbox_push(sender->inbox, &(struct inbox_item){.object = NULL});
+    inbox_push(sender->inbox, &(struct inbox_item){.value = give_up_ns});
 }
 
 void sender_stop(struct sender *sender)
@@ -232,6 +251,15 @@ uint64_t sender_n_failed(const struct sender *sender)
         n_failed += packet_sink_n_failed(sender->streams[i]->sink, &last_errno);
     }
     return n_failed;
+}
+
+uint64_t sender_n_given_up(const struct sender *sender)
+{
+    assert(!sender->running);
+    uint64_t n_given_up = 0;
+    for (size_t i = 0; i < sender->n_streams; i++)
+        n_given_up += sender->streams[i]->n_given_up;
+    return n_given_up;
 }
 
 void sender_destroy(struct sender *sender)

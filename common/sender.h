@@ -17,7 +17,8 @@
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
  * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
  * sender_stop(), gets the rate at which it takes just that, evenly: a long dump neither keeps the service manager
- * waiting nor leaves in a burst.
+ * waiting nor leaves in a burst.  What has not left at the time that sender_hurry() was given stays unsent, and is
+ * counted: a network that takes nothing, or a device that is late with the last jobs, does not keep it waiting either.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.  One whose sink has no room (a
  * card that stands still) is put off, and the others do not wait for it.
  *
@@ -123,9 +124,9 @@ int sender_add_exported(struct send_stream *stream, const struct device_exported
 void sender_push(struct send_stream *stream, struct send_job *job);
 
 /* The end is near: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, so that whoever
- * still needs a buffer for the last jobs does not wait for longer.  Once at most, between start and stop.  Any thread.
- */
-void sender_hurry(struct sender *sender);
+ * still needs a buffer for the last jobs does not wait for longer.  From 'give_up_ns' on (monotonic) all jobs, also those
+ * that still come, go home unsent.  Once at most, between start and stop.  Any thread. */
+void sender_hurry(struct sender *sender, int64_t give_up_ns);
 
 /* No more jobs will come: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, then a
  * stop heap on every substream; returns when the thread has ended.  Idempotent. */
@@ -136,6 +137,9 @@ uint64_t sender_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
 
 /* Packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
 uint64_t sender_n_failed(const struct sender *sender);
+
+/* Heaps that were given up.  After stop. */
+uint64_t sender_n_given_up(const struct sender *sender);
 
 /* NULL is accepted. */
 void sender_destroy(struct sender *sender);

@@ -51,10 +51,10 @@ int sender_group_start(struct sender_group *group)
     return err;
 }
 
-void sender_group_hurry(struct sender_group *group)
+void sender_group_hurry(struct sender_group *group, int64_t give_up_ns)
 {
     for (size_t t = 0; t < group->n_senders; t++)
-        sender_hurry(group->senders[t]);
+        sender_hurry(group->senders[t], give_up_ns);
 }
 
 void sender_group_stop(struct sender_group *group)
@@ -70,6 +70,15 @@ uint64_t sender_group_n_failed(const struct sender_group *group)
     for (size_t t = 0; t < group->n_senders; t++)
         n_failed += sender_n_failed(group->senders[t]);
     return n_failed;
+}
+
+uint64_t sender_group_n_given_up(const struct sender_group *group)
+{
+    uint64_t n_given_up = 0;
+
+    for (size_t t = 0; t < group->n_senders; t++)
+        n_given_up += sender_n_given_up(group->senders[t]);
+    return n_given_up;
 }
 
 void sender_group_destroy(struct sender_group *group)

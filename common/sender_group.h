@@ -21,13 +21,16 @@ int sender_group_add_stream(struct sender_group *group, const struct send_stream
 int sender_group_start(struct sender_group *group);
 
 /* As sender_hurry(): all of them at once. */
-void sender_group_hurry(struct sender_group *group);
+void sender_group_hurry(struct sender_group *group, int64_t give_up_ns);
 
 /* As sender_stop(), one after the other.  Idempotent. */
 void sender_group_stop(struct sender_group *group);
 
 /* Packets that could not be sent, over all senders. */
 uint64_t sender_group_n_failed(const struct sender_group *group);
+
+/* Heaps that were given up, over all senders.  After stop. */
+uint64_t sender_group_n_given_up(const struct sender_group *group);
 
 /* NULL is accepted. */
 void sender_group_destroy(struct sender_group *group);

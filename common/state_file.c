@@ -243,6 +243,7 @@ int state_files_open(const struct config_state *config, struct ev_loop *loop, st
         err = lock_directory(made, why, why_bytes);
         if (!err) {
             log_info("what is set over KATCP is kept in %s", made->directory);
+            file_remove_stale(made->directory);
             err = start_writer(made);
         }
     }

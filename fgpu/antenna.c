@@ -174,6 +174,11 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait)
     }
 }
 
+size_t fgpu_antenna_drop(struct fgpu_antenna *antenna)
+{
+    return matcher_drop(antenna->matcher);
+}
+
 void fgpu_antenna_flush(struct fgpu_antenna *antenna)
 {
     for (size_t o = 0; o < antenna->layout->n_outputs; o++)

@@ -48,6 +48,9 @@ struct fgpu_antenna *fgpu_antenna_give_input(struct fgpu_device_input *input);
 /* No more chunks will come.  What is there is processed without dropping for want of buffers. */
 void fgpu_antenna_end(struct fgpu_antenna *antenna);
 
+/* Gives back the chunks that have not been begun.  Returns how many. */
+size_t fgpu_antenna_drop(struct fgpu_antenna *antenna);
+
 /* Goes on as far as possible.  'may_wait': rather stop and be called again than drop a batch for want of an output
  * buffer (file sources, draining).  Returns true when nothing is left to do. */
 bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);

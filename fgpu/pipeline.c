@@ -2,6 +2,7 @@
 #include "fgpu/pipeline.h"
 
 #include "common/chunk.h"
+#include "common/clock.h"
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
@@ -36,7 +37,7 @@ enum item_kind {
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DELAYS,     /* new delay models [struct command] */
     ITEM_GAINS,      /* new gains [struct fgpu_gains] */
-    ITEM_DRAIN,      /* main: no more chunks will come */
+    ITEM_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
 
 /* Commands that may wait for the worker, beside one for each output of each antenna. */
@@ -75,6 +76,8 @@ struct fgpu_pipeline {
     _Atomic int64_t steady_samples; /* all of those show from this timestamp on; the worker's */
     /* [worker] */
     bool draining;
+    int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
+    size_t n_given_up;  /* chunks */
     size_t n_recv_ended;
     size_t n_downloaded;
 };
@@ -151,7 +154,10 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         return NULL;
     case ITEM_DELAYS: return set_delays(p, item->object);
     case ITEM_GAINS: set_gains(p, item->object); return NULL;
-    case ITEM_DRAIN: begin_drain(p); return NULL;
+    case ITEM_DRAIN:
+        p->give_up_ns = item->value;
+        begin_drain(p);
+        return NULL;
     }
     return NULL;
 }
@@ -160,8 +166,10 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
 static bool drained(struct fgpu_pipeline *p)
 {
     size_t n_finished = 0;
-    bool done = true;
+    bool done = true, late = clock_monotonic_ns() >= p->give_up_ns;
 
+    for (size_t a = 0; late && a < p->layout->n_ants; a++)
+        p->n_given_up += fgpu_antenna_drop(p->antennas[a]);
     for (size_t a = 0; a < p->layout->n_ants; a++)
         done = fgpu_antenna_advance(p->antennas[a], true) && done;
     if (!done)
@@ -304,6 +312,7 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     p->c = *context;
     p->config = values;
     p->device = context->device;
+    p->give_up_ns = INT64_MAX;
     p->layout = &p->layout_storage;
     p->choices = calloc(p->config->outputs.n, sizeof(*p->choices));
     if (!p->choices) {
@@ -426,7 +435,7 @@ int fgpu_pipeline_begin(void *arg, char *why, size_t why_bytes)
     return fgpu_recv_begin(pipeline->recv, why, why_bytes);
 }
 
-bool fgpu_pipeline_stop(void *arg)
+bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
 {
     struct fgpu_pipeline *pipeline = arg;
 
@@ -435,8 +444,8 @@ bool fgpu_pipeline_stop(void *arg)
     fgpu_control_stop(pipeline->control);
     fgpu_settings_stop(pipeline->settings);
     fgpu_recv_stop(pipeline->recv);
-    fgpu_send_hurry(pipeline->send);
-    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
+    fgpu_send_hurry(pipeline->send, give_up_ns);
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);
     for (size_t a = 0; a < pipeline->layout->n_ants; a++)
@@ -445,7 +454,8 @@ bool fgpu_pipeline_stop(void *arg)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);
     pipeline->started = false;
-    return !fgpu_send_failed(pipeline->send);
+    bool drained = daemon_drained(pipeline->n_given_up, fgpu_send_n_given_up(pipeline->send));
+    return drained && !fgpu_send_failed(pipeline->send);
 }
 
 void fgpu_pipeline_destroy(void *arg)
@@ -454,7 +464,7 @@ void fgpu_pipeline_destroy(void *arg)
 
     if (!pipeline)
         return;
-    fgpu_pipeline_stop(pipeline);
+    fgpu_pipeline_stop(pipeline, 0); /* of a start that failed */
     stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     fgpu_control_destroy(pipeline->control);
     fgpu_settings_destroy(pipeline->settings);

@@ -42,9 +42,10 @@ int64_t fgpu_pipeline_done_samples(const void *pipeline, size_t ant, size_t outp
 /* The requests that it answers. */
 void fgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 
-/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  Returns
- * false if a capture could not be written. */
-bool fgpu_pipeline_stop(void *pipeline);
+/* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  From
+ * 'give_up_ns' on no more chunks are begun, and no more heaps sent.  Returns false if it had to give up, or if a capture
+ * could not be written. */
+bool fgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
 /* NULL is accepted. */
 void fgpu_pipeline_destroy(void *pipeline);

@@ -450,9 +450,9 @@ int fgpu_send_start(struct fgpu_send *send)
     return sender_group_start(send->senders);
 }
 
-void fgpu_send_hurry(struct fgpu_send *send)
+void fgpu_send_hurry(struct fgpu_send *send, int64_t give_up_ns)
 {
-    sender_group_hurry(send->senders);
+    sender_group_hurry(send->senders, give_up_ns);
 }
 
 void fgpu_send_stop(struct fgpu_send *send)
@@ -490,4 +490,9 @@ void fgpu_send_destroy(struct fgpu_send *send)
 bool fgpu_send_failed(const struct fgpu_send *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
+}
+
+uint64_t fgpu_send_n_given_up(const struct fgpu_send *send)
+{
+    return sender_group_n_given_up(send->senders);
 }

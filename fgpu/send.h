@@ -92,7 +92,7 @@ size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void fgpu_send_hurry(struct fgpu_send *send);
+void fgpu_send_hurry(struct fgpu_send *send, int64_t give_up_ns);
 
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);
@@ -100,6 +100,9 @@ void fgpu_send_stop(struct fgpu_send *send);
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
 bool fgpu_send_failed(const struct fgpu_send *send);
+
+/* After stop: heaps that were given up. */
+uint64_t fgpu_send_n_given_up(const struct fgpu_send *send);
 
 /* NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);

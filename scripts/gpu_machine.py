@@ -1,4 +1,5 @@
 """The machine that the GPU tests run on: where the programs lie, what the GPU is, how the programs are started."""
+import contextlib
 import ctypes
 import os
 import platform
@@ -10,6 +11,8 @@ import time
 import zipfile
 from pathlib import Path
 
+import kernel_limits
+
 HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
@@ -20,7 +23,7 @@ VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
 
 # Socket limits that a bare machine is given: what the packets of a test need that is late itself.
-SOCKET_LIMITS = {"rmem_max": 1 << 28, "wmem_max": 1 << 28, "netdev_max_backlog": 100000}
+SOCKET_LIMITS = {"net.core.rmem_max": 1 << 28, "net.core.wmem_max": 1 << 28, "net.core.netdev_max_backlog": 100000}
 
 
 def why_no_gpu():
@@ -97,9 +100,6 @@ class Place:
         self.python = str(venv) if venv.exists() else sys.executable
         if self.packed:
             self.unpack_wheels()
-        self.limits = {}
-        if self.packed and DEVICE == "cuda":
-            self.raise_socket_limits()
 
     def programs(self, **more):
         """The environment of our programs."""
@@ -118,19 +118,17 @@ class Place:
                 file.extractall(site)
         self.common["PYTHONPATH"] = ":".join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
 
-    def raise_socket_limits(self):
-        """Where that is ours to do; remove() sets them back."""
-        for name, wanted in SOCKET_LIMITS.items():
-            path = Path("/proc/sys/net/core") / name
-            try:
-                before = path.read_text()
-                if int(before) < wanted:
-                    path.write_text(str(wanted))
-                    self.limits[path] = before
-            except OSError:
-                pass  # not root: the tests live with what there is
-
     def remove(self):
-        for path, before in self.limits.items():
-            path.write_text(before)
         shutil.rmtree(self.work, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def place_of(root):
+    """A Place for as long as the block takes, with socket limits raised where that is ours to do.  Who is not root lives
+    with what there is."""
+    place = Place(root)
+    try:
+        with kernel_limits.raised(SOCKET_LIMITS if place.packed and DEVICE == "cuda" else {}):
+            yield place
+    finally:
+        place.remove()

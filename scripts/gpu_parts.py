@@ -343,11 +343,8 @@ def describe():
 
 def execute(command, root):
     """Runs any program of the tree as a part would; returns its exit code."""
-    place = gpu_machine.Place(root)
-    try:
+    with gpu_machine.place_of(root) as place:
         return subprocess.run(command, env=place.programs(), cwd=root).returncode
-    finally:
-        place.remove()
 
 
 def run(parts, limit_s, root):
@@ -358,12 +355,9 @@ def run(parts, limit_s, root):
         return 0
     if not (root / "build" / "fgpu").exists():
         raise SystemExit(f"gpu: there is no {root / 'build' / 'fgpu'}: run make gpu-pack, or make gpu-programs")
-    place = gpu_machine.Place(root)
-    try:
+    with gpu_machine.place_of(root) as place:
         summary = run_parts(parts, limit_s, place)
         keep_what_failed(place)
-    finally:
-        place.remove()
     print(table(summary))
     return 1 if any(row["failed"] for row in summary["rows"]) or not summary["rows"] else 0
 

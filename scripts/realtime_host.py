@@ -22,31 +22,11 @@ F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_pac
 X_LOSSES = re.compile(r"xbgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|malformed_packets|jumps|"
                       r"kernel_drops)|late_chunks|output_x_(failed_packets|dropped|skipped|incomplete|absent))")
 NO_LOSS = re.compile('xbgpu_.*reason="(other_thread|no_items)"')
-SYSCTLS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
-           "net.core.optmem_max": 1 << 20}
+LIMITS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
+          "net.core.optmem_max": 1 << 20}
 
 
 # ---- The host --------------------------------------------------------------------------------------------------------
-
-def set_sysctls():
-    """Raises limits; returns what they were.  What may not be written stays."""
-    before = {}
-    for name, value in SYSCTLS.items():
-        path = "/proc/sys/" + name.replace(".", "/")
-        try:
-            old = int(open(path).read())
-            if old < value:
-                open(path, "w").write(str(value))
-                before[path] = old
-        except (OSError, ValueError):
-            pass
-    return before
-
-
-def restore_sysctls(before):
-    for path, value in before.items():
-        open(path, "w").write(str(value))
-
 
 def place_in_core(cpu):
     """0 for the first hardware thread of a core, 1 for the next."""

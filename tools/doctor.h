@@ -10,6 +10,7 @@
 
 #include "fgpu/config.h"
 #include "tools/doctor_report.h"
+#include "tools/doctor_sys.h"
 #include "xbgpu/config.h"
 
 #include <stdbool.h>
@@ -88,6 +89,10 @@ bool doctor_file_runs(const struct doctor_file *file);
 
 /* True if its kernels run on the CPU of this host, as far as can be told without opening a GPU. */
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file);
+
+/* The PCI address, as /sys has it, of the GPU that a file's device.gpu means: the one that it names by its address, or else
+ * the only one there is.  Returns false where it is not known. */
+bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file, char address[SYS_PCI_BYTES]);
 
 /* "34.24 Gb/s" or "40 Mb/s" into 'text'; returns it. */
 #define DOCTOR_RATE_BYTES 32

@@ -4,7 +4,6 @@
 #include "tools/doctor.h"
 #include "tools/doctor_sys.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <glob.h>
 #include <limits.h>
@@ -77,24 +76,6 @@ static void check_modeset(struct doctor *doctor)
 
 /* ---- The window -------------------------------------------------------------------------------------------------- */
 
-/* The only GPU of NVIDIA's, or none. */
-static bool find_gpu(const char *root, char address[NAME_MAX + 1])
-{
-    char path[PATH_MAX], class[32], vendor[32];
-    size_t n = 0;
-
-    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
-    DIR *directory = opendir(path);
-    for (struct dirent *entry; directory && (entry = readdir(directory));)
-        if (sys_text(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", entry->d_name) &&
-            sys_text(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", entry->d_name) &&
-            strcmp(vendor, "0x10de") == 0 && strncmp(class, "0x03", 4) == 0 && n++ == 0)
-            snprintf(address, NAME_MAX + 1, "%s", entry->d_name);
-    if (directory)
-        closedir(directory);
-    return n == 1;
-}
-
 /* The largest of the device's own regions: which of them it is depends on how wide the others are.  0: not to be seen. */
 static uint64_t window_bytes(const char *root, const char *address)
 {
@@ -114,11 +95,8 @@ static uint64_t window_bytes(const char *root, const char *address)
 
 static void check_window(struct doctor *doctor, const struct doctor_file *file)
 {
-    char address[NAME_MAX + 1] = "";
-    bool known = strchr(file->device->gpu, ':') || find_gpu(doctor->root, address);
-
-    if (strchr(file->device->gpu, ':'))
-        snprintf(address, sizeof(address), "%s", file->device->gpu);
+    char address[SYS_PCI_BYTES];
+    bool known = doctor_file_gpu(doctor, file, address);
     uint64_t window = known ? window_bytes(doctor->root, address) : 0;
     struct finding *f = report_add(&doctor->report,
                                    !window                       ? FINDING_SKIPPED

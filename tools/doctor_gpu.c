@@ -145,31 +145,30 @@ static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file
     SAY(f->fix, "set recv.affinity in %s to CPUs of %s, or device.gpu to a GPU on their node", file->path, list);
 }
 
+bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file, char address[SYS_PCI_BYTES])
+{
+    char gpus[SYS_GPUS_MAX][SYS_PCI_BYTES];
+
+    if (sys_pci_address(file->device->gpu, address))
+        return true;
+    if (sys_gpus(doctor->root, gpus) != 1)
+        return false;
+    strcpy(address, gpus[0]);
+    return true;
+}
+
 static void check_bus(struct doctor *doctor)
 {
-    char path[PATH_MAX], class[32], vendor[32], only[NAME_MAX + 1] = "";
-    size_t n_gpus = 0;
+    char gpus[SYS_GPUS_MAX][SYS_PCI_BYTES], address[SYS_PCI_BYTES];
+    size_t n_gpus = sys_gpus(doctor->root, gpus);
 
-    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", doctor->root);
-    DIR *directory = opendir(path);
-    for (struct dirent *entry; directory && (entry = readdir(directory));)
-        if (sys_text(doctor->root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", entry->d_name) &&
-            sys_text(doctor->root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", entry->d_name) &&
-            strcmp(vendor, "0x10de") == 0 && strncmp(class, "0x03", 4) == 0) {
-            check_gpu_link(doctor, entry->d_name);
-            snprintf(only, sizeof(only), "%s", entry->d_name);
-            n_gpus++;
-        }
-    if (directory)
-        closedir(directory);
+    for (size_t i = 0; i < n_gpus; i++)
+        check_gpu_link(doctor, gpus[i]);
     for (size_t i = 0; i < doctor->n_files; i++) {
         const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || file->device->kind == DEVICE_CPU || file->recv_affinity->n == 0)
-            continue;
-        if (strchr(file->device->gpu, ':'))
-            check_gpu_node(doctor, file, file->device->gpu);
-        else if (n_gpus == 1)
-            check_gpu_node(doctor, file, only);
+        if (file->ok && file->device->kind != DEVICE_CPU && file->recv_affinity->n > 0 &&
+            doctor_file_gpu(doctor, file, address))
+            check_gpu_node(doctor, file, address);
     }
 }
 

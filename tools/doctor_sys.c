@@ -174,3 +174,39 @@ bool sys_pcie_link(const char *root, const char *path, char *now, char *max, siz
     *slower = rate < rate_max || width < width_max;
     return true;
 }
+
+bool sys_pci_address(const char *text, char address[SYS_PCI_BYTES])
+{
+    unsigned domain = 0, bus, slot;
+
+    if (sscanf(text, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+        domain = 0;
+        if (sscanf(text, "%x:%x", &bus, &slot) != 2)
+            return false;
+    }
+    return snprintf(address, SYS_PCI_BYTES, "%04x:%02x:%02x.0", domain, bus, slot) < SYS_PCI_BYTES;
+}
+
+static bool is_gpu(const char *root, const char *address)
+{
+    char vendor[32], class[32];
+
+    return sys_text(root, vendor, sizeof(vendor), "/sys/bus/pci/devices/%s/vendor", address) &&
+           sys_text(root, class, sizeof(class), "/sys/bus/pci/devices/%s/class", address) &&
+           strcmp(vendor, "0x10de") == 0 && strncmp(class, "0x03", 4) == 0;
+}
+
+size_t sys_gpus(const char *root, char addresses[SYS_GPUS_MAX][SYS_PCI_BYTES])
+{
+    char path[PATH_MAX];
+    size_t n = 0;
+
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices", root);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && n < SYS_GPUS_MAX && (entry = readdir(directory));)
+        if (strlen(entry->d_name) < SYS_PCI_BYTES && is_gpu(root, entry->d_name))
+            strcpy(addresses[n++], entry->d_name);
+    if (directory)
+        closedir(directory);
+    return n;
+}

@@ -28,6 +28,16 @@ bool sys_capability(const char *root, int pid, int capability, bool *has);
 /* True if a process of this machine is that program, run with that file. */
 bool sys_runs_file(const char *program, const char *path);
 
+#define SYS_PCI_BYTES 24
+#define SYS_GPUS_MAX  64
+
+/* A PCI address in any form that device.gpu may have (3b:00.0, 00000000:3B:00.0 as of nvidia-smi) as /sys has that GPU:
+ * 0000:3b:00.0.  Returns false if it is none. */
+bool sys_pci_address(const char *text, char address[SYS_PCI_BYTES]);
+
+/* The addresses of NVIDIA's GPUs.  Returns how many there are. */
+size_t sys_gpus(const char *root, char addresses[SYS_GPUS_MAX][SYS_PCI_BYTES]);
+
 /* A PCI device's link against what both ends could do: "8.0 GT/s x8".  'path' is its directory.  Returns false if there
  * is no link; *slower tells if it is narrower or slower than the device allows. */
 bool sys_pcie_link(const char *root, const char *path, char *now, char *max, size_t text_bytes, bool *slower);

@@ -238,7 +238,7 @@ void fsim_config_check(void *values, struct config *config)
 
     check_stream(fsim, config);
     check_signal(fsim, config);
-    config_check_send(&fsim->send, NULL, config);
+    config_check_send(&fsim->send, NULL, NULL, config);
     config_check_destinations(&fsim->send, &fsim->stream.destinations, config);
     config_check_http(&fsim->http, config);
     if (fsim->send.pcap_file && !ends)

@@ -448,7 +448,7 @@ void xbgpu_config_check(void *values, struct config *errors)
     config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
                         &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
-    config_check_send(&config->send, config->recv.pcap_file, errors);
+    config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
     config_check_katcp(&config->katcp, errors);
     config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)

@@ -2,6 +2,7 @@
 #include "xbgpu/xpipeline.h"
 
 #include "common/chunk.h"
+#include "common/clock.h"
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
@@ -33,7 +34,7 @@ enum item_kind {
     ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
     ITEM_COMMAND,    /* what main wants changed [struct xcommand] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
-    ITEM_DRAIN,      /* main: no more chunks will come */
+    ITEM_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
 
 #define RX_TIMEOUT_MIN_NS NS_PER_S /* of silence; and ten chunks at least */
@@ -64,6 +65,8 @@ struct xpipeline {
     bool walking;
     struct correlation_input walk; /* what the outputs walk */
     bool draining;
+    int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
+    size_t n_given_up;  /* chunks */
     size_t n_recv_ended;
     size_t n_downloaded;
 };
@@ -159,7 +162,10 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         if (++p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
             begin_drain(p);
         break;
-    case ITEM_DRAIN: begin_drain(p); break;
+    case ITEM_DRAIN:
+        p->give_up_ns = item->value;
+        begin_drain(p);
+        break;
     }
 }
 
@@ -181,6 +187,8 @@ static void *run_worker(void *arg)
 
     while (!drained(p, idle) && inbox_pop(p->inbox, &item) == 0) {
         handle(p, &item);
+        if (p->draining && clock_monotonic_ns() >= p->give_up_ns)
+            p->n_given_up += matcher_drop(p->matcher);
         idle = advance(p);
     }
     xinputs_end(p->inputs);
@@ -302,6 +310,7 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     p->c = *context;
     p->config = values;
     p->device = context->device;
+    p->give_up_ns = INT64_MAX;
     xbgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device),
                       interface_mtu(p->config->recv.interface));
     p->layout = &p->layout_storage;
@@ -366,15 +375,15 @@ int xpipeline_begin(void *arg, char *why, size_t why_bytes)
     return xbgpu_recv_begin(pipeline->recv, why, why_bytes);
 }
 
-bool xpipeline_stop(void *arg)
+bool xpipeline_stop(void *arg, int64_t give_up_ns)
 {
     struct xpipeline *pipeline = arg;
 
     if (!pipeline->started)
         return true;
     xbgpu_recv_stop(pipeline->recv);
-    xsend_hurry(pipeline->send);
-    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, 0, NULL});
+    xsend_hurry(pipeline->send, give_up_ns);
+    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);
     if (counter_get(&pipeline->late_chunks))
@@ -384,7 +393,8 @@ bool xpipeline_stop(void *arg)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
     pipeline->started = false;
-    return !xsend_failed(pipeline->send);
+    bool drained = daemon_drained(pipeline->n_given_up, xsend_n_given_up(pipeline->send));
+    return drained && !xsend_failed(pipeline->send);
 }
 
 void xpipeline_destroy(void *arg)
@@ -393,8 +403,8 @@ void xpipeline_destroy(void *arg)
 
     if (!pipeline)
         return;
-    xpipeline_stop(pipeline);
-    stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
+    xpipeline_stop(pipeline, 0); /* of a start that failed */
+    stats_reset();               /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     xcontrol_destroy(pipeline->control);
     xfacts_fini(&pipeline->facts);
     xlabels_fini(&pipeline->labels);

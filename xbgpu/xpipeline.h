@@ -31,8 +31,9 @@ int xpipeline_start(void *pipeline);
 int xpipeline_begin(void *pipeline, char *why, size_t why_bytes);
 
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  An
- * accumulation that has not ended is not sent.  Returns false if a capture could not be written. */
-bool xpipeline_stop(void *pipeline);
+ * accumulation that has not ended is not sent.  From 'give_up_ns' on no more chunks are begun, and no more dumps sent.
+ * Returns false if it had to give up, or if a capture could not be written. */
+bool xpipeline_stop(void *pipeline, int64_t give_up_ns);
 
 /* NULL is accepted. */
 void xpipeline_destroy(void *pipeline);

@@ -378,9 +378,9 @@ int xsend_start(struct xsend *send)
     return sender_group_start(send->senders);
 }
 
-void xsend_hurry(struct xsend *send)
+void xsend_hurry(struct xsend *send, int64_t give_up_ns)
 {
-    sender_group_hurry(send->senders);
+    sender_group_hurry(send->senders, give_up_ns);
 }
 
 void xsend_stop(struct xsend *send)
@@ -419,4 +419,9 @@ void xsend_destroy(struct xsend *send)
 bool xsend_failed(const struct xsend *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
+}
+
+uint64_t xsend_n_given_up(const struct xsend *send)
+{
+    return sender_group_n_given_up(send->senders);
 }

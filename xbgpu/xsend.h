@@ -109,7 +109,7 @@ void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete);
 void xsend_push(struct xdump *dump);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void xsend_hurry(struct xsend *send);
+void xsend_hurry(struct xsend *send, int64_t give_up_ns);
 
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void xsend_stop(struct xsend *send);
@@ -117,6 +117,9 @@ void xsend_stop(struct xsend *send);
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
 bool xsend_failed(const struct xsend *send);
+
+/* After stop: dumps that were given up. */
+uint64_t xsend_n_given_up(const struct xsend *send);
 
 /* NULL is accepted. */
 void xsend_destroy(struct xsend *send);

@@ -3,6 +3,7 @@
 
 #include "common/cuda/image.h"
 #include "common/cuda/vulkan.h"
+#include "common/file.h"
 #include "common/log.h"
 #include "common/version.h"
 
@@ -170,6 +171,8 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     }
     new->kernel_cache = image_cache_directory(config->kernel_cache);
     new->base.cache_directory = new->kernel_cache;
+    if (new->kernel_cache)
+        file_remove_stale(new->kernel_cache);
     log_opened(new, gpu);
     *device = &new->base;
     return 0;

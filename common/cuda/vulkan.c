@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef CBF_VULKAN
 
@@ -211,6 +212,60 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     return -ENODEV;
 }
 
+/* Of whole pages; 'export' may be NULL. */
+static VkResult allocate(const struct vulkan *v, size_t bytes, const VkExportMemoryAllocateInfo *export,
+                         VkDeviceMemory *memory)
+{
+    const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                                       .pNext = export,
+                                       .allocationSize = bytes,
+                                       .memoryTypeIndex = v->memory_type};
+
+    return v->AllocateMemory(v->device, &info, NULL, memory);
+}
+
+static const VkExportMemoryAllocateInfo as_file = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
+                                                   .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+
+static VkResult get_file(const struct vulkan *v, VkDeviceMemory memory, int *fd)
+{
+    const VkMemoryGetFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
+                                       .memory = memory,
+                                       .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
+
+    return v->GetMemoryFdKHR(v->device, &info, fd);
+}
+
+/* Whether memory can be exported, tried with a page: what drivers say of that is about buffers.  One that cannot says
+ * anything, that there is no memory, too; hence a page that is not exported first. */
+static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
+{
+    const char *call = "vkAllocateMemory";
+    VkDeviceMemory memory;
+    int fd;
+    VkResult result = allocate(v, PAGE_BYTES, NULL, &memory);
+
+    if (result)
+        return explain(result, call, why, why_bytes);
+    v->FreeMemory(v->device, memory, NULL);
+    result = allocate(v, PAGE_BYTES, &as_file, &memory);
+    if (!result) {
+        call = "vkGetMemoryFdKHR";
+        result = get_file(v, memory, &fd);
+        v->FreeMemory(v->device, memory, NULL);
+    }
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
+        return explain(result, call, why, why_bytes);
+    if (result) {
+        snprintf(why, why_bytes,
+                 "the GPU's Vulkan driver exports no memory that the host can write to: %s failed: %s (%d)", call,
+                 result_name(result), (int)result);
+        return -ENODEV;
+    }
+    close(fd);
+    return 0;
+}
+
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan)
 {
     return vulkan->heap_bytes;
@@ -218,18 +273,12 @@ uint64_t vulkan_heap_bytes(const struct vulkan *vulkan)
 
 int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char *why, size_t why_bytes)
 {
-    const VkExportMemoryAllocateInfo export = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
-                                               .handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                           .pNext = &export,
-                                           .allocationSize =
-                                               ((bytes ? bytes : 1) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES,
-                                           .memoryTypeIndex = v->memory_type};
+    size_t whole_bytes = ((bytes ? bytes : 1) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
     VkDeviceMemory memory;
     const char *call = "vkAllocateMemory";
     void *host;
     int fd;
-    VkResult result = v->AllocateMemory(v->device, &allocate, NULL, &memory);
+    VkResult result = allocate(v, whole_bytes, &as_file, &memory);
 
     if (result)
         return explain(result, call, why, why_bytes);
@@ -237,14 +286,11 @@ int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char
     result = v->MapMemory(v->device, memory, 0, VK_WHOLE_SIZE, 0, &host); /* until it is freed */
     if (result)
         goto undo;
-    const VkMemoryGetFdInfoKHR info = {.sType = VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR,
-                                       .memory = memory,
-                                       .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
     call = "vkGetMemoryFdKHR";
-    result = v->GetMemoryFdKHR(v->device, &info, &fd);
+    result = get_file(v, memory, &fd);
     if (result)
         goto undo;
-    *out = (struct vulkan_memory){.host = host, .bytes = allocate.allocationSize, .fd = fd};
+    *out = (struct vulkan_memory){.host = host, .bytes = whole_bytes, .fd = fd};
     memcpy(&out->owned, &memory, sizeof(memory));
     return 0;
 undo:
@@ -274,6 +320,8 @@ int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, c
         err = open_device(v, why, why_bytes);
     if (!err)
         err = choose_type(v, why, why_bytes);
+    if (!err)
+        err = check_export(v, why, why_bytes);
     if (err)
         vulkan_close(v);
     else

@@ -228,6 +228,7 @@ def test_fake_cuda(program, daemon, work, rng, monkeypatch, on_fakes):
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 @pytest.mark.parametrize("cuda, vulkan, code, says", [
     ("gpus=1", "heap_mib=0", 78, "recv.direct: this GPU has no memory that the host can write to"),
+    ("gpus=1", "exports=0", 78, "recv.direct: the GPU's Vulkan driver exports no memory that the host can write to: "),
     ("gpus=1", "vkCreateInstance=-9", 78, "recv.direct: vkCreateInstance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): "),
     ("gpus=1", "vkMapMemory=-5", 1, "recv.direct: vkMapMemory failed: VK_ERROR_MEMORY_MAP_FAILED (-5)"),
     ("import=999", "", 1, "recv.direct: cudaImportExternalMemory failed: "),

@@ -327,6 +327,18 @@ def test_memory_of_the_gpu(work, files, key, changes, id, status, words):
     assert other not in {f["id"] for f in report.findings}
 
 
+@pytest.mark.parametrize("gpu", ["0000:3b:00.0", "0000:3B:00.0", "00000000:3B:00.0", "3b:00.0", "3b:0", "0:3b:00"])
+def test_forms_of_an_address(work, files, gpu):
+    """One of two GPUs, by its address as /sys, lspci and nvidia-smi have it."""
+    paths = files(merge(FAST, {"fgpu0": {"recv": {"direct": True, "affinity": [8, 9]}, "device": {"gpu": gpu}}})).write("fgpu0")
+    other = {path.replace("3b", "3c"): text for path, text in GPU.items()}
+    node = {"sys/bus/pci/devices/0000:3b:00.0/numa_node": 1, "sys/devices/system/node/node1/cpulist": "9,16-31"}
+    report = Report("host", *paths, root=planted_tree(work, {**DIRECT, **other, **node}))
+    window, far = report.get("direct.bar"), report.get("gpu.numa")
+    assert window["status"] == "ok" and "GPU 0000:3b:00.0 lets" in window["found"], window
+    assert far["status"] == "warn" and "GPU 0000:3b:00.0" in far["found"], far
+
+
 def test_slow_hosts_need_no_tuning(work, files):
     """At the rate of a demonstration, what costs packets at 30 Gb/s is no finding."""
     changes = {"proc/swaps": "Filename\n/dev/sda2", "proc/sys/net/core/netdev_max_backlog": 1000,

@@ -190,6 +190,8 @@ def send_config(ends, how, **sections):  # noqa: F811
     wide = {"channels": 256, "gain": 2.5, "taps": 4, "substreams": 4, "batches_per_buffer": 2}
     config = test_fgpu_stream.live_config([wide, NARROW], (2, 0), **sections)
     config["send"] |= {"interface": ends[0].interface, "packet_payload": 1024, **SENDS[how]}
+    if how == "gpudirect" and "device" not in sections:
+        config["device"]["kind"] = test_verbs_send.NOT_CPU
     return config
 
 
@@ -280,8 +282,9 @@ def assert_same_output(found, expected):
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_send_live(n_threads, daemon, rng, ends):  # noqa: F811
+def test_send_live(n_threads, daemon, rng, ends, gpu):  # noqa: F811
     """Live: the same values, counters (of saturated samples, too) and spectra of the status page, whatever sends."""
+    gpu("gpus=0")
     samples, present = noise_with_gaps(rng)
     results = {how: run_send(daemon, ends, how, samples, present, how, send={"threads": n_threads}) for how in SENDS}
     assert_same_output(results["pinned"], results["udp"])
@@ -304,7 +307,8 @@ def test_send_from_a_gpu(daemon, rng, ends, gpu):  # noqa: F811
     ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:EIO@1"}, 1, "send.gpudirect: ibverbs on veth0: cannot register "),
     ({"CBF_FAKE_VERBS_FAIL": "ibv_reg_dmabuf_mr:EIO@4"}, 1, "send.gpudirect: ibverbs on veth0: cannot register "),
 ])
-def test_send_by_a_card_that_cannot(environment, code, says, daemon, ends):  # noqa: F811
+def test_send_by_a_card_that_cannot(environment, code, says, daemon, ends, gpu):  # noqa: F811
+    gpu("gpus=0")
     config = send_config(ends, "gpudirect")
     process = test_verbs_send.start(daemon, "fgpu", config, ends[0], **environment).wait_end(code)
     errors = [line for line in process.log.read_text().splitlines() if " error: " in line]
@@ -349,6 +353,7 @@ def test_send_from_a_gpu_that_fails(daemon, work, rng, ends, gpu):  # noqa: F811
 @pytest.mark.parametrize("send, says", [
     ({}, "gpudirect needs transport: ibverbs"),
     ({"transport": "udp", "interface": "lo"}, "gpudirect needs transport: ibverbs"),
+    ({"transport": "ibverbs", "interface": "lo"}, "gpudirect needs a GPU, and device.kind is cpu"),
     ({"transport": "ibverbs", "interface": "lo", "pcap_file": "x"}, "gpudirect needs transport: ibverbs, and no pcap_file"),
 ])
 def test_send_mistakes(send, says, work):

@@ -1,8 +1,9 @@
-"""scripts/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; and
-what scripts/pacing makes of times."""
+"""scripts/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; what
+scripts/pacing makes of times; and limits of the kernel, which are what they were after any of these scripts."""
 import importlib.machinery
 import importlib.util
 import json
+import signal
 import subprocess
 import sys
 
@@ -131,3 +132,68 @@ def test_behind_the_schedule(scripts):
     arrivals["is_data"] = 0
     with pytest.raises(RuntimeError):
         pacing.analyse(arrivals, 1e9, 3)
+
+
+# ---- Limits of the kernel --------------------------------------------------------------------------------------------
+
+LOW, HIGH, OTHERS = 1000, 1 << 40, 77
+
+RAISED = """
+import pathlib, signal, sys
+sys.path.insert(0, sys.argv[1])
+import kernel_limits
+kernel_limits.ROOT = pathlib.Path(sys.argv[2])
+with kernel_limits.raised({"net.core.rmem_max": 2000, "net.core.wmem_max": 2000, "net.core.optmem_max": 2000}):
+    print("raised", flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def limits(tmp_path):
+    """Files as of sysctl, of which optmem_max is missing: read() says what is in the others."""
+    directory = tmp_path / "net/core"
+    directory.mkdir(parents=True)
+    names = ("rmem_max", "wmem_max")
+    for name, value in zip(names, (LOW, HIGH)):
+        (directory / name).write_text(str(value))
+    return lambda: [int((directory / name).read_text()) for name in names]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_limits_are_set_back_on_a_signal(limits, tmp_path, number):
+    process = subprocess.Popen([sys.executable, "-c", RAISED, SCRIPTS, tmp_path], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+    with process:
+        assert process.stdout.readline() == "raised\n" and limits() == [2000, HIGH]
+        process.send_signal(number)
+    assert process.returncode not in (0, -signal.SIGTERM, -signal.SIGHUP) and limits() == [LOW, HIGH]
+
+
+def test_limits_of_others_are_left(limits, tmp_path, scripts, monkeypatch):
+    kernel_limits = scripts("kernel_limits.py")
+    monkeypatch.setattr(kernel_limits, "ROOT", tmp_path)
+    with kernel_limits.raised({"net.core.rmem_max": 2000, "net.core.wmem_max": 2000}):
+        (tmp_path / "net/core/rmem_max").write_text(str(OTHERS))
+    assert limits() == [OTHERS, HIGH]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("name, function", [("realtime", "run"), ("realtime-x", "run"), ("realtime-chain", "run"),
+                                            ("pacing", "measure_sender")])
+def test_scripts_set_limits_back(limits, tmp_path, scripts, monkeypatch, name, function):
+    """Whatever a run ends with; and what can fail before the first one does so before anything is raised."""
+    script = scripts(name)
+
+    def fail(*_):
+        assert limits() == [1 << 30, HIGH]
+        raise EOFError
+
+    monkeypatch.setattr(script.kernel_limits, "ROOT", tmp_path)
+    monkeypatch.setattr(script, function, fail)
+    monkeypatch.setattr(script, "expected_dump", lambda *_: None, raising=False)
+    monkeypatch.setattr(script.Pins, "step_aside", lambda self: None)
+    monkeypatch.setattr(sys, "argv", [name, "--rate", "1"])
+    with pytest.raises(EOFError):
+        script.main()
+    assert limits() == [LOW, HIGH]

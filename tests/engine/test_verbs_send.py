@@ -126,12 +126,23 @@ def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
     return "fgpu", config, [o["destinations"] for o in config["outputs"]], config["send"]["array_size"]
 
 
+# What send.gpudirect is no mistake for; where there is no GPU (no_gpu, below) it is the cpu device.
+NOT_CPU = "auto" if harness.DEVICE == "cpu" else harness.DEVICE
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    if harness.DEVICE == "cpu":
+        monkeypatch.setenv("CBF_CUDA_DEVICE", "/nonexistent")
+
+
 def gpudirect_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
     """The same, with a narrow band of 4-bit samples beside, some input missing, and heaps that the card reads."""
     config = fgpu_case(work, rng, n_chunks, n_threads, rate_factor, gpudirect=True, **send)[1]
     narrow = {"kind": "narrowband", "name": "narrow", "channels": 64, "taps": 4, "decimation": 4, "gain": 0.4,
               "centre_frequency": 90000.25, "sample_bits": 4, "batches_per_buffer": 3, "substreams": 2}
     config["outputs"] += scenario.fgpu_config([narrow])["outputs"]
+    config["device"]["kind"] = NOT_CPU
     present = np.ones((2, 2, 16 * n_chunks), bool)
     present[0, 1, 6 * n_chunks] = present[1, 0, 9 * n_chunks + 3] = False
     harness.write_heaps(config["recv"]["pcap_file"], scenario.digitiser_heaps(

@@ -9,6 +9,7 @@
  *   gpus (2), gpu_minor (1)
  *   heap_mib (256)   of the memory that the host can write to; 0: there is none
  *   extension (1)    VK_KHR_external_memory_fd
+ *   exports (1)      0: there is no memory to be exported, as far as it says
  *   vkNAME=CODE      that call returns this result */
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +39,7 @@ struct thing {
     char kind; /* 'i', 'g', 'd', 'm' */
     int index; /* of a GPU */
     size_t bytes;
+    bool exported;
     int fd;
     void *mapped;
 };
@@ -84,17 +86,6 @@ static struct thing *as(void *handle, char kind)
 
     CHECK(thing && thing->kind == kind);
     return thing;
-}
-
-/* A structure in the chain, which must be there. */
-static const void *chained(const void *first, VkStructureType type)
-{
-    const VkBaseInStructure *at = first;
-
-    while (at && at->sType != type)
-        at = at->pNext;
-    CHECK(at);
-    return at;
 }
 
 /* ---- The instance and its GPUs ----------------------------------------------------------------------------------- */
@@ -195,13 +186,19 @@ static VkResult vkAllocateMemory(VkDevice device, const VkMemoryAllocateInfo *in
     FAIL_IF_TOLD()
     as(device, 'd');
     CHECK(info->sType == VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO && info->memoryTypeIndex == MEMORY_TYPE);
-    const VkExportMemoryAllocateInfo *export = chained(info->pNext, VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO);
-    CHECK(export->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
+    const VkExportMemoryAllocateInfo *export = info->pNext;
+    if (export) {
+        CHECK(export->sType == VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO && !export->pNext);
+        CHECK(export->handleTypes == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
+        if (!setting("exports", 1))
+            return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    }
     CHECK(info->allocationSize % PAGE_BYTES == 0);
     if (info->allocationSize > (VkDeviceSize)setting("heap_mib", 256) << 20)
         return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     struct thing *memory = make('m', &n_memories);
     memory->bytes = info->allocationSize;
+    memory->exported = export != NULL;
     memory->fd = memfd_create("fake_vulkan", MFD_CLOEXEC);
     CHECK(memory->fd >= 0 && ftruncate(memory->fd, (off_t)memory->bytes) == 0);
     *out = (VkDeviceMemory)(void *)memory;
@@ -236,6 +233,7 @@ static VkResult vkGetMemoryFdKHR(VkDevice device, const VkMemoryGetFdInfoKHR *in
     FAIL_IF_TOLD()
     CHECK(info->sType == VK_STRUCTURE_TYPE_MEMORY_GET_FD_INFO_KHR);
     CHECK(info->handleType == VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT);
+    CHECK(as(info->memory, 'm')->exported);
     *fd = dup(as(info->memory, 'm')->fd);
     return VK_SUCCESS;
 }

@@ -10,7 +10,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 
 #define N_STREAMS    3
 #define N_OPERATIONS 120
@@ -124,6 +126,26 @@ START_TEST(builds_do_not_mix)
     memcpy(&open, &symbol, sizeof(open));
     ck_assert_int_eq(open(&config, &stranger, &device, why, sizeof(why)), -ENODEV);
     ck_assert_msg(strstr(why, "this program of another"), "%s", why);
+}
+END_TEST
+
+/* What a process left in the cache that was killed while it wrote. */
+START_TEST(the_cache_is_tidied)
+{
+    const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char directory[] = "/tmp/check_device_cuda-XXXXXX", path[64], why[300] = "";
+    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
+    struct device *device;
+
+    ck_assert(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
+    fclose(fopen(path, "w"));
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    device_close(device);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_eq(rmdir(directory), 0);
 }
 END_TEST
 
@@ -528,6 +550,7 @@ static void add_tests(TCase *tests)
     tcase_add_loop_test(tests, the_gpu_is_chosen_or_missed_in_plain_words, 0, (int)ARRAY_LEN(choices));
     tcase_add_loop_test(tests, auto_does_without_a_gpu_that_there_is_not, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tests, builds_do_not_mix);
+    tcase_add_test(tests, the_cache_is_tidied);
     tcase_add_test(tests, memory_that_cannot_be_registered_is_cudas_own);
     tcase_add_test(tests, too_little_gpu_memory_is_said_with_both_sizes);
     if (test_fake_vulkan()) {

@@ -174,6 +174,23 @@ START_TEST(cpu_lists)
 }
 END_TEST
 
+START_TEST(pci_addresses)
+{
+    static const char *const same[] = {"0000:3b:00.0", "0000:3B:00.0", "00000000:3B:00.0", "3b:00.0", "3b:0", "0:3b:0"};
+    static const char *const none[] = {"auto", "", "0", "12", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"};
+    char address[SYS_PCI_BYTES];
+
+    for (size_t k = 0; k < ARRAY_LEN(same); k++) {
+        ck_assert(sys_pci_address(same[k], address));
+        ck_assert_str_eq(address, "0000:3b:00.0");
+    }
+    ck_assert(sys_pci_address("10000:01:1f.0", address)); /* as of virtual machines */
+    ck_assert_str_eq(address, "10000:01:1f.0");
+    for (size_t k = 0; k < ARRAY_LEN(none); k++)
+        ck_assert(!sys_pci_address(none[k], address));
+}
+END_TEST
+
 static void write_file(const char *root, const char *path, const char *text)
 {
     char full[512];
@@ -262,6 +279,7 @@ int main(void)
     tcase_add_test(tests, what_does_not_fit_is_told);
     tcase_add_test(tests, metrics_are_summed);
     tcase_add_test(tests, cpu_lists);
+    tcase_add_test(tests, pci_addresses);
     tcase_add_test(tests, drops_of_a_planted_host);
     tcase_add_test(tests, reports);
     suite_add_tcase(suite, tests);

@@ -177,6 +177,24 @@ START_TEST(scenario_gives_its_sets)
 }
 END_TEST
 
+START_TEST(what_is_dropped_is_counted)
+{
+    int64_t index;
+
+    make_matcher(2, 2, 2);
+    for (int64_t i = 5; i < 10; i++)
+        add_chunk(0, i);
+    add_chunk(1, 8); /* sets of one chunk, a set of two, a chunk that waits */
+    ck_assert_uint_eq(next_set(&index), 1);
+    ck_assert_uint_eq(matcher_drop(matcher), 5);
+    ck_assert_uint_eq(inbox_length(home), N_CHUNKS);
+    ck_assert_uint_eq(matcher_drop(matcher), 0);
+    ck_assert_uint_eq(next_set(&index), 0);
+    ck_assert_uint_eq(late.value, 0);
+    destroy_matcher();
+}
+END_TEST
+
 /* Members lose chunks and end at random, but none gets a window ahead of another: then each chunk must come out once,
  * with all others of its time, whatever the interleaving. */
 static void check_interleaving(unsigned *seed)
@@ -292,6 +310,7 @@ int main(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, scenario_gives_its_sets, 0, (int)ARRAY_LEN(scenarios));
+    tcase_add_test(tests, what_is_dropped_is_counted);
     tcase_add_test(tests, any_interleaving_gives_the_same_sets);
     tcase_add_test(tests, chaos_passes);
     suite_add_tcase(suite, tests);

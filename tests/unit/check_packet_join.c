@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -591,6 +592,56 @@ START_TEST(joined_packets_too_long_for_the_route)
 }
 END_TEST
 
+/* ---- A network that takes nothing -------------------------------------------------------------------------------- */
+
+static size_t n_refusals; /* to come */
+static int refusal;
+
+/* In the C library's place. */
+int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
+{
+    if (n_refusals > 0) {
+        n_refusals--;
+        errno = refusal;
+        return -1;
+    }
+    return (int)syscall(SYS_sendmmsg, fd, messages, n, flags);
+}
+
+/* Room is waited for, but not when it is time to give up: then each packet fails at once. */
+START_TEST(who_gives_up_does_not_wait_for_room)
+{
+    enum { N = 3 };
+    struct inbox *home;
+    struct inbox_item item;
+    struct loan loan;
+    int last_errno;
+    bool late = _i % 2;
+
+    memset(&rig, 0, sizeof(rig));
+    refusal = _i / 2 ? ENOBUFS : EAGAIN;
+    parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", free_port(), free_port(), free_port());
+    open_sink();
+    ck_assert_int_eq(inbox_create(1, &home), 0);
+    loan_init(&loan, home, (struct inbox_item){0});
+    loan_out(&loan, 1);
+    struct packet_out *packets = packet_sink_alloc(rig.sink, N);
+    for (size_t i = 0; i < N; i++)
+        make_packet(&packets[i], i, 100);
+    packets[N - 1].loan = &loan;
+    packet_sink_give_up_at(rig.sink, clock_monotonic_ns() + (late ? 0 : 3600 * NS_PER_S));
+    n_refusals = late ? SIZE_MAX : 10;
+    ck_assert_uint_eq(packet_sink_send(rig.sink, packets, N), late ? 0 : N);
+    ck_assert_uint_eq(packet_sink_n_failed(rig.sink, &last_errno), late ? N : 0);
+    ck_assert_int_eq(last_errno, late ? refusal : 0);
+    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+    n_refusals = 0;
+    packet_sink_close(rig.sink);
+    inbox_destroy(home);
+    endpoint_list_fini(&rig.list);
+}
+END_TEST
+
 /* ---- Loans ------------------------------------------------------------------------------------------------------- */
 
 /* A buffer that somebody overwrites as soon as it comes home. */
@@ -687,6 +738,7 @@ int main(void)
     suite_add_tcase(suite, order);
     tcase_add_loop_test(sinks, what_a_sink_joins, 0, ARRAY_LEN(joinings));
     tcase_add_loop_test(sinks, joined_packets_too_long_for_the_route, 0, 2);
+    tcase_add_loop_test(sinks, who_gives_up_does_not_wait_for_room, 0, 4);
     tcase_add_test(sinks, a_loan_ends_when_all_have_left);
     tcase_set_timeout(sinks, 60);
     suite_add_tcase(suite, sinks);

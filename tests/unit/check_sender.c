@@ -885,7 +885,7 @@ START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
     stop_ns = clock_unix_ns();
     if (_i == 1) {
         /* The same without the end; the job of nearly all bytes comes home first. */
-        sender_hurry(rig.sender);
+        sender_hurry(rig.sender, INT64_MAX);
         int64_t deadline_ns = clock_monotonic_ns() + SENDER_DRAIN_MAX_NS + PATIENCE_NS;
         ck_assert_int_eq(inbox_pop_until(home, deadline_ns, &item), 0);
         ck_assert_ptr_eq(item.object, &slow[0]);
@@ -897,6 +897,42 @@ START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
     free_job(&slow[1]);
     free_job(&empty);
     free_job(&skipped);
+    rig_fini(&rig);
+}
+END_TEST
+
+/* A stream that would take hours: jobs before and after go home unsent, with their heaps counted, the one in progress
+ * too; then it stops as ever. */
+START_TEST(what_a_drain_gives_up_comes_home_and_is_counted)
+{
+    struct test_job jobs[3];
+    struct rig rig;
+
+    rig_init(&rig, 1, 1000);
+    rig.config.rate_bytes_per_s = 100;
+    for (size_t i = 0; i < 3; i++)
+        make_slow_job(&jobs[i], 100000);
+    rig_open(&rig);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &jobs[0].job);
+    sender_push(rig.stream, &jobs[1].job);
+    wait_for_file_bytes(24 + 16 + 42 + 1000);
+    sender_hurry(rig.sender, clock_monotonic_ns());
+    sender_push(rig.stream, &jobs[2].job);
+    for (size_t i = 0; i < 3; i++) {
+        struct inbox_item item;
+        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        ck_assert_ptr_eq(item.object, &jobs[i]);
+    }
+    sender_stop(rig.sender);
+    assert_home(0);
+    ck_assert_uint_eq(sender_n_given_up(rig.sender), 3 * 6);
+    ck_assert_uint_eq(counter_get(&rig.stats.heaps), 0);
+    size_t n = read_wire();
+    ck_assert_uint_lt(n, 10);
+    ck_assert_uint_eq(wire[n - 1].n_bytes, SPEAD_STOP_PACKET_BYTES);
+    for (size_t i = 0; i < 3; i++)
+        free_job(&jobs[i]);
     rig_fini(&rig);
 }
 END_TEST
@@ -1240,6 +1276,7 @@ int main(void)
     tcase_add_loop_test(time_case, a_squeezed_pace_ends_in_time, 0, 20);
     tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
     tcase_add_loop_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, 0, 2);
+    tcase_add_test(time_case, what_a_drain_gives_up_comes_home_and_is_counted);
     tcase_add_test(time_case, latency_is_since_the_data_came);
     tcase_set_timeout(time_case, 60);
     suite_add_tcase(suite, time_case);

@@ -309,13 +309,33 @@ START_TEST(a_drain_that_is_hurried_lifts_the_rate)
     struct test_job *job = make_job(64 * 1000);
     ck_assert_int_eq(sender_start(sender), 0);
     sender_push(streams[0], &job->job);
-    sender_hurry(sender);
+    sender_hurry(sender, INT64_MAX);
     int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
     while (_i && atomic_load(&cards[0].n_lifted) == 0 && clock_monotonic_ns() < deadline_ns)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
     sender_stop(sender);
     ck_assert_uint_eq(atomic_load(&cards[0].n_lifted) > 0, (size_t)_i);
     free_job(await_home());
+    close_streams();
+}
+END_TEST
+
+START_TEST(what_is_given_up_comes_home_when_packets_have_left)
+{
+    /* Hours at its rate; a card has some of it, and reads that where it lies. */
+    cards[0].latency_ns = 50 * NS_PER_MS;
+    open_streams(1, 1e3);
+    struct test_job *job = make_job(64 * 100000);
+    ck_assert_int_eq(sender_start(sender), 0);
+    sender_push(streams[0], &job->job);
+    while (counter_get(&stats[0].packets) == 0)
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    sender_hurry(sender, clock_monotonic_ns());
+    ck_assert_ptr_eq(await_home(), job);
+    ck_assert_uint_eq(cards[0].n_gone, cards[0].n_sent);
+    free_job(job);
+    sender_stop(sender);
+    ck_assert_uint_eq(sender_n_given_up(sender), 1);
     close_streams();
 }
 END_TEST
@@ -447,6 +467,7 @@ int main(void)
     tcase_add_test(tcase, who_is_busy_looks_all_the_same);
     tcase_add_test(tcase, what_fails_late_is_counted);
     tcase_add_loop_test(tcase, a_drain_that_is_hurried_lifts_the_rate, 0, 2);
+    tcase_add_test(tcase, what_is_given_up_comes_home_when_packets_have_left);
     tcase_add_test(tcase, what_a_failed_device_has_is_not_sent);
     tcase_add_loop_test(tcase, a_card_without_room_keeps_nobody_else, 0, 2);
     tcase_add_loop_test(tcase, a_sink_is_told_of_its_packets, 0, 2);

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <errno.h>
 #include <ev.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,6 +210,20 @@ START_TEST(directory_in_use)
 }
 END_TEST
 
+/* What a process left that was killed while it wrote. */
+START_TEST(stale_file)
+{
+    const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
+    fclose(fopen(path, "w"));
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
+    state_files_close(open_files(directory));
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
 /* A directory that is gone while it runs costs the file, not the program; once it is back all is written. */
 START_TEST(lost_directory)
 {
@@ -307,6 +322,7 @@ int main(void)
     tcase_add_test(tests, nowhere);
     tcase_add_test(tests, no_such_directory);
     tcase_add_test(tests, directory_in_use);
+    tcase_add_test(tests, stale_file);
     tcase_add_test(tests, lost_directory);
     tcase_add_test(tests, full_disk);
     tcase_add_test(tests, slow_disk);

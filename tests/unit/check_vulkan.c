@@ -116,6 +116,14 @@ static const struct {
     {"vkCreateDevice=-4", -EIO, "vkCreateDevice failed: VK_ERROR_DEVICE_LOST (-4)"},
     {"vkCreateDevice=-1000", -EIO, "vkCreateDevice failed: an error (-1000)"},
     {"heap_mib=0", -ENODEV, "this GPU has no memory that the host can write to"},
+    {"exports=0", -ENODEV,
+     "the GPU's Vulkan driver exports no memory that the host can write to: vkAllocateMemory failed: "
+     "VK_ERROR_OUT_OF_DEVICE_MEMORY (-2)"},
+    {"vkGetMemoryFdKHR=-3", -ENODEV,
+     "the GPU's Vulkan driver exports no memory that the host can write to: vkGetMemoryFdKHR failed: "
+     "VK_ERROR_INITIALIZATION_FAILED (-3)"},
+    {"vkGetMemoryFdKHR=-10", -ENOMEM, "vkGetMemoryFdKHR failed: VK_ERROR_TOO_MANY_OBJECTS (-10)"},
+    {"vkAllocateMemory=-2", -ENOMEM, "vkAllocateMemory failed: VK_ERROR_OUT_OF_DEVICE_MEMORY (-2)"},
 };
 
 /* Nothing is left behind either, or the fake says so. */

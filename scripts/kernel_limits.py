@@ -1,0 +1,56 @@
+"""Limits of the kernel (sysctl) that are higher for as long as a script runs."""
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+ROOT = Path("/proc/sys")
+ENDS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+
+
+def path_of(name):
+    return ROOT / name.replace(".", "/")
+
+
+def raise_limit(name, wanted, before):
+    """What may not be written stays."""
+    try:
+        old = int(path_of(name).read_text())
+        if old < wanted:
+            before[name] = old  # first: a signal may come at any time
+            path_of(name).write_text(str(wanted))
+    except (OSError, ValueError):
+        pass
+
+
+def restore(limits, before):
+    """Sets back what still is as we left it: a limit that somebody else has set meanwhile is theirs.  May be done again,
+    and in the midst of itself."""
+    for name, old in before.items():
+        with contextlib.suppress(OSError, ValueError):
+            if int(path_of(name).read_text()) == limits[name]:
+                path_of(name).write_text(str(old))
+
+
+@contextlib.contextmanager
+def raised(limits):
+    """Limits, {name: value}, are at least so high within the block.  However that ends, by a signal too (but SIGKILL), they
+    are set back; by a signal at once, as what it interrupts may take a while to end.  On the main thread."""
+    before = {}
+
+    def end(number, _):
+        restore(limits, before)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(1)
+
+    # nohup's stay ignored.
+    handlers = {number: signal.signal(number, end) for number in ENDS if signal.getsignal(number) != signal.SIG_IGN}
+    try:
+        for name, wanted in limits.items():
+            raise_limit(name, wanted, before)
+        yield
+    finally:
+        restore(limits, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
