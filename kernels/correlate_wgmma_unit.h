@@ -72,7 +72,7 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until all that has been begun has ended, but for what came before the last N ends. */
+/* Until the matrix unit has done all that has been begun, but for what the last N matrix_end() are of. */
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");

@@ -219,8 +219,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         hand_over_slot(shared, slot);
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
-        for (uint32_t i = 0; i < N_PRODUCERS; i++)
-            advance(&at);
+        advance_producer(&at);
         fetch_columns(&at, &columns);
     }
 }
