@@ -215,12 +215,12 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES + place);
         if (!HALVES && is_last(&at))
             put_column_sums(&columns, sum_slot(shared, slot));
-        publish_shared();
-        hand_over_slot(shared, slot);
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
         advance_producer(&at);
-        fetch_columns(&at, &columns);
+        fetch_columns(&at, &columns); /* first, as publishing waits for stores */
+        publish_shared();
+        hand_over_slot(shared, slot);
     }
 }
 
