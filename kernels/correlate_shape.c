@@ -27,7 +27,7 @@
 
 /* Of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
-#define WHOLE_TILE_BYTES 8192 /* of a stage */
+#define WHOLE_TILE_BYTES 4096 /* of a stage */
 #define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80   /* in one block */
 
@@ -103,7 +103,7 @@ static uint32_t wgmma_blocks(uint32_t n_ants)
 static uint32_t whole_shared_bytes(uint32_t n_ants)
 {
     uint32_t n_tiles = n_ants <= WHOLE_MAX_ANTS ? divide_up(n_ants, WHOLE_TILE_ANTS) : WGMMA_ANTS / WHOLE_TILE_ANTS;
-    uint32_t n_slots = n_tiles * WHOLE_TILE_ANTS, n_stages = n_tiles < 3 ? 8 : divide_up(24, n_tiles);
+    uint32_t n_slots = n_tiles * WHOLE_TILE_ANTS, n_stages = n_tiles < 3 ? 16 : divide_up(48, n_tiles);
 
     return n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16); /* stages, sums, barriers */
 }

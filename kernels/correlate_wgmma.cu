@@ -230,8 +230,8 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
 
 #pragma unroll
     for (int step = 0; step < 4; step++) {
-        multiply<2 * N>(products->plain, group->rows.plain[step], columns, step);
-        multiply<2 * N>(products->turned, group->rows.turned[step], columns, step);
+        multiply<2 * N>(products->plain, group->rows.plain[step], columns, 0, step);
+        multiply<2 * N>(products->turned, group->rows.turned[step], columns, 0, step);
     }
 }
 

@@ -101,6 +101,22 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     return true;
 }
 
+/* To a producer's next stage, if it is there: of all items either producer has as many. */
+static __device__ __forceinline__ void advance_producer(struct cursor *c)
+{
+    if (c->n_left <= N_PRODUCERS) {
+        c->n_left = 0;
+        return;
+    }
+    c->n_left -= N_PRODUCERS;
+    c->stage += N_PRODUCERS;
+    if (c->stage < c->n_stages)
+        return;
+    uint32_t number = c->stage - c->n_stages;
+    begin_next(c);
+    c->stage += number;
+}
+
 /* Past what the block has of the item. */
 static __device__ __forceinline__ void next_item(struct cursor *c)
 {

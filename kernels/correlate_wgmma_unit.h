@@ -3,29 +3,29 @@
 #ifndef KERNELS_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_WGMMA_UNIT_H
 
-/* Operands in shared memory are rows of K (so the first operand's rows, and the second's columns): 128 bytes of an input,
- * of which a step has 32; their 16-byte chunks are swizzled by the row's number modulo 8.  From 8 rows to the next 8 is
- * any multiple of EIGHT_BYTES. */
+/* The second operand, in shared memory, is rows of K (its columns): 128 bytes of an input, of which a step has 32; their
+ * 16-byte chunks are swizzled by the row's number modulo 8. */
 #define EIGHT_BYTES (8 * COLUMN_BYTES)
+#define STEP_BYTES  32
 
 #ifdef EMULATE_CUDA
-static uint32_t emulated_word(const uint8_t *operand, unsigned distance, unsigned row, unsigned step, unsigned word)
+static uint32_t emulated_word(const uint8_t *operand, unsigned row, unsigned step, unsigned word)
 {
     unsigned chunk = (2 * step + word / 4) ^ row % 8;
 
-    return *(const uint32_t *)(operand + row / 8 * distance + row % 8 * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
+    return *(const uint32_t *)(operand + row * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
 }
 
 /* sums += a thread's rows i and i + 8 times columns of 'b'. */
-static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uint8_t *b, unsigned distance,
-                             unsigned step, unsigned n_columns)
+static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uint8_t *b, unsigned step,
+                             unsigned n_columns)
 {
     unsigned lane = threadIdx.x % 32;
 
     for (unsigned tile = 0; tile < n_columns / 8; tile++)
         for (unsigned c = 0; c < 2; c++) {
             for (unsigned word = 0; word < 8; word++) {
-                uint32_t b_word = emulated_word(b, distance, 8 * tile + lane % 4 * 2 + c, step, word);
+                uint32_t b_word = emulated_word(b, 8 * tile + lane % 4 * 2 + c, step, word);
                 for (unsigned r = 0; r < 2; r++)
 #if HALVES
                     sums[4 * tile + 2 * r + c] = emulate_dot2(rows[r][word], b_word, sums[4 * tile + 2 * r + c]);
@@ -38,9 +38,20 @@ static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uin
 
 #define matrix_begin()
 #define matrix_end()
-#define matrix_wait()
 #define publish_shared()
 #define prefetch(from) (void)(from)
+
+template <int N = 0> static void matrix_wait(void)
+{
+}
+
+static void load_matrices(uint32_t (&words)[4], shared_address rows, uint32_t row)
+{
+    unsigned lane = threadIdx.x % 32;
+
+    for (unsigned i = 0; i < 4; i++)
+        words[i] = *(const uint32_t *)(rows + __shfl_sync(~0u, row, i * 8 + lane / 4) + lane % 4 * 4);
+}
 
 template <int N> static void give_registers(void)
 {
@@ -61,10 +72,20 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until all that has been begun has ended. */
-static __device__ __forceinline__ void matrix_wait(void)
+/* Until the matrix unit has done all that has been begun, but for what the last N matrix_end() are of. */
+template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* Four times eight rows of 16 bytes: each lane says where, from 'rows' on, one of them is, eight lanes for each of the four.
+ * Of each of the four it gets word lane % 4 of row lane / 4. */
+static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], shared_address rows, uint32_t row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(rows + row)
+                 : "memory");
 }
 
 /* What this thread wrote to shared memory is for the matrix unit to read. */
@@ -90,25 +111,23 @@ template <int N> static __device__ __forceinline__ void take_registers(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Where an operand lies (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes, swizzled, 'distance' bytes from 8 rows
- * to the next. */
-static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned distance, unsigned step)
+/* Where an operand lies (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes, swizzled, from byte 'at' of 'operand' on.
+ * The addition is the last one, so that the rest is done once for all constant 'at'. */
+static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
-    uint32_t address = operand + step * 32;
+    uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = EIGHT_BYTES >> 4 | 1 << 30;
 
-    return (uint64_t)(address >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(distance >> 4) << 32 | (uint64_t)1 << 62;
+    return low + (at >> 4) | (uint64_t)high << 32;
 }
 
 #if HALVES
-#define OPERATION(n)  "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
-#define SCALES        ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
-#define SHARED_SCALES ", 1, 1, 1, 0, 0;"
-#define SUM           "+f"
+#define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
+#define SCALES       ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
+#define SUM          "+f"
 #else
-#define OPERATION(n)  "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
-#define SCALES        ", 1;"
-#define SHARED_SCALES ", 1;"
-#define SUM           "+r"
+#define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
+#define SCALES       ", 1;"
+#define SUM          "+r"
 #endif
 
 #define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
@@ -125,13 +144,12 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
-/* The unit works for a group on 64 rows, of which each thread has its part of a step in registers, and N columns in shared
- * memory.  A thread's sums: [column / 8][row i, row i + 8][column % 2]. */
-template <unsigned N, unsigned SIZE>
-static __device__ __forceinline__ void multiply(partial (&sums)[SIZE], const uint32_t (&a)[4], shared_address columns,
-                                                unsigned step)
+/* The unit works for a group on 64 rows, of which each thread has its part of a step in registers, and N columns from byte
+ * 'at' of 'columns' on, in shared memory.  A thread's sums: [column / 8][row i, row i + 8][column % 2]. */
+template <unsigned N>
+static __device__ __forceinline__ void multiply(partial *sums, const uint32_t (&a)[4], shared_address columns,
+                                                unsigned at, unsigned step)
 {
-    static_assert(N / 2 <= SIZE, "more columns than sums");
 #ifdef EMULATE_CUDA
     unsigned lane = threadIdx.x % 32;
     uint32_t rows[2][8]; /* 32 bytes of rows i and i + 8 */
@@ -139,9 +157,9 @@ static __device__ __forceinline__ void multiply(partial (&sums)[SIZE], const uin
     for (unsigned r = 0; r < 4; r++)
         for (unsigned t = 0; t < 4; t++)
             rows[r % 2][r / 2 * 4 + t] = __shfl_sync(~0u, a[r], (lane & ~3u) + t);
-    emulate_multiply(sums, rows, columns, EIGHT_BYTES, step, N);
+    emulate_multiply(sums, rows, columns + at, step, N);
 #else
-    uint64_t b = describe(columns, EIGHT_BYTES, step);
+    uint64_t b = describe(columns, at + step * STEP_BYTES);
 
     if constexpr (N == 32)
         asm volatile(OPERATION(32) "{" NAMES_16 "}, {%16, %17, %18, %19}, %20" SCALES
@@ -151,39 +169,14 @@ static __device__ __forceinline__ void multiply(partial (&sums)[SIZE], const uin
         asm volatile(OPERATION(64) "{" NAMES_32 "}, {%32, %33, %34, %35}, %36" SCALES : SUMS_32(sums) : OPERANDS(a, b));
     else if constexpr (N == 96)
         asm volatile(OPERATION(96) "{" NAMES_48 "}, {%48, %49, %50, %51}, %52" SCALES : SUMS_48(sums) : OPERANDS(a, b));
-    else
+    else if constexpr (N == 128)
         asm volatile(OPERATION(128) "{" NAMES_64 "}, {%64, %65, %66, %67}, %68" SCALES
                      : SUMS_64(sums)
                      : OPERANDS(a, b));
-#endif
-}
-
-/* As multiply(), with the rows in shared memory, too. */
-template <unsigned N>
-static __device__ __forceinline__ void multiply_shared(partial *sums, shared_address rows, unsigned row_distance,
-                                                       shared_address columns, unsigned column_distance, unsigned step)
-{
-#ifdef EMULATE_CUDA
-    uint32_t own[2][8];
-
-    for (unsigned r = 0; r < 2; r++)
-        for (unsigned word = 0; word < 8; word++)
-            own[r][word] = emulated_word(
-                rows, row_distance, threadIdx.x % GROUP_THREADS / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r, step, word);
-    emulate_multiply(sums, own, columns, column_distance, step, N);
-#else
-    uint64_t a = describe(rows, row_distance, step), b = describe(columns, column_distance, step);
-
-    if constexpr (N == 32)
-        asm volatile(OPERATION(32) "{" NAMES_16 "}, %16, %17" SHARED_SCALES : SUMS_16(sums, 0) : "l"(a), "l"(b));
-    else if constexpr (N == 64)
-        asm volatile(OPERATION(64) "{" NAMES_32 "}, %32, %33" SHARED_SCALES : SUMS_32(sums) : "l"(a), "l"(b));
-    else if constexpr (N == 96)
-        asm volatile(OPERATION(96) "{" NAMES_48 "}, %48, %49" SHARED_SCALES : SUMS_48(sums) : "l"(a), "l"(b));
-    else if constexpr (N == 128)
-        asm volatile(OPERATION(128) "{" NAMES_64 "}, %64, %65" SHARED_SCALES : SUMS_64(sums) : "l"(a), "l"(b));
     else
-        asm volatile(OPERATION(160) "{" NAMES_80 "}, %80, %81" SHARED_SCALES : SUMS_80(sums) : "l"(a), "l"(b));
+        asm volatile(OPERATION(160) "{" NAMES_80 "}, {%80, %81, %82, %83}, %84" SCALES
+                     : SUMS_80(sums)
+                     : OPERANDS(a, b));
 #endif
 }
 

@@ -6,17 +6,17 @@
  * (correlate_wgmma_share.h).
  *
  * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of its
- * antennas, once, and lay them out in shared memory as the matrix unit wants both of its operands: for each input a row of
- * 128 bytes 'plain' (re, im) and one 'turned' (im, -re), whose dot products with a column (re, im) are the real and the
- * imaginary part of e1 conj(e2).  Rows come in eights, of four antennas, [pol][antenna % 4], eights of plain and of turned
- * rows by turns: 64 rows from an eight of plain ones on are 16 antennas, with which a warp has eight plain and their eight
- * turned rows, and every second eight is plain, as columns are to be.  Which spectra stand side by side in a row is free,
- * as all rows agree: 16 bytes of it are what a thread has loaded of an input.
+ * antennas, once, and lay them out in shared memory as the matrix unit wants its second operand: for each input a column of
+ * 128 bytes, in eights of four antennas, [pol][antenna % 4].  Which spectra stand side by side is free, as all inputs agree:
+ * 16 bytes are what a thread has loaded of an input.
  *
  * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
  * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
- * of the products.  Two lanes exchange parts, so that a lane ends up with the real or the imaginary part of one product of
- * polarisations, and a warp's lanes with 128 bytes of memory side by side.
+ * of the products.  A warp has an eight of the tile's inputs, twice: as rows 'plain' (re, im) and 'turned' (im, -re), whose
+ * dot products with a column are the real and the imaginary part of e1 conj(e2).  It reads the plain ones from among the
+ * columns into registers, turns them there, and the matrix unit takes both from them; so shared memory, which has about as
+ * much to do as the matrix unit, neither takes nor gives turned ones.  Two lanes exchange parts, so that a lane ends up with
+ * the real or the imaginary part of one product of polarisations, and a warp's lanes with 128 bytes of memory side by side.
  *
  * Integers and floats: as correlate_wgmma.cu has them.
  *
@@ -39,9 +39,9 @@
 #include "kernels/correlate_wgmma_formats.h"
 
 #define COLUMN_BYTES 128
-#define TILE_BYTES   (4 * TILE_ANTS * COLUMN_BYTES)
+#define TILE_BYTES   (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES  (N_TILES * TILE_BYTES)
-#define N_STAGES     (N_TILES < 3 ? 8 : (24 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
+#define N_STAGES     (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
 
 /* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
  * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
@@ -100,19 +100,7 @@ static __device__ __forceinline__ void fetch_columns(const struct cursor *c, str
         columns->there[task] = find_unit(c, task * 8 * LOAD_SPECTRA, 8 * LOAD_SPECTRA, lane) < c->n_units;
 }
 
-/* 16 bytes of an input's rows: 'to' is the place in the plain one. */
-static __device__ __forceinline__ void put_row(shared_address to, const uint32_t (&words)[4])
-{
-    uint32_t turned[4];
-
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        turned[i] = turn(words[i]);
-    store_words(to, words);
-    store_words(to + EIGHT_BYTES, turned);
-}
-
-/* 'to' is the thread's place for polarisation 0 in the tile's first rows. */
+/* 'to' is the thread's place for polarisation 0 in the tile. */
 static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (&loads)[N_TASKS], int (&sums)[2])
 {
     uint32_t words[2][4];
@@ -126,7 +114,7 @@ static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (
         }
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        put_row(to + pol * (4 * COLUMN_BYTES + (threadIdx.x % 8 & 4 ? -64 : 64)), words[pol]);
+        store_words(to + pol * (4 * COLUMN_BYTES + (threadIdx.x % 8 & 4 ? -64 : 64)), words[pol]);
 #if !HALVES
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -135,12 +123,12 @@ static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (
     }
 }
 
-/* A thread's place in a stage: its antenna's row for polarisation 0 in the first tile. */
+/* A thread's place in a stage: its antenna's column for polarisation 0 in the first tile. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
 
-    return lane_ant() / 4 * 2 * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+    return lane_ant() / 4 * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
 static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
@@ -227,13 +215,12 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES + place);
         if (!HALVES && is_last(&at))
             put_column_sums(&columns, sum_slot(shared, slot));
-        publish_shared();
-        hand_over_slot(shared, slot);
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
-        for (uint32_t i = 0; i < N_PRODUCERS; i++)
-            advance(&at);
-        fetch_columns(&at, &columns);
+        advance_producer(&at);
+        fetch_columns(&at, &columns); /* first, as publishing waits for stores */
+        publish_shared();
+        hand_over_slot(shared, slot);
     }
 }
 
@@ -262,15 +249,63 @@ static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, un
     return n;
 }
 
-/* A group's tiles of N, from TILE on, each with the columns from its antennas on; a step of a stage. */
+/* How many of n_tiles a group has. */
+static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned n_tiles)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < n_tiles; i++)
+        n += find_group(i, n_tiles) == group;
+    return n;
+}
+
+/* Rows of half a stage at a time, two steps, of one tile, are in registers; how many such, of which the matrix unit has all
+ * but those that are being loaded.  Halves of a stage are a multiple of it, or the assembler would need more registers. */
+static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
+{
+    unsigned n = count_group_tiles(group, n_tiles);
+
+    return n == 3 ? 3 : 2 * n;
+}
+
+/* Where, from a tile on, a lane finds the row that it is to load for its warp: of the first half of a stage. */
+static __device__ __forceinline__ uint32_t find_row(void)
+{
+    uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
+
+    return warp * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+}
+
+/* Half a stage of 16 antennas, rows, times columns of N, from them on: both from byte 'at' of the stage on. */
+template <unsigned N>
+static __device__ __forceinline__ void multiply_half(partial *sums, shared_address stage, unsigned at, uint32_t row,
+                                                     unsigned half)
+{
+    uint32_t plain[4], rows[2][4];
+
+    load_matrices(plain, stage + at, row ^ half * 64);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        rows[i / 2][i % 2 * 2] = plain[i];
+        rows[i / 2][i % 2 * 2 + 1] = turn(plain[i]);
+    }
+    matrix_begin();
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++)
+        multiply<2 * N>(sums, rows[i], stage, at, 2 * half + i);
+    matrix_end();
+}
+
+/* Half a stage of a group's tiles of N, from TILE on, each with the columns from its antennas on. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
-static __device__ __forceinline__ void multiply_tiles(shared_address stage, unsigned step, partial *sums)
+static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
 {
     if constexpr (TILE < N) {
-        if constexpr (find_group(TILE, N) == GROUP)
-            multiply_shared<32 * (N - TILE)>(sums + find_sums(GROUP, TILE, N), stage + TILE * TILE_BYTES, EIGHT_BYTES,
-                                             stage + TILE * TILE_BYTES, 2 * EIGHT_BYTES, step);
-        multiply_tiles<GROUP, N, TILE + 1>(stage, step, sums);
+        if constexpr (find_group(TILE, N) == GROUP) {
+            matrix_wait<count_ahead(GROUP, N) - 1>();
+            multiply_half<TILE_ANTS *(N - TILE)>(sums + find_sums(GROUP, TILE, N), stage, TILE * TILE_BYTES, row, half);
+        }
+        multiply_tiles<GROUP, N, TILE + 1>(stage, row, half, sums);
     }
 }
 
@@ -377,6 +412,13 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
     }
 }
 
+/* Releases a slot, if anybody is to wait for it. */
+static __device__ __forceinline__ void release(shared_address shared, uint32_t slot, uint32_t n_slots, uint32_t group)
+{
+    if (slot + N_STAGES < n_slots)
+        release_slot(shared, slot, group);
+}
+
 /* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
@@ -385,23 +427,19 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     const unsigned n_products = find_sums(GROUP, N, N);
     partial products[n_products > 0 ? n_products : 1] = {};
     uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
-    uint32_t end = slot + n;
+    uint32_t first = slot, end = slot + n, row = find_row();
 
 #pragma unroll 1
     for (; slot < end; slot++) {
-        shared_address stage = shared + slot % N_STAGES * STAGE_BYTES;
         wait_for_stage(shared, slot, GROUP);
-        if constexpr (n_products > 0) {
-            matrix_begin();
 #pragma unroll
-            for (int step = 0; step < 4; step++)
-                multiply_tiles<GROUP, N>(stage, step, products);
-            matrix_end();
-            matrix_wait();
-        }
-        if (slot + N_STAGES < n_slots) /* else nobody waits for it */
-            release_slot(shared, slot, GROUP);
+        for (unsigned half = 0; half < 2; half++)
+            multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
+        if (slot > first) /* the matrix unit has ended the stage before */
+            release(shared, slot - 1, n_slots, GROUP);
     }
+    matrix_wait();
+    release(shared, end - 1, n_slots, GROUP);
     struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
     add_tiles<GROUP, N>(&target, products);
     __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
@@ -429,8 +467,8 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
 
 /* ---- The kernel -------------------------------------------------------------------------------------------------- */
 
-#define PRODUCER_REGISTERS 88
-#define GROUP_REGISTERS    168
+#define PRODUCER_REGISTERS 72
+#define GROUP_REGISTERS    184
 static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
               "more registers than a block has");
 
