@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/device.h"
+#include "common/drain.h"
 #include "common/http.h"
 #include "common/katcp_sensors.h"
 #include "common/katcp_server.h"
@@ -15,7 +16,6 @@
 #include "common/version.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,16 +47,6 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
         why = strerror(-err);
     log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
     return service_exit_code(err);
-}
-
-bool daemon_drained(uint64_t n_chunks, uint64_t n_heaps)
-{
-    if (n_chunks == 0 && n_heaps == 0)
-        return true;
-    log_error("the drain took longer than %lld s and is given up: of what had come, %" PRIu64
-              " chunks are not processed, and %" PRIu64 " heaps that had been made are not sent",
-              (long long)(DAEMON_DRAIN_MAX_NS / NS_PER_S), n_chunks, n_heaps);
-    return false;
 }
 
 /* ---- KATCP ------------------------------------------------------------------------------------------------------- */
@@ -156,7 +146,7 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     katcp_sensors_stop(&control->own, service_loop(service));
     service_stopping(service);
     close_control(control);
-    return daemon->stop(pipeline, clock_monotonic_ns() + DAEMON_DRAIN_MAX_NS) ? exit_code : 1;
+    return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;
 }
 
 /* The device has failed, and said so.  What is under way drains as far as it does without a device. */

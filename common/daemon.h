@@ -1,7 +1,7 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
  * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run
- * -> KATCP closes, with all calls -> drain (stop), for DAEMON_DRAIN_MAX_NS at most -> HTTP closes, since it reads the
+ * -> KATCP closes, with all calls -> drain (stop), for DRAIN_MAX_NS at most -> HTTP closes, since it reads the
  * pipeline's counters -> destroy.  A start that fails says one sentence, which names the configuration key and its place
  * in the file, and leaves nothing behind. */
 #ifndef COMMON_DAEMON_H
@@ -9,14 +9,10 @@
 
 #include "common/config.h"
 #include "common/stats.h"
-#include "common/units.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Well before systemd would kill the process (TimeoutStopSec=90), with time for stop heaps and to free all memory. */
-#define DAEMON_DRAIN_MAX_NS (60 * NS_PER_S)
 
 struct device;
 struct katcp_device;
@@ -64,10 +60,6 @@ struct daemon {
 /* Reports that a start failed with 'err', for 'why' (may be empty), at its place in the file; also for the programs
  * that have a main() of their own.  Returns the exit code. */
 int daemon_start_failed(const struct config *config, int err, const char *why);
-
-/* What a drain has given up: chunks of input, and heaps that had been computed.  Says so if there are any, and returns
- * whether there are none. */
-bool daemon_drained(uint64_t n_chunks, uint64_t n_heaps);
 
 /* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);

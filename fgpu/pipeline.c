@@ -4,6 +4,7 @@
 #include "common/chunk.h"
 #include "common/clock.h"
 #include "common/device.h"
+#include "common/drain.h"
 #include "common/inbox.h"
 #include "common/log.h"
 #include "common/memory.h"
@@ -454,7 +455,7 @@ bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);
     pipeline->started = false;
-    bool drained = daemon_drained(pipeline->n_given_up, fgpu_send_n_given_up(pipeline->send));
+    bool drained = drain_is_complete(pipeline->n_given_up, fgpu_send_n_given_up(pipeline->send));
     return drained && !fgpu_send_failed(pipeline->send);
 }
 
