@@ -159,6 +159,7 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
 
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t)
 {
+    __syncwarp(); /* all lanes have read what they read of it */
     if (threadIdx.x % 32 == 0)
         barrier_arrive(slot_barrier(shared, slot, 1));
 }
