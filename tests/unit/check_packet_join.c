@@ -127,13 +127,19 @@ static void rig_open(size_t n_endpoints, bool multicast)
 {
     const int64_t busy_polls_ns[] = {0, 0, 20 * NS_PER_US, 2 * PATIENCE_NS};
     unsigned ports[ENDPOINTS_MAX];
+    int fds[ENDPOINTS_MAX];
 
     memset(&rig, 0, sizeof(rig));
     rig.busy_poll_ns = busy_polls_ns[random_below(ARRAY_LEN(busy_polls_ns))];
     for (size_t i = 0; i < sizeof(noise); i++)
         noise[i] = (uint8_t)random_u64();
+    for (size_t i = 0; i < ENDPOINTS_MAX; i++) { /* all at once, so that they are different ones */
+        struct sockaddr_in address;
+        fds[i] = bound_socket(&address);
+        ports[i] = ntohs(address.sin_port);
+    }
     for (size_t i = 0; i < ENDPOINTS_MAX; i++)
-        ports[i] = free_port();
+        close(fds[i]);
     if (multicast)
         parse("239.81.%zu.%zu+%zu:%u", 1 + random_below(250), 1 + random_below(240), n_endpoints - 1, ports[0]);
     else
