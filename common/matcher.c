@@ -294,14 +294,15 @@ size_t matcher_drop(struct matcher *matcher)
 {
     size_t n_dropped = 0;
 
-    for (; matcher->n_sets > 0; matcher->n_sets--, matcher->first_set++)
+    for (; matcher->n_sets > 0; matcher->n_sets--) {
         for (unsigned i = 0; i < matcher->config.n_members; i++) {
-            size_t slot = matcher->first_set % matcher->config.max_chunks;
-            struct chunk *chunk = matcher->sets[slot * matcher->config.n_members + i];
+            struct chunk *chunk = matcher->sets[matcher->first_set * matcher->config.n_members + i];
             if (chunk)
                 loan_put(&chunk->loan);
             n_dropped += chunk != NULL;
         }
+        matcher->first_set = (matcher->first_set + 1) % matcher->config.max_chunks;
+    }
     for (unsigned i = 0; i < matcher->config.n_members; i++)
         for (; matcher->members[i].n_held > 0; n_dropped++)
             loan_put(&take_oldest(&matcher->members[i])->loan);

@@ -55,6 +55,13 @@ void packet_sink_give_up_at(struct packet_sink *sink, int64_t give_up_ns)
     sink->give_up_ns = give_up_ns;
 }
 
+bool packet_sink_has_given_up(const struct packet_sink *sink)
+{
+    int64_t give_up_ns = sink->give_up_ns;
+
+    return give_up_ns && clock_monotonic_ns() >= give_up_ns;
+}
+
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n)
 {
     assert(n > 0 && n <= PACKET_SINK_BATCH_MAX);

@@ -70,8 +70,10 @@ void packet_sink_forget_memory(struct packet_sink *sink); /* all of it */
 /* The caller may be faster from now on than the rate that the sink was opened with. */
 void packet_sink_lift_rate(struct packet_sink *sink);
 
-/* From 'give_up_ns' on (monotonic) packets for which the kernel has no room fail. */
+/* From 'give_up_ns' on (monotonic) packets for which the kernel has no room fail.  Any thread, at any time: who waits for
+ * room looks at it. */
 void packet_sink_give_up_at(struct packet_sink *sink, int64_t give_up_ns);
+bool packet_sink_has_given_up(const struct packet_sink *sink);
 
 /* Gives 'n' (<= PACKET_SINK_BATCH_MAX) packets with header room and no loan, valid until the next call of send. */
 struct packet_out *packet_sink_alloc(struct packet_sink *sink, size_t n);
@@ -121,7 +123,7 @@ struct packet_sink {
     const struct packet_sink_ops *ops;
     struct packet_out packets[PACKET_SINK_BATCH_MAX];
     uint8_t headers[PACKET_SINK_BATCH_MAX][PACKET_SINK_HEADER_MAX]; /* of sinks without place_headers */
-    int64_t give_up_ns;                                             /* 0: never */
+    _Atomic int64_t give_up_ns;                                     /* 0: never */
     uint64_t n_failed_taken;
     _Atomic uint64_t n_failed;
     _Atomic int last_errno;

@@ -150,15 +150,10 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-static bool has_given_up(const struct udp_sink *sink)
-{
-    return sink->base.give_up_ns && clock_monotonic_ns() >= sink->base.give_up_ns;
-}
-
 /* True if the message may be tried again at once; waits for room where there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
-    if ((err == EAGAIN || err == ENOBUFS) && has_given_up(sink))
+    if ((err == EAGAIN || err == ENOBUFS) && packet_sink_has_given_up(&sink->base))
         return false;
     switch (err) {
     case EINTR: return true;

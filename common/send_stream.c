@@ -226,6 +226,7 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
     struct send_job *job = oldest_job(stream);
     for (size_t i = 0; i < group->n_heaps; i++)
         n_bytes += group->heaps[i].payload_bytes;
+    stream->n_ending += group->n_heaps;
     counter_add(&stream->stats->heaps, group->n_heaps);
     counter_add(&stream->stats->bytes, n_bytes);
     for (size_t pol = 0; pol < N_POLS; pol++)
@@ -318,10 +319,9 @@ static uint64_t stream_bytes_left(const struct send_stream *stream)
     return n_bytes;
 }
 
-void send_stream_bound_drain(struct send_stream *stream, int64_t give_up_ns)
+void send_stream_bound_drain(struct send_stream *stream)
 {
     int64_t now_ns = clock_monotonic_ns();
-    packet_sink_give_up_at(stream->sink, give_up_ns);
     pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         packet_sink_lift_rate(stream->sink);
@@ -467,12 +467,15 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
     struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
     size_t n_bytes;
     stream->started_ready_ns = 0;
+    stream->n_ending = 0;
     size_t n = fill_piece(stream, now_ns, packets, &n_bytes);
     if (is_paced(stream) && n > 0) {
         stream->apart_ns = pace_next_ns(&stream->pace, first_message_bytes(packets, n));
         now_ns = clock_spin_until(stream->apart_ns);
     }
     size_t n_left = send_packets(stream, packets, n);
+    if (n_left < n && packet_sink_has_given_up(stream->sink))
+        stream->n_given_up += stream->n_ending;
     if (is_paced(stream) && n > 0) {
         pace_hand_over(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes, paced_bytes(stream, n_bytes));
         stream->apart_ns = pace_next_ns(&stream->pace, n_bytes);

@@ -45,7 +45,8 @@ struct send_stream {
     size_t max_jobs;
     uint64_t n_jobs_taken;
     uint64_t n_jobs_done;
-    uint64_t n_given_up; /* heaps of jobs that went home unsent at the end */
+    uint64_t n_given_up; /* heaps of jobs that went home unsent at the end, or without their last packets */
+    uint64_t n_ending;   /* heaps whose last packet is in the piece at hand */
 
     /* The place in the oldest job, or in the descriptors. */
     size_t group;                     /* the job's that is in progress, or the first that may be next */
@@ -84,9 +85,8 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns);
  * past.  Where the sink has no room, it puts that off, and the sender goes on to other streams. */
 void send_stream_serve(struct send_stream *stream, int64_t now_ns);
 
-/* The end is near: raises the rate where what is left would take longer than SENDER_DRAIN_MAX_NS, and has the sink try for
- * no longer than to 'give_up_ns'. */
-void send_stream_bound_drain(struct send_stream *stream, int64_t give_up_ns);
+/* The end is near: raises the rate where what is left would take longer than SENDER_DRAIN_MAX_NS. */
+void send_stream_bound_drain(struct send_stream *stream);
 
 /* All jobs go home unsent, once no packet of theirs is in flight any more, and their heaps are counted. */
 void send_stream_give_up(struct send_stream *stream);

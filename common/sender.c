@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STOP_HEAPS_MAX_NS (5 * NS_PER_S) /* after the time to give up */
+
 struct sender {
     char *thread_name;
     int cpu;
@@ -33,7 +35,13 @@ struct sender {
 static void bound_drains(struct sender *sender)
 {
     for (size_t i = 0; i < sender->n_streams; i++)
-        send_stream_bound_drain(sender->streams[i], sender->give_up_ns);
+        send_stream_bound_drain(sender->streams[i]);
+}
+
+static void give_sinks_until(struct sender *sender, int64_t give_up_ns)
+{
+    for (size_t i = 0; i < sender->n_streams; i++)
+        packet_sink_give_up_at(sender->streams[i]->sink, give_up_ns);
 }
 
 static void give_up(struct sender *sender)
@@ -158,6 +166,8 @@ static void *run(void *arg)
         else
             wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
+    if (clock_monotonic_ns() >= sender->give_up_ns) /* a network that is only slow has room by then */
+        give_sinks_until(sender, clock_monotonic_ns() + STOP_HEAPS_MAX_NS);
     stop_streams(sender);
     return NULL;
 }
@@ -231,6 +241,7 @@ void sender_push(struct send_stream *stream, struct send_job *job)
 void sender_hurry(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
+    give_sinks_until(sender, give_up_ns); /* from here: the thread may be waiting for room in one of them */
     inbox_push(sender->inbox, &(struct inbox_item){.value = give_up_ns});
 }
 

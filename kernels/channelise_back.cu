@@ -34,7 +34,7 @@
 #define HAS_OWN_LINES (WARP_LINES > 0 && N_LINES % N_WARPS == 0 && FILLS(RADIX_A) && FILLS(RADIX_B) && FILLS(RADIX_C))
 
 struct tile {
-    uint32_t pair, spectrum; /* the first of the buffer */
+    uint32_t pair, spectrum; /* the first ones, counted in the buffer */
 };
 
 /* Row k1 of either kind, 'which', of a pair. */
@@ -119,8 +119,8 @@ static __device__ __forceinline__ void middle_pass(float2 *lines, const float4 *
     }
 }
 
-/* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all threads read before any
- * writes. */
+/* Along the last axis, from [a][b][c] to [k = a + RADIX_A b + RADIX_A RADIX_B c]; all who share lines read
+ * before any of them writes. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
     const unsigned radix = RADIX_C > 1 ? RADIX_C : RADIX_B, n_rest = M2 / radix;

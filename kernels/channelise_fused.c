@@ -169,7 +169,8 @@ static bool back_valid(const struct channelise_config *config, const struct chan
         return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;
-    return last <= 32 && (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
+    return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
+           (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
 }
 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,

@@ -265,11 +265,9 @@ const struct kernel correlate_kernel = {
 const struct kernel correlate_wgmma_kernel = {
     .name = "correlate_wgmma",
     .args_bytes = sizeof(struct correlate_args),
-    .cpu = correlate_cpu,
 };
 
 const struct kernel correlate_whole_kernel = {
     .name = "correlate_whole",
     .args_bytes = sizeof(struct correlate_args),
-    .cpu = correlate_cpu,
 };

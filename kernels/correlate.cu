@@ -24,7 +24,7 @@
  * are done in the second-level cache: lanes exchange their sums so that eight have 32 consecutive bytes, a sector.
  * Integers come out the same in any order; of half floats the last bits may differ from run to run, where time is split.
  *
- * Constants: those of correlate_constants(). */
+ * Constants: those of create_part() in correlate_shape.c. */
 #include "kernels/correlate.h"
 #include "kernels/transpose_lanes.h"
 

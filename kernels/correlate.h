@@ -52,8 +52,9 @@ struct correlate_args {
 };
 
 extern const struct kernel correlate_kernel;
-extern const struct kernel correlate_wgmma_kernel; /* the same, made for compute capability 9.0 */
-extern const struct kernel correlate_whole_kernel; /* and for few antennas there */
+/* Made for compute capability 9.0, each for some of the baselines (correlate_shape.h). */
+extern const struct kernel correlate_wgmma_kernel;
+extern const struct kernel correlate_whole_kernel;
 
 static inline size_t correlate_n_baselines(size_t n_ants)
 {

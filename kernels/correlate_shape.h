@@ -26,8 +26,8 @@ struct correlate_shape {
     uint32_t stages;   /* of that size in shared memory, all but one on their way from global memory */
     uint32_t resident; /* blocks that a multiprocessor is to have at once */
     bool atomic_adds;  /* blocks add with atomics even to sums that are theirs alone */
-    bool wgmma; /* for compute capability 9.0, all else above is ignored: correlate_whole.cu, and with more than 80
-                       * antennas also correlate_wgmma.cu */
+    bool wgmma;        /* for compute capability 9.0: correlate_whole.cu, with more than 80 antennas correlate_wgmma.cu,
+                        * too; all else above is ignored */
 };
 
 /* What tiles of mma.sync an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need: pure arithmetic. */
@@ -69,8 +69,8 @@ struct correlate_kernels {
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
 };
 
-/* Of the sizes in 'args' and the shape; of a device that compiles nothing the twin, whatever the shape.  Returns 0 or negative errno, and
- * then there is nothing to destroy. */
+/* Of the sizes in 'args' and the shape; of a device that compiles nothing the twin, whatever the shape.  Returns 0 or
+ * negative errno, and then there is nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
 /* Zeroed ones may be destroyed, too. */

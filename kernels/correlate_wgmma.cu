@@ -1,9 +1,9 @@
-/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time, and more than 80
- * antennas; the baselines between their blocks of 64, as correlate_whole.cu has those within them.
+/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time, and more
+ * than 80 antennas; the baselines between their blocks of 64, as correlate_whole.cu has those within them.
  *
  * An item of work is the products of the ROW_ANTS antennas of a block (the first of a baseline) with the COL_ANTS of a
- * later one (the second) in one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the other; the last ones, too few
- * for all of them, are shared stage by stage, and added to memory by atomics.
+ * later one (the second) in one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the
+ * other; the last ones, too few for all of them, are shared stage by stage, and added to memory by atomics.
  *
  * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of the
  * columns and lay them out in shared memory as the matrix unit wants its second operand: a column for each input.  Two
@@ -29,7 +29,7 @@
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.
- * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+ * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
 
 #define correlate_wgmma_args correlate_args
@@ -276,7 +276,6 @@ static __device__ __forceinline__ void consume(struct group *group, uint32_t num
     /* Once in an item: nothing that comes of this is worth a register meanwhile. */
     asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant));
     add_sums<N>(&target, shared, &products);
-    __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
 }
 
 /* How many column antennas a group multiplies in an item, in steps of 16. */

@@ -1,5 +1,5 @@
-/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes and find_block(): which
- * stages of which items are a block's, and where their voltages are. */
+/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes and
+ * find_block(): which stages of which items are a block's, and where their voltages are. */
 #ifndef KERNELS_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_WGMMA_SHARE_H
 

@@ -1,5 +1,5 @@
-/* correlate_wgmma_slots.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: shared memory, and how the
- * producers' warps and the groups that multiply hand its slots to each other. */
+/* correlate_wgmma_slots.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: shared
+ * memory, and how the producers' warps and the groups that multiply hand its slots to each other. */
 #ifndef KERNELS_CORRELATE_WGMMA_SLOTS_H
 #define KERNELS_CORRELATE_WGMMA_SLOTS_H
 
@@ -159,7 +159,7 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
 
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t)
 {
-    __syncwarp(); /* all lanes have read what they read of it */
+    __syncwarp(); /* all lanes have read what they read of it, and sums of columns of slots before */
     if (threadIdx.x % 32 == 0)
         barrier_arrive(slot_barrier(shared, slot, 1));
 }

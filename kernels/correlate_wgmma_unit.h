@@ -1,5 +1,5 @@
-/* correlate_wgmma_unit.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: the matrix unit of compute
- * capability 9.0, what PTX calls wgmma, and what stands for it where kernels are emulated. */
+/* correlate_wgmma_unit.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: the matrix
+ * unit of compute capability 9.0, what PTX calls wgmma, and what stands for it where kernels are emulated. */
 #ifndef KERNELS_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_WGMMA_UNIT_H
 

@@ -21,7 +21,7 @@
  * Integers and floats: as correlate_wgmma.cu has them.
  *
  * Blocks: x: shares of the work.
- * Constants: of correlate_constants() BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+ * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
 #include "kernels/correlate.h"
 
 #define correlate_whole_args correlate_args
@@ -442,7 +442,6 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     release(shared, end - 1, n_slots, GROUP);
     struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
     add_tiles<GROUP, N>(&target, products);
-    __syncwarp(); /* all lanes have read the columns' sums before one of them releases the next slot */
     return end;
 }
 

@@ -254,7 +254,7 @@ static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
         result = get_file(v, memory, &fd);
         v->FreeMemory(v->device, memory, NULL);
     }
-    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS)
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS || result == VK_ERROR_DEVICE_LOST)
         return explain(result, call, why, why_bytes);
     if (result) {
         snprintf(why, why_bytes,

@@ -549,12 +549,15 @@ END_TEST
 START_TEST(cuda_4096_antennas)
 {
     struct correlate_args args = {.format = formats[_i], .n_ants = 4096, .n_chan = 2, .n_spectra = 16, .n_batches = 1};
+    const struct correlate_shape wgmma = {.wgmma = true};
     struct test_device d;
 
     if (!test_device_open(&d))
         return;
     if (on_a_gpu(&d))
         compare_random(&d, &args, 1, NULL, 0);
+    if (on_a_gpu(&d) && correlate_has_wgmma(d.device))
+        compare_random(&d, &args, 1, &wgmma, 0);
     test_device_close(&d);
 }
 END_TEST

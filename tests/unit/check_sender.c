@@ -937,6 +937,56 @@ START_TEST(what_a_drain_gives_up_comes_home_and_is_counted)
 }
 END_TEST
 
+static _Atomic bool is_stuck;
+
+/* Of a network that takes nothing. */
+static size_t wait_until_given_up(struct packet_sink *sink, struct packet_out *packets, size_t n)
+{
+    is_stuck = true;
+    while (!packet_sink_has_given_up(sink))
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    for (size_t i = 0; i < n; i++) {
+        packet_sink_note_failed(sink, EAGAIN);
+        packet_sink_put_loan(&packets[i]);
+    }
+    return 0;
+}
+
+/* It waits for room before anybody says that there is an end to it: both of its jobs, one of a single piece, are counted. */
+START_TEST(who_is_stuck_already_learns_when_to_give_up)
+{
+    struct packet_sink_ops stuck;
+    struct test_job jobs[2];
+    struct rig rig;
+
+    rig_init(&rig, 1, 1000);
+    make_large_job(&jobs[0], 1, 500);
+    make_slow_job(&jobs[1], 100000);
+    rig_open(&rig);
+    stuck = *rig.stream->sink->ops;
+    stuck.send = wait_until_given_up;
+    rig.stream->sink->ops = &stuck;
+    is_stuck = false;
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_push(rig.stream, &jobs[0].job);
+    sender_push(rig.stream, &jobs[1].job);
+    while (!is_stuck)
+        clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
+    sender_hurry(rig.sender, clock_monotonic_ns());
+    for (size_t i = 0; i < 2; i++) {
+        struct inbox_item item;
+        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        ck_assert_ptr_eq(item.object, &jobs[i]);
+    }
+    sender_stop(rig.sender);
+    assert_home(0);
+    ck_assert_uint_eq(sender_n_given_up(rig.sender), 1 + 6);
+    for (size_t i = 0; i < 2; i++)
+        free_job(&jobs[i]);
+    rig_fini(&rig);
+}
+END_TEST
+
 START_TEST(latency_is_since_the_data_came)
 {
     struct test_job job;
@@ -1277,6 +1327,7 @@ int main(void)
     tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
     tcase_add_loop_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, 0, 2);
     tcase_add_test(time_case, what_a_drain_gives_up_comes_home_and_is_counted);
+    tcase_add_test(time_case, who_is_stuck_already_learns_when_to_give_up);
     tcase_add_test(time_case, latency_is_since_the_data_came);
     tcase_set_timeout(time_case, 60);
     suite_add_tcase(suite, time_case);
