@@ -324,7 +324,7 @@ def qualify(run):
 
 
 PARTS = {  # and how many seconds each may take
-    "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 240),
+    "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 560),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
     "pacing": (pacing, 120), "tune": (tune, 560), "qualify": (qualify, 560), "direct": (direct, 560),
