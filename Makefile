@@ -52,7 +52,7 @@ DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/dev
 # The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
 IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o \
            common/cuda/vulkan.o
-CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/direct.o common/cuda/exported.o common/cuda/stream.o \
+CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/direct.o common/cuda/exported.o common/cuda/tensor.o common/cuda/stream.o \
            common/cuda/failure.o common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/clock.o common/thread.o common/file.o common/memory.o \
            common/version.o
 SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o \

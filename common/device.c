@@ -320,6 +320,11 @@ void device_kernel_destroy(struct device_kernel *kernel)
         kernel->device->ops->kernel_destroy(kernel);
 }
 
+void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map)
+{
+    stream->device->ops->map_tensor(stream, tensor, map);
+}
+
 void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                    const void *args)
 {

@@ -25,13 +25,14 @@
 #include <stdint.h>
 
 #define DEVICE_STREAM_DEPTH 1024
-#define KERNEL_ARGS_MAX     256
+#define KERNEL_ARGS_MAX     512
 
 struct device;
 struct device_stream;
 struct device_event;
 struct device_fft;
 struct device_kernel;
+struct device_tensor_map; /* kernels/tensor_map.h */
 struct memory;
 
 enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -65,6 +66,15 @@ struct kernel_grid {
     uint32_t blocks[3];
     uint32_t threads;      /* per block */
     uint32_t shared_bytes; /* dynamic shared memory per block */
+};
+
+/* Bytes in device memory along three axes, the innermost first, of which a kernel fetches a box at a time into shared
+ * memory, wherever it begins; what is not within the extent is 0.  Axes may overlap. */
+struct device_tensor {
+    const uint8_t *base; /* a multiple of 16 bytes, as the pitches are */
+    uint64_t extent[3];
+    uint64_t pitch[2]; /* bytes from one to the next along the second and the third axis */
+    uint32_t box[3];   /* <= 256 each; box[0] a multiple of 16 */
 };
 
 /* Opens the device; DEVICE_AUTO takes CUDA where there is a GPU that will do, and must if 'gpu' names one.  Says in the
@@ -184,6 +194,9 @@ int device_kernel_create(struct device *device, const struct kernel *kernel, con
                          size_t n_constants, struct device_kernel **made);
 void device_kernel_destroy(struct device_kernel *kernel);
 
+/* Makes a kernel's argument of a tensor; for GPUs from compute capability 9.0 on.  Fails as operations do. */
+void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
+
 /* Runs 'kernel' with a copy of 'args' (args_bytes of them).  'grid' may be NULL on the cpu device. */
 void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                    const void *args);
@@ -224,6 +237,7 @@ struct device_ops {
     int (*kernel_create)(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
                          size_t n_constants, struct device_kernel **made);
     void (*kernel_destroy)(struct device_kernel *kernel);
+    void (*map_tensor)(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
     void (*launch)(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                    const void *args);
     void (*then)(struct device_stream *stream, void (*fn)(void *arg), void *arg);

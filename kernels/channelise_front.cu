@@ -21,124 +21,9 @@
 #define LEAD_ROWS  ((N_TAPS - 1 + FETCH - 1) / FETCH * FETCH) /* before the first is done */
 #define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))                 /* of these, how many come before the window */
 
-/* Samples are fetched ahead, by each warp what it needs itself, into a ring of STAGES stages of FETCH rows.  Of a row and
- * polarisation these are J pieces, one for each j1, of N_CHUNKS aligned 16 bytes; the pieces' first chunks lie side by
- * side, then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
- * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
-#define J          (32 * PER / C)
-#define N_CHUNKS   ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
-#define ROW_CHUNKS (2 * N_CHUNKS * J)
-#define LANE_ROWS  (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
-#define ROW_STEP   (LANE_ROWS < FETCH ? LANE_ROWS : FETCH)
-#define N_STEPS    ((ROW_CHUNKS + 31) / 32)
-#define N_WARPS    (N_THREADS / 32)
 #define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
 
-struct stage {
-    uint4 chunks[FETCH][2][N_CHUNKS][J];
-};
-
-/* Asynchronously, as loads into registers could not be begun early enough. */
-static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
-{
-#ifdef EMULATE_CUDA
-    *to = *from;
-#else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from));
-#endif
-}
-
-/* Ends a stage's fetches. */
-static __device__ __forceinline__ void end_stage(void)
-{
-#ifndef EMULATE_CUDA
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/* Waits until the oldest stage has arrived, for the whole warp. */
-static __device__ __forceinline__ void wait_for_stage(void)
-{
-#ifndef EMULATE_CUDA
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-#endif
-    __syncwarp();
-}
-
-/* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
-static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
-{
-    return (first * SAMPLE_BITS + bits) / 128;
-}
-
-/* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
- * it fetches at all. */
-struct fetcher {
-    const uint4 *from[N_STEPS];
-    bool active[N_STEPS];
-    uint32_t row;
-    uint32_t to;
-};
-
-/* 'first[pol]' is the sample of the polarisation in the block's first column of the window's first row. */
-static __device__ __forceinline__ struct fetcher make_fetcher(const uint8_t *const (&in)[2], const int64_t (&first)[2])
-{
-    struct fetcher fetcher;
-    unsigned lane = threadIdx.x % 32, row = N_STEPS > 1 ? 0 : lane / ROW_CHUNKS;
-
-#pragma unroll
-    for (unsigned i = 0; i < N_STEPS; i++) {
-        unsigned at = N_STEPS > 1 ? lane + 32 * i : lane % ROW_CHUNKS, chunk = at / J % N_CHUNKS;
-        unsigned j1 = threadIdx.x / 32 * J + at % J, pol = at / (J * N_CHUNKS);
-        int64_t piece = (pol == 1 ? first[1] : first[0]) + (int64_t)j1 * M2;
-        int64_t mine = chunk_of(piece) + chunk;
-        fetcher.active[i] = at < ROW_CHUNKS && row < ROW_STEP && mine <= chunk_of(piece + C, -1);
-        fetcher.from[i] = (const uint4 *)(pol == 1 ? in[1] : in[0]) + mine + ((int64_t)row - SPARE_ROWS) * (PITCH / 4);
-    }
-    fetcher.row = row - SPARE_ROWS;
-    fetcher.to = keep(lane);
-    return fetcher;
-}
-
-/* A stage's rows, and on to the next ones.  Only those of the window are: the others add to no spectrum of the section,
- * so what is in their place may stay. */
-static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t n_rows, struct stage *stage)
-{
-    uint4 *to = &stage->chunks[0][0][0][0] + fetcher.to;
-
-#pragma unroll
-    for (int i = 0; i < N_STEPS; i++) {
-#pragma unroll
-        for (int row = 0; row < FETCH; row += ROW_STEP)
-            if (fetcher.active[i] && fetcher.row + row < n_rows)
-                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
-        fetcher.from[i] += FETCH * (PITCH / 4);
-    }
-    fetcher.row += FETCH;
-    end_stage();
-}
-
-/* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
- * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of the warp's words of a row and
- * polarisation these are, the first in bits 0..15; the second is the same where nothing of the next is needed. */
-struct place {
-    uint32_t how, words;
-};
-
-static __device__ __forceinline__ uint32_t word_at(uint32_t piece, uint32_t bit)
-{
-    return (bit / 128 * J + piece) * 4 + bit / 32 % 4;
-}
-
-static __device__ __forceinline__ struct place find_samples(int64_t first)
-{
-    int64_t piece = first + (int64_t)(threadIdx.x * PER / C) * M2, mine = piece + threadIdx.x * PER % C;
-    uint32_t bit = (uint32_t)(mine * SAMPLE_BITS - chunk_of(piece) * 128), j = threadIdx.x % 32 * PER / C;
-    uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
-
-    return {keep((0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16),
-            keep(word_at(j, bit) | word_at(j, bit + PER * SAMPLE_BITS - 1) << 16)};
-}
+#include "kernels/channelise_front_fetch.h"
 
 /* Four bytes out of two words, as the lower half of 'how' selects them, none of whose digits is above 7. */
 static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
@@ -178,11 +63,11 @@ static __device__ __forceinline__ void unpack_rows(const struct place (&places)[
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        const uint32_t *first = (const uint32_t *)from->chunks + (places[pol].words & 0xffff);
-        const uint32_t *second = (const uint32_t *)from->chunks + (places[pol].words >> 16);
+        const uint32_t *first = (const uint32_t *)from + (places[pol].words & 0xffff);
+        const uint32_t *second = (const uint32_t *)from + (places[pol].words >> 16);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const int at = ((row + r) * 2 + pol) * (N_CHUNKS * J * 4);
+            const int at = (row + r) * ROW_WORDS + pol * POL_WORDS;
             unpack(select_bytes(first[at], second[at], places[pol].how), places[pol].how >> 16, masks, x[r][pol]);
         }
     }
@@ -339,6 +224,7 @@ struct tables {
     struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_PARKED > 0 ? N_THREADS : 1];
     float2 outer[M1][C];
     float2 inner[M1];
+    uint64_t barriers[FRONT_TENSORS ? N_WARPS : 1][FRONT_TENSORS ? STAGES : 1]; /* of stages */
     struct stage stages[N_WARPS][STAGES];
 };
 
@@ -357,12 +243,12 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
-    channelise_front(const struct channelise_front_args args)
+    channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
     extern __shared__ float4 shared_memory[];
     float2 *points = (float2 *)shared_memory; /* [spectrum][j1][c] */
     struct tables *tables = (struct tables *)(points + KEPT * M1 * C);
-    struct stage *stages = tables->stages[threadIdx.x / 32];
+    struct stage *stages = tables->stages[uniform_warp()];
     const struct weights *weights = &tables->weights[0][threadIdx.x];
     struct parked *parked = &tables->parked[0][N_PARKED > 0 ? threadIdx.x : 0];
     uint32_t begin = blockIdx.y * args.section_spectra;
@@ -376,12 +262,11 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 #pragma unroll
     for (int c = 0; c < PER; c++)
         masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
-    const int64_t firsts[2] = {args.offset[0] + (int64_t)begin * M + blockIdx.x * C,
-                               args.offset[1] + (int64_t)begin * M + blockIdx.x * C};
-    struct fetcher fetcher = make_fetcher(args.in, firsts);
+    const uint32_t n_rows = (uint32_t)n + N_TAPS - 1;
+    struct fetcher fetcher = make_fetcher(args, begin, n_rows, tables->barriers[FRONT_TENSORS ? uniform_warp() : 0]);
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        places[pol] = find_samples(firsts[pol]);
+        places[pol] = find_samples(args, pol, begin);
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
 #pragma unroll
@@ -390,9 +275,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     }
     for (int i = 0; i < N_PARKED; i++)
         parked[i * N_THREADS] = {};
-    const uint32_t n_rows = (uint32_t)n + N_TAPS - 1;
     for (int i = 0; i < STAGES - 1; i++)
-        fetch_rows(fetcher, n_rows, stages + i);
+        fetch_rows(args, fetcher, stages, i);
     load_tables(args, tables);
     __syncthreads();
     int oldest = 0, newest = STAGES - 1;
@@ -400,8 +284,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
      * none, and what is stored for them is not looked at. */
 #pragma unroll 1
     for (int row = -LEAD_ROWS; row < n; row += FETCH) {
-        wait_for_stage();
-        fetch_rows(fetcher, n_rows, stages + newest);
+        wait_for_stage(fetcher, oldest);
+        fetch_rows(args, fetcher, stages, newest);
 #pragma unroll
         for (int r = 0; r < FETCH; r += ROWS) {
             unpack_rows(places, masks, stages + oldest, r, x);

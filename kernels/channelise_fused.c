@@ -9,6 +9,8 @@
 
 #define MAX_BLOCKS  16        /* per multiprocessor */
 #define MAX_SECTION (1 << 20) /* spectra */
+/* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors, and on none that has not. */
+#define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
     struct channelise_config config; /* its 'shape' points to the one below */
@@ -55,17 +57,26 @@ static uint32_t front_threads(const struct channelise_shape *s)
     return s->front_rows * s->front_columns / s->front_per_thread;
 }
 
+/* A block's columns of a row, wherever they begin in the first 16 bytes. */
+static size_t front_piece_bytes(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    return (s->front_columns * config->sample_bits + 254) / 128 * 16;
+}
+
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
     bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
     size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
-    size_t n_chunks = (s->front_columns * config->sample_bits + 254) / 128;
-    size_t stage = s->front_fetched * 2 * lanes_rows * n_chunks * 16;
+    size_t stage = s->front_fetched * lanes_rows * front_piece_bytes(config, s); /* of a polarisation */
+    size_t n_stages = front_threads(s) / 32 * s->front_stages;
+    size_t before = n_block * s->front_spectra * s->front_buffers * 8 +
+                    (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) + parked + n_block * 8 + s->front_rows * 8;
 
-    return n_block * s->front_spectra * s->front_buffers * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
-           parked + n_block * 8 + s->front_rows * 8 + front_threads(s) / 32 * s->front_stages * stage;
+    if (!s->front_tensors)
+        return before + 16 + n_stages * 2 * stage;
+    return (before + n_stages * 8 + 127) / 128 * 128 + n_stages * 2 * ((stage + 127) / 128 * 128);
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
@@ -74,6 +85,12 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
 
     return s->back_pairs * 2 * s->back_spectra * pitch * 8;
+}
+
+/* Rows, and what is between the j1 of one, begin at multiples of 16 bytes. */
+static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
+{
+    return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
@@ -95,6 +112,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .front_buffers = 1,
                                  .front_fetched = rows < 128 ? 4 : 2,
                                  .front_stages = rows < 128 ? 3 : 4,
+                                 .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
@@ -142,7 +160,7 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
-static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s)
+static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s, size_t shared_bytes)
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
         !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_buffers, 1, 2) ||
@@ -155,6 +173,7 @@ static bool front_valid(const struct channelise_config *config, const struct cha
            s->front_fetched % s->front_together == 0 && s->front_spectra % s->front_fetched == 0 &&
            back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
            s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 32 && front_threads(s) <= 512 &&
+           s->front_tensors <= may_have_tensors(config, back_points(config, s), shared_bytes) &&
            s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
 }
 
@@ -176,7 +195,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes)
 {
-    return front_valid(config, shape) && back_valid(config, shape) &&
+    return front_valid(config, shape, shared_bytes) && back_valid(config, shape) &&
            front_shared_bytes(config, shape) <= shared_bytes && back_shared_bytes(config, shape) <= shared_bytes;
 }
 
@@ -197,6 +216,7 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_TOGETHER", shape->front_together},
         {"FRONT_FETCHED", shape->front_fetched},
         {"FRONT_STAGES", shape->front_stages},
+        {"FRONT_TENSORS", shape->front_tensors},
         {"FRONT_BLOCKS", shape->front_blocks},
     };
 
@@ -401,6 +421,29 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
 }
 
+/* The block's window begins in the first 16 bytes of the tensors, and all that is within it is in the tensors. */
+static void map_samples(const struct channelise_fused *f, struct device_stream *stream,
+                        struct channelise_front_args *args)
+{
+    const struct channelise_shape *s = &f->shape;
+    const uint32_t bits = f->config.sample_bits;
+    const uint64_t row_bytes = f->n_points / s->front_rows * bits / 8;
+
+    for (int pol = 0; pol < N_POLS; pol++) {
+        uint64_t first_bit = (uint64_t)args->offset[pol] * bits;
+        struct device_tensor tensor = {
+            .base = args->in[pol] + first_bit / 128 * 16,
+            .extent = {(first_bit % 128 + row_bytes * 8 + 7) / 8, s->front_rows,
+                       args->n_spectra + f->config.n_taps - 1},
+            .pitch = {row_bytes, f->n_points * bits / 8},
+            .box = {(uint32_t)front_piece_bytes(&f->config, s), 32 * s->front_per_thread / s->front_columns,
+                    s->front_fetched},
+        };
+        args->first_bit[pol] = (uint32_t)(first_bit % 128);
+        device_map_tensor(stream, &tensor, &args->map[pol]);
+    }
+}
+
 void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
                             const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n,
                             uint64_t *power)
@@ -424,6 +467,8 @@ void channelise_fused_front(struct channelise_fused *fused, struct device_stream
         .shared_bytes = (uint32_t)front_shared_bytes(&fused->config, s),
     };
 
+    if (s->front_tensors)
+        map_samples(fused, stream, &args);
     device_launch(stream, fused->front, &grid, &args);
 }
 

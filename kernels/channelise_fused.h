@@ -22,6 +22,7 @@
 #define KERNELS_CHANNELISE_FUSED_H
 
 #include "common/device.h"
+#include "kernels/tensor_map.h"
 
 struct channelise_front_args {
     const uint8_t *in[2]; /* packed samples, aligned to 16 B, with CHANNELISE_SPARE_BYTES */
@@ -31,6 +32,9 @@ struct channelise_front_args {
     float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
     uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
     int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
+    /* Where front_tensors: its bytes, with axes of bytes, j1, and spectra; and the bit in which the window begins. */
+    struct device_tensor_map map[2];
+    uint32_t first_bit[2];
     uint32_t n_spectra;
     uint32_t section_spectra; /* of a block; a multiple of front_spectra */
 };
@@ -72,6 +76,7 @@ struct channelise_shape {
     uint32_t front_fetched;    /* rows of samples that are fetched at a time; a multiple of front_together */
     uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
     uint32_t front_blocks;     /* per multiprocessor */
+    uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
     uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
@@ -95,7 +100,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 14
+#define CHANNELISE_FRONT_N_CONSTANTS 15
 #define CHANNELISE_BACK_N_CONSTANTS  11
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);

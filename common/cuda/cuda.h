@@ -1,8 +1,8 @@
 /* cuda.h - what the files of the cuda device share.  Only the shared object includes it.
  *
  * Flow:      device.c opens and closes; gpu.c chooses; memory.c; direct.c (vulkan.h); exported.c; stream.c: streams,
- *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; failure.c: what
- *            happens when a call fails.
+ *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; tensor.c: an
+ *            argument of these; failure.c: what happens when a call fails.
  * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
  *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
@@ -16,6 +16,7 @@
 #include "common/lock.h"
 #include "common/thread.h"
 
+#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
 #if CUDART_VERSION < 12080
@@ -26,16 +27,17 @@ struct vulkan;
 
 struct cuda_device {
     struct device base;
-    const struct device_host *host; /* [const] */
-    int index;                      /* [const] of the GPU, as the CUDA runtime counts */
-    int major, minor;               /* [const] compute capability */
-    size_t max_pitch_bytes;         /* [const] of a 2D copy */
-    int numa_node;                  /* [const] of the host; < 0: none */
-    char *kernel_cache;             /* [const] directory; NULL: none */
-    uint8_t uuid[16];               /* [const] */
-    bool orders_writes;             /* [const] those of network cards, and the work that comes after */
-    bool flushes_writes;            /* [const] for who calls, where it does not order them */
-    struct vulkan *vulkan;          /* [creating thread] opened when it is first needed */
+    const struct device_host *host;                  /* [const] */
+    int index;                                       /* [const] of the GPU, as the CUDA runtime counts */
+    int major, minor;                                /* [const] compute capability */
+    size_t max_pitch_bytes;                          /* [const] of a 2D copy */
+    int numa_node;                                   /* [const] of the host; < 0: none */
+    char *kernel_cache;                              /* [const] directory; NULL: none */
+    uint8_t uuid[16];                                /* [const] */
+    bool orders_writes;                              /* [const] those of network cards, and the work that comes after */
+    bool flushes_writes;                             /* [const] for who calls, where it does not order them */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has none */
+    struct vulkan *vulkan;                           /* [creating thread] opened when it is first needed */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
@@ -72,6 +74,13 @@ static inline struct cuda_device *cuda_device_of(struct device *device)
 {
     return (struct cuda_device *)device;
 }
+
+/* ---- tensor.c ---- */
+
+/* Only the runtime is linked: a function of the driver into *'function', a pointer to one; false, and it is as it was, if
+ * there is none. */
+bool cuda_find_in_driver(const char *name, void *function);
+void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
 /* ---- device.c ---- */
 

@@ -84,6 +84,7 @@ static const struct device_ops cuda_ops = {
     .fft_run = cuda_fft_run,
     .kernel_create = cuda_kernel_create,
     .kernel_destroy = cuda_kernel_destroy,
+    .map_tensor = cuda_map_tensor,
     .launch = cuda_launch,
     .then = cuda_then,
 };
@@ -115,6 +116,7 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
              device->major, device->minor);
     device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
+    cuda_find_in_driver("cuTensorMapEncodeTiled", &device->encode_tensor);
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
     device->orders_writes =
         attribute(device, cudaDevAttrGPUDirectRDMAWritesOrdering, 0) >= cudaGPUDirectRDMAWritesOrderingOwner;

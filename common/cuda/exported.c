@@ -7,27 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DRIVER_VERSION 12000 /* whose cuMemGetHandleForAddressRange() is meant */
-
 typedef CUresult get_handle_fn(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
                                unsigned long long flags);
 typedef CUresult get_device_fn(CUdevice *device);
 typedef CUresult get_attribute_fn(int *value, CUdevice_attribute attribute, CUdevice device);
-
-/* Only the runtime is linked: a function of the driver into *'function', a pointer to one; false if it has none. */
-static bool find_in_driver(const char *name, void *function)
-{
-    enum cudaDriverEntryPointQueryResult result;
-    void *found = NULL;
-
-    if (cudaGetDriverEntryPointByVersion(name, &found, DRIVER_VERSION, cudaEnableDefault, &result) != cudaSuccess ||
-        result != cudaDriverEntryPointSuccess) {
-        cudaGetLastError();
-        return false;
-    }
-    memcpy(function, &found, sizeof(found)); /* ISO C has no cast from an object's address to a function's */
-    return true;
-}
 
 static bool has_dma_buf(void)
 {
@@ -36,7 +19,7 @@ static bool has_dma_buf(void)
     CUdevice current;
     int has = 0;
 
-    return find_in_driver("cuCtxGetDevice", &get_device) && find_in_driver("cuDeviceGetAttribute", &get_attribute) &&
+    return cuda_find_in_driver("cuCtxGetDevice", &get_device) && cuda_find_in_driver("cuDeviceGetAttribute", &get_attribute) &&
            get_device(&current) == CUDA_SUCCESS &&
            get_attribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, current) == CUDA_SUCCESS && has;
 }
@@ -74,7 +57,7 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
     }
     cuda_enter(self);
     get_handle_fn *get_handle;
-    if (!find_in_driver("cuMemGetHandleForAddressRange", &get_handle)) {
+    if (!cuda_find_in_driver("cuMemGetHandleForAddressRange", &get_handle)) {
         snprintf(why, why_bytes, "the NVIDIA driver is too old to share the GPU's memory with network cards");
         return -ENODEV;
     }

@@ -2,6 +2,8 @@
  * its launches, of a kernel whose 'twin' runs the shared object. */
 #include "tests/emulator/device_emulated.h"
 
+#include "kernels/tensor_map.h"
+
 #include <assert.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -227,6 +229,19 @@ static void emulated_kernel_destroy(struct device_kernel *kernel)
     free(self);
 }
 
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+/* The map is the description itself. */
+static void emulated_map_tensor(struct device_stream *stream, const struct device_tensor *tensor,
+                                struct device_tensor_map *map)
+{
+    assert((uintptr_t)tensor->base % 16 == 0 && tensor->pitch[0] % 16 == 0 && tensor->pitch[1] % 16 == 0 &&
+           tensor->box[0] % 16 == 0 && tensor->box[0] <= 256 && tensor->box[1] <= 256 && tensor->box[2] <= 256);
+    _Static_assert(sizeof(*tensor) <= sizeof(*map), "it has room");
+    memset(map, 0, sizeof(*map));
+    memcpy(map, tensor, sizeof(*tensor));
+}
+
 /* ---- The device -------------------------------------------------------------------------------------------------- */
 
 int device_emulated_open(struct device **device)
@@ -251,6 +266,7 @@ int device_emulated_open(struct device **device)
     new->ops = &emulated_ops;
     new->name = "emulated";
     new->compiles = true;
+    emulated_ops.map_tensor = emulated_map_tensor;
     new->shared_bytes = 227 << 10;
     snprintf(new->model, sizeof(new->model), "emulated");
     *device = new;

@@ -3,7 +3,7 @@
 
 #include "tests/emulator/device_emulated.h"
 
-#include <cuda.h>
+#include <cudaTypedefs.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,12 +274,36 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
     return CUDA_SUCCESS;
 }
 
+/* The map is the description, which the emulator takes. */
+static CUresult encode_tensor(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
+                              const cuuint64_t *extent, const cuuint64_t *pitch, const cuuint32_t *box,
+                              const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                              CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill)
+{
+    struct device_tensor tensor = {.base = base};
+
+    if (setting("tensor", 0))
+        return (CUresult)setting("tensor", 0);
+    if (type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || rank != 3 || steps[0] != 1 || steps[1] != 1 || steps[2] != 1)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (int i = 0; i < 3; i++) {
+        tensor.extent[i] = extent[i];
+        tensor.box[i] = box[i];
+    }
+    for (int i = 0; i < 2; i++)
+        tensor.pitch[i] = pitch[i];
+    memset(map, 0, sizeof(*map));
+    memcpy(map, &tensor, sizeof(tensor));
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags, enum cudaDriverEntryPointQueryResult *result)
 {
     CUresult (*handle)(void *, CUdeviceptr, size_t, CUmemRangeHandleType, unsigned long long) = get_handle;
     CUresult (*current)(CUdevice *) = get_device;
     CUresult (*attribute)(int *, CUdevice_attribute, CUdevice) = get_attribute;
+    PFN_cuTensorMapEncodeTiled_v12000 encode = encode_tensor;
 
     *result = cudaDriverEntryPointSuccess;
     if (strcmp(symbol, "cuMemGetHandleForAddressRange") == 0 && setting("dmabuf", 0) >= 0)
@@ -288,6 +312,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
         memcpy(function, &current, sizeof(current));
     else if (strcmp(symbol, "cuDeviceGetAttribute") == 0)
         memcpy(function, &attribute, sizeof(attribute));
+    else if (strcmp(symbol, "cuTensorMapEncodeTiled") == 0 && setting("tensor", 0) >= 0)
+        memcpy(function, &encode, sizeof(encode));
     else
         *result = cudaDriverEntryPointSymbolNotFound;
     return state();

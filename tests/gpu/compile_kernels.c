@@ -134,6 +134,7 @@ struct job {
     struct kernel_constant constants[MAX_CONSTANTS];
     size_t n_constants, gpu;
     struct channelise_config size; /* that it was first noted for */
+    const struct variant *variant; /* of it; NULL: the default shape */
     uint32_t n_ants;               /* instead, where it is not 0 */
     enum voltage_format format;
     uint32_t shared_bytes; /* of the last launch */
@@ -143,6 +144,7 @@ static struct job jobs[MAX_JOBS];
 static size_t n_jobs;
 static size_t gpu_now;
 static struct channelise_config size_now;
+static const struct variant *variant_now;
 static uint32_t ants_now;
 static enum voltage_format format_now;
 
@@ -163,6 +165,7 @@ static int note_kernel(struct device *device, const struct kernel *kernel, const
                                 .n_constants = n_constants,
                                 .gpu = gpu_now,
                                 .size = size_now,
+                                .variant = variant_now,
                                 .n_ants = ants_now,
                                 .format = format_now};
     memcpy(jobs[n_jobs].constants, constants, n_constants * sizeof(*constants));
@@ -225,6 +228,10 @@ static void transform_nothing(struct device_stream *stream, struct device_fft *f
 {
 }
 
+static void map_nothing(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map)
+{
+}
+
 /* The cpu device, made to do nothing but note. */
 static struct device *open_noting_device(void)
 {
@@ -244,6 +251,7 @@ static struct device *open_noting_device(void)
     ops.fft_run = transform_nothing;
     ops.kernel_create = note_kernel;
     ops.kernel_destroy = forget_kernel;
+    ops.map_tensor = map_nothing;
     ops.launch = note_launch;
     device->ops = &ops;
     device->compiles = true;
@@ -361,10 +369,12 @@ static void note_variant(struct device *device, struct device_stream *stream, co
     c.shape = &shape;
     c.method = CHANNELISE_FUSED;
     size_now = c;
+    variant_now = variant;
     if (channelise_shape_valid(&c, &shape, device->shared_bytes))
         note_channelise(device, stream, &c);
     else
         printf("too little shared memory for a variant of %u channels for %s\n", c.n_chan, gpus[gpu_now].name);
+    variant_now = NULL;
 }
 
 /* In the table the subsampling has the place of the channels. */
@@ -531,7 +541,8 @@ static bool same_size(const struct job *x, const struct job *y)
     if (x->n_ants || y->n_ants)
         return x->n_ants == y->n_ants && x->format == y->format;
     return a->n_chan == b->n_chan && a->n_taps == b->n_taps && a->sample_bits == b->sample_bits &&
-           a->out_bits == b->out_bits && a->spectra_per_heap == b->spectra_per_heap && a->unzip == b->unzip;
+           a->out_bits == b->out_bits && a->spectra_per_heap == b->spectra_per_heap && a->unzip == b->unzip &&
+           x->variant == y->variant;
 }
 
 /* A row: one kernel and size, for all GPUs: registers of a thread, and KiB of shared memory of a block. */

@@ -399,6 +399,7 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
+        shape->front_tensors = (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
     }
@@ -599,6 +600,7 @@ START_TEST(short_pieces)
     shape = channelise_fused_shape(&config, 227 << 10);
     shape.front_per_thread = 1;
     shape.front_columns = 4;
+    shape.front_tensors = 0;
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
     config.shape = &shape;
     run_end_to_end(&config, EMULATED);

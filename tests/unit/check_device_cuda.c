@@ -6,6 +6,7 @@
 #include "common/inbox.h"
 #include "common/units.h"
 #include "device_under_test.h"
+#include "kernels/tensor_map.h"
 #include "test_random.h"
 
 #include <dlfcn.h>
@@ -331,6 +332,33 @@ START_TEST(writes_of_cards_are_flushed_where_they_must_be)
 }
 END_TEST
 
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+static const char *const tensor_fakes[] = {"", "tensor=-1", "tensor=1"};
+
+/* A driver that does not know of tensors, or refuses one, is the device's end. */
+START_TEST(tensors_are_described_by_the_driver)
+{
+    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
+    struct device_tensor_map map;
+    struct device_stream *stream;
+    struct device *device;
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", tensor_fakes[_i], 1);
+    memset(&map, 0xA5, sizeof(map));
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(device_stream_create(device, "test", &stream), 0);
+    device_map_tensor(stream, &tensor, &map);
+    ck_assert(device_ok(device) == (_i == 0));
+    ck_assert_int_eq(n_failures, _i > 0);
+    ck_assert((memcmp(&map, &tensor, sizeof(tensor)) == 0) == (_i == 0));
+    device_stream_destroy(stream);
+    device_close(device);
+}
+END_TEST
+
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
 static struct inbox *inbox;
@@ -560,6 +588,7 @@ static void add_tests(TCase *tests)
     tcase_add_loop_test(tests, what_exporting_needs_is_checked, 0, (int)ARRAY_LEN(export_checks));
     tcase_add_loop_test(tests, failure_to_export_is_said, 0, (int)ARRAY_LEN(export_failures));
     tcase_add_loop_test(tests, writes_of_cards_are_flushed_where_they_must_be, 0, 2);
+    tcase_add_loop_test(tests, tensors_are_described_by_the_driver, 0, ARRAY_LEN(tensor_fakes));
     tcase_add_loop_test(tests, a_failure_is_said_once_and_all_callbacks_come, 0, 40);
     tcase_add_test(tests, a_gpu_that_dies_while_all_wait_is_noticed);
     tcase_add_test(tests, the_sentence_names_call_stream_and_kernel);
