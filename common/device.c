@@ -109,6 +109,11 @@ size_t device_shared_bytes(const struct device *device)
     return device->shared_bytes;
 }
 
+unsigned device_multiprocessors(const struct device *device)
+{
+    return device->n_multiprocessors ? device->n_multiprocessors : 1;
+}
+
 bool device_compiles(const struct device *device)
 {
     return device->compiles;

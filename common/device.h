@@ -93,6 +93,8 @@ int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t dev
 bool device_compiles(const struct device *device);
 /* Shared memory that a block of a kernel may have, where they run as CUDA variants; else 0. */
 size_t device_shared_bytes(const struct device *device);
+/* On which blocks of such kernels run side by side; at least 1. */
+unsigned device_multiprocessors(const struct device *device);
 /* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
  * NULL: there is none. */
 const char *device_cache_directory(const struct device *device);
@@ -253,6 +255,7 @@ struct device {
     void *failure_arg;
     bool compiles;               /* runs the CUDA variants of kernels, made with sizes and launched with grids */
     size_t shared_bytes;         /* of a block, at most */
+    unsigned n_multiprocessors;  /* 0: not known */
     const char *cache_directory; /* NULL: none */
     char model[128];
 };

@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCKS  16        /* per multiprocessor */
-#define MAX_SECTION (1 << 20) /* spectra */
+#define MAX_BLOCKS  16 /* per multiprocessor */
+#define MIN_SECTION 64 /* spectra, by default */
+#define MAX_SECTION (1 << 20)
+#define START_ROWS  16 /* that a block could have filtered while it starts, about */
 /* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors, and on none that has not. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
@@ -407,18 +409,26 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Sections so long that little is filtered twice, and so short that there are blocks for every multiprocessor of a
- * large GPU. */
+/* Of all lengths of a section the one with which all blocks are done first: they come in waves, as many as fit at a
+ * time, and each begins with rows that the section before has filtered, too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;
-    size_t n_groups = f->n_points / s->front_rows / s->front_columns,
-           section = n * n_groups * front_threads(s) / (512 * 256);
+    size_t n_groups = f->n_points / s->front_rows / s->front_columns, least_rows = SIZE_MAX, best = 0;
+    size_t n_at_once = device_multiprocessors(f->device) * s->front_blocks;
 
     if (s->front_section)
         return s->front_section;
-    section = section < 64 ? 64 : section;
-    return (uint32_t)((section + s->front_spectra - 1) / s->front_spectra * s->front_spectra);
+    for (size_t n_sections = 1; n_sections == 1 || n / n_sections >= MIN_SECTION; n_sections++) {
+        size_t section = ((n - 1) / n_sections / s->front_spectra + 1) * s->front_spectra;
+        size_t n_waves = (n_groups * ((n - 1) / section + 1) - 1) / n_at_once + 1;
+        size_t rows = n_waves * (section + f->config.n_taps - 1 + START_ROWS);
+        if (rows < least_rows) {
+            least_rows = rows;
+            best = section;
+        }
+    }
+    return (uint32_t)best;
 }
 
 /* The block's window begins in the first 16 bytes of the tensors, and all that is within it is in the tensors. */

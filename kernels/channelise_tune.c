@@ -48,7 +48,7 @@ static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
     {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
     {PART_FRONT, {AXIS(front_radix, 4, 8, 16), AXIS(front_spectra, 4, 8, 16, 32), AXIS(front_buffers, 1, 2)}},
     {PART_FRONT, {AXIS(front_tensors, 0, 1)}},
-    {PART_FRONT, {AXIS(front_section, 0, 32, 64, 128, 256)}}, /* which needs no compiling */
+    {PART_FRONT, {AXIS(front_section, 0, 64, 128, 256, 512)}}, /* which needs no compiling */
 };
 
 static uint32_t *member_at(struct channelise_shape *shape, size_t offset)

@@ -116,6 +116,7 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
              device->major, device->minor);
     device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
+    device->base.n_multiprocessors = (unsigned)attribute(device, cudaDevAttrMultiProcessorCount, 0);
     cuda_find_in_driver("cuTensorMapEncodeTiled", &device->encode_tensor);
     device->max_pitch_bytes = (size_t)attribute(device, cudaDevAttrMaxPitch, 0);
     device->orders_writes =

@@ -268,6 +268,7 @@ int device_emulated_open(struct device **device)
     new->compiles = true;
     emulated_ops.map_tensor = emulated_map_tensor;
     new->shared_bytes = 227 << 10;
+    new->n_multiprocessors = 8;
     snprintf(new->model, sizeof(new->model), "emulated");
     *device = new;
     return 0;
