@@ -37,6 +37,20 @@ struct tile {
     uint32_t pair, spectrum; /* the first ones, counted in the buffer */
 };
 
+/* Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
+ * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
+#define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
+#define N_NEAR       (NEAR_SPECTRA / S)
+#define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
+
+static __device__ __forceinline__ struct tile find_tile(void)
+{
+    const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
+
+    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * S};
+}
+
 /* Row k1 of either kind, 'which', of a pair. */
 static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
 {
@@ -186,7 +200,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
-    const struct tile tile = {blockIdx.x * PAIRS, blockIdx.y * S};
+    const struct tile tile = find_tile();
     float2 *lines = (float2 *)shared_memory;
     const float4 *twiddles = (const float4 *)args.twiddles;
     struct task task = begin_task();
