@@ -284,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
      * none, and what is stored for them is not looked at. */
 #pragma unroll 1
     for (int row = -LEAD_ROWS; row < n; row += FETCH) {
-        wait_for_stage(fetcher, oldest);
+        wait_for_stage(args, fetcher, stages, oldest);
         fetch_rows(args, fetcher, stages, newest);
 #pragma unroll
         for (int r = 0; r < FETCH; r += ROWS) {

@@ -37,6 +37,9 @@ struct fetcher {
     uint64_t *barriers; /* of the warp, one for each stage */
     int32_t byte[2], j1, row, end;
     uint32_t phase; /* of the barrier that is waited for next */
+#ifdef EMULATE_CUDA
+    int32_t rows[STAGES] = {}; /* what is on its way, in the lane that asked for it */
+#endif
 };
 
 /* One lane of the warp. */
@@ -114,8 +117,8 @@ static __device__ __forceinline__ void fetch_rows(const struct channelise_front_
 {
     if (fetcher.row < fetcher.end && elect_lane()) {
 #ifdef EMULATE_CUDA
-        for (int pol = 0; pol < 2; pol++)
-            fetch_box(stages[at].words[pol], &args.map[pol], fetcher.byte[pol], fetcher.j1, fetcher.row);
+        fetcher.rows[at] = fetcher.row;
+        memset(&stages[at], 0xA5, sizeof(stages[at])); /* of the time between, nobody knows */
 #else
         uint32_t barrier = (uint32_t)__cvta_generic_to_shared(fetcher.barriers + at);
         asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(barrier),
@@ -130,9 +133,13 @@ static __device__ __forceinline__ void fetch_rows(const struct channelise_front_
 }
 
 /* Waits until stage 'at' has arrived, for the whole warp, which has read all stages before. */
-static __device__ __forceinline__ void wait_for_stage(struct fetcher &fetcher, uint32_t at)
+static __device__ __forceinline__ void wait_for_stage(const struct channelise_front_args &args, struct fetcher &fetcher,
+                                                      struct stage *stages, uint32_t at)
 {
-#ifndef EMULATE_CUDA
+#ifdef EMULATE_CUDA
+    for (int pol = 0; pol < 2 && elect_lane(); pol++)
+        fetch_box(stages[at].words[pol], &args.map[pol], fetcher.byte[pol], fetcher.j1, fetcher.rows[at]);
+#else
     uint32_t barrier = (uint32_t)__cvta_generic_to_shared(fetcher.barriers + at), open;
 
     do {
@@ -260,7 +267,8 @@ static __device__ __forceinline__ void fetch_rows(const struct channelise_front_
 }
 
 /* Waits until the oldest stage has arrived, for the whole warp. */
-static __device__ __forceinline__ void wait_for_stage(struct fetcher &, uint32_t)
+static __device__ __forceinline__ void wait_for_stage(const struct channelise_front_args &, struct fetcher &,
+                                                      struct stage *, uint32_t)
 {
 #ifndef EMULATE_CUDA
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
