@@ -327,6 +327,7 @@ void device_kernel_destroy(struct device_kernel *kernel)
 
 void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map)
 {
+    assert(stream->device->ops->map_tensor); /* the cpu device has none */
     stream->device->ops->map_tensor(stream, tensor, map);
 }
 

@@ -69,7 +69,8 @@ struct kernel_grid {
 };
 
 /* Bytes in device memory along three axes, the innermost first, of which a kernel fetches a box at a time into shared
- * memory, wherever it begins; what is not within the extent is 0.  Axes may overlap. */
+ * memory.  It begins at a multiple of 16 along the innermost axis, anywhere along the others, and goes to a multiple of
+ * 128 bytes; what of it is not within the extent is 0.  Axes may overlap (so an H200 with driver 580 has it). */
 struct device_tensor {
     const uint8_t *base; /* a multiple of 16 bytes, as the pitches are */
     uint64_t extent[3];

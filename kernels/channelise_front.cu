@@ -245,7 +245,7 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
-    extern __shared__ float4 shared_memory[];
+    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
     float2 *points = (float2 *)shared_memory; /* [spectrum][j1][c] */
     struct tables *tables = (struct tables *)(points + KEPT * M1 * C);
     struct stage *stages = tables->stages[uniform_warp()];

@@ -1,9 +1,9 @@
 /* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
  * memory to shared memory, a ring of STAGES stages of FETCH rows for each warp, and where they are then.
  *
- * Of a row and polarisation a warp has J pieces, one for each j1.  GPUs that have tensors (sm_90) fetch a stage of a
- * polarisation as one box of bytes, which costs neither instructions nor the work of the L1 cache; others by
- * each lane some aligned 16 bytes of them. */
+ * Of a row and polarisation a warp has J pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0 on) one
+ * lane fetches a stage of a polarisation as a box of bytes, which costs few instructions and no work of the L1 cache;
+ * otherwise each lane fetches some aligned 16 bytes of them. */
 #ifndef KERNELS_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_CHANNELISE_FRONT_FETCH_H
 
@@ -24,7 +24,7 @@ static __device__ __forceinline__ uint32_t uniform_warp(void)
 #define BOX_BYTES   (FETCH * J * PIECE_BYTES)
 #define PIECE_WORDS (PIECE_BYTES / 4)
 
-/* Of a polarisation in a stage, words from row to row. */
+/* Words from one polarisation to the other in a stage, and from row to row. */
 #define POL_WORDS ((BOX_BYTES + 127) / 128 * 32)
 #define ROW_WORDS (J * PIECE_WORDS)
 
@@ -54,7 +54,7 @@ static __device__ __forceinline__ bool elect_lane(void)
 #endif
 }
 
-/* Where the first sample of the block is in its piece. */
+/* The bit of the tensor's innermost axis in which the block's first sample begins. */
 static __device__ __forceinline__ uint32_t first_bit(const struct channelise_front_args &args, int pol)
 {
     return args.first_bit[pol] + blockIdx.x * C * SAMPLE_BITS;
@@ -90,6 +90,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* an illegal instruction else */
     for (uint32_t r = 0; r < tensor->box[2]; r++)
         for (uint32_t j = 0; j < tensor->box[1]; j++)
             for (uint32_t b = 0; b < tensor->box[0]; b++) {
@@ -177,7 +178,7 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 #define ROW_STEP   (LANE_ROWS < FETCH ? LANE_ROWS : FETCH)
 #define N_STEPS    ((ROW_CHUNKS + 31) / 32)
 
-/* As above. */
+/* Words from one polarisation to the other, and from row to row. */
 #define POL_WORDS  (N_CHUNKS * J * 4)
 #define ROW_WORDS  (2 * POL_WORDS)
 

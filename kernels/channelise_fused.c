@@ -114,6 +114,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .front_buffers = 1,
                                  .front_fetched = rows < 128 ? 4 : 2,
                                  .front_stages = rows < 128 ? 3 : 4,
+                                 /* With fewer rows lanes are as fast. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4};
 
@@ -431,7 +432,7 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     return (uint32_t)best;
 }
 
-/* The block's window begins in the first 16 bytes of the tensors, and all that is within it is in the tensors. */
+/* The first spectrum's window begins in the first 16 bytes of the tensors, which end with the last one's. */
 static void map_samples(const struct channelise_fused *f, struct device_stream *stream,
                         struct channelise_front_args *args)
 {

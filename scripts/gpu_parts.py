@@ -132,11 +132,11 @@ class Run:
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
         else:  # it was ended before it could write that; its progress says what has run
-            marks = "".join(re.findall(r"^([.FEsxX]+)(?= *\[|!|$)", output, re.M))
+            marks = "".join(re.findall(r"^([.FEsxX]+)(?= +\[ *\d+%\]|!!!)", output, re.M))
             row.passed, row.skipped = marks.count("."), marks.count("s")
             row.failed = marks.count("F") + marks.count("E")
-        if not row.failed and (code != 0 or not row.passed):
-            row.failed = 1
+        if code is None or (not row.failed and (code != 0 or not row.passed)):
+            row.failed = max(row.failed, 1)
             interrupted = re.search(r"^!{3,} (.*) !{3,}$", output, re.M)
             row.note = ("out of time" if code is None else interrupted.group(1) if interrupted else
                         f"pytest ended with code {code}")

@@ -19,8 +19,8 @@ static bool has_dma_buf(void)
     CUdevice current;
     int has = 0;
 
-    return cuda_find_in_driver("cuCtxGetDevice", &get_device) && cuda_find_in_driver("cuDeviceGetAttribute", &get_attribute) &&
-           get_device(&current) == CUDA_SUCCESS &&
+    return cuda_find_in_driver("cuCtxGetDevice", &get_device) &&
+           cuda_find_in_driver("cuDeviceGetAttribute", &get_attribute) && get_device(&current) == CUDA_SUCCESS &&
            get_attribute(&has, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, current) == CUDA_SUCCESS && has;
 }
 

@@ -8,6 +8,7 @@
 #ifndef TESTS_EMULATOR_CUDA_ON_CPU_H
 #define TESTS_EMULATOR_CUDA_ON_CPU_H
 
+#include <cassert>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

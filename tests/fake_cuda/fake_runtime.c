@@ -108,6 +108,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     case cudaDevAttrComputeCapabilityMajor: *value = (int)setting("major", 9); break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
+    case cudaDevAttrMultiProcessorCount: *value = 8; break;
     case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
     case cudaDevAttrHostNumaId: *value = 0; break;
     case cudaDevAttrGPUDirectRDMAFlushWritesOptions: *value = (int)setting("flushes", 1); break;
@@ -284,7 +285,9 @@ static CUresult encode_tensor(CUtensorMap *map, CUtensorMapDataType type, cuuint
 
     if (setting("tensor", 0))
         return (CUresult)setting("tensor", 0);
-    if (type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || rank != 3 || steps[0] != 1 || steps[1] != 1 || steps[2] != 1)
+    if (type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || rank != 3 || steps[0] != 1 || steps[1] != 1 || steps[2] != 1 ||
+        interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle != CU_TENSOR_MAP_SWIZZLE_NONE ||
+        promotion != CU_TENSOR_MAP_L2_PROMOTION_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
         return CUDA_ERROR_INVALID_VALUE;
     for (int i = 0; i < 3; i++) {
         tensor.extent[i] = extent[i];

@@ -414,8 +414,9 @@ static struct channelise_shape random_candidate(const struct channelise_config *
 
     for (unsigned group = 0; group < CHANNELISE_TUNE_N_GROUPS; group++) {
         size_t n = channelise_tune_candidates(config, shared_bytes, group, &shape, candidates);
-        if (n > 0)
-            shape = candidates[random_below(n)];
+        size_t chosen = random_below(n + 1); /* or none: what there is */
+        if (chosen < n)
+            shape = candidates[chosen];
     }
     return shape;
 }
@@ -600,12 +601,37 @@ START_TEST(short_pieces)
     shape = channelise_fused_shape(&config, 227 << 10);
     shape.front_per_thread = 1;
     shape.front_columns = 4;
-    shape.front_tensors = 0;
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
     config.shape = &shape;
     run_end_to_end(&config, EMULATED);
 }
 END_TEST
+
+/* Samples of every width, fetched as boxes of a tensor. */
+START_TEST(boxes)
+{
+    static const unsigned bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16}, columns[] = {4, 16, 64, 32};
+    struct channelise_config config = configs[0];
+    struct channelise_shape shape;
+
+    config.n_chan = 512;
+    config.n_batches = 2;
+    config.spectra_per_heap = 16 + 16 * (unsigned)(_i % 3);
+    config.n_taps = 1 + (unsigned)random_below(20);
+    config.sample_bits = bits[_i];
+    shape = channelise_fused_shape(&config, 227 << 10);
+    shape.front_tensors = 1;
+    shape.front_columns = columns[_i % 4];
+    shape.front_per_thread = shape.front_columns > 32 ? 2 : shape.front_columns < 8 ? 1 : 1 + (uint32_t)random_below(2);
+    shape.front_blocks = 1;
+    shape.front_section = _i % 2 ? 16 : 0;
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    ck_assert(!channelise_shape_valid(&config, &shape, 163 << 10)); /* of a GPU that has none */
+    config.shape = &shape;
+    run_end_to_end(&config, EMULATED);
+}
+END_TEST
+#define N_BOXES 11
 
 /* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
  * memory: they go by stages. */
@@ -645,6 +671,7 @@ int main(void)
     tcase_add_test(tcase, random_shapes);
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, short_pieces, 0, 2);
+    tcase_add_loop_test(tcase, boxes, 0, N_BOXES);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);

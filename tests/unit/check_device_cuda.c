@@ -342,6 +342,7 @@ START_TEST(tensors_are_described_by_the_driver)
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
     struct device_tensor_map map;
+    struct device_tensor got;
     struct device_stream *stream;
     struct device *device;
     char why[300] = "";
@@ -353,7 +354,14 @@ START_TEST(tensors_are_described_by_the_driver)
     device_map_tensor(stream, &tensor, &map);
     ck_assert(device_ok(device) == (_i == 0));
     ck_assert_int_eq(n_failures, _i > 0);
-    ck_assert((memcmp(&map, &tensor, sizeof(tensor)) == 0) == (_i == 0));
+    memcpy(&got, &map, sizeof(got));
+    if (_i == 0) {
+        ck_assert_ptr_eq(got.base, tensor.base);
+        ck_assert_mem_eq(got.extent, tensor.extent, sizeof(got.extent));
+        ck_assert_mem_eq(got.pitch, tensor.pitch, sizeof(got.pitch));
+        ck_assert_mem_eq(got.box, tensor.box, sizeof(got.box));
+        ck_assert_uint_eq(device_multiprocessors(device), 8); /* as the fake says */
+    }
     device_stream_destroy(stream);
     device_close(device);
 }
