@@ -64,8 +64,8 @@ extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors and front_section.  front_rows and the radices
- * decide the order of the transform, the others only the speed. */
+/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors and front_section.  front_rows and
+ * the radices decide the order of the transform, the others only the speed. */
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
