@@ -1,4 +1,9 @@
-/* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h. */
+/* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
+ *
+ * All warps filter, G spectra at a time, into one of two buffers, and transform what is in the other one: of two passes the
+ * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  So no
+ * thread waits for what others have only just begun, and of all warps some filter while others transform. */
+#include "kernels/barrier.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"
@@ -8,24 +13,24 @@
 #define M2         (M / M1)
 #define C          FRONT_COLUMNS
 #define G          FRONT_SPECTRA
-#define KEPT       (G * FRONT_BUFFERS) /* spectra in shared memory */
 #define PER        FRONT_PER_THREAD
 #define RADIX_A    FRONT_RADIX
 #define RADIX_B    (M1 / RADIX_A)
+#define TWO_PASSES (RADIX_B > 1)
+#define RADIX_LAST (TWO_PASSES ? RADIX_B : RADIX_A)
 #define N_THREADS  (M1 * C / PER)
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
 #define ROWS       FRONT_TOGETHER               /* rows that are filtered together */
-#define FETCH      FRONT_FETCHED                /* rows that are fetched together */
 #define STAGES     FRONT_STAGES
-#define LEAD_ROWS  ((N_TAPS - 1 + FETCH - 1) / FETCH * FETCH) /* before the first is done */
-#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))                 /* of these, how many come before the window */
+#define LEAD_ROWS  ((N_TAPS - 1 + G - 1) / G * G) /* before the first is done */
+#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))     /* of these, how many come before the window */
 
 #define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
 
 #include "kernels/channelise_front_fetch.h"
 
-/* Four bytes out of two words, as the lower half of 'how' selects them, none of whose digits is above 7. */
+/* Four bytes out of two words, as the lower half of 'how' selects them; of digits above 7 the bytes are not used. */
 static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
 {
 #ifdef EMULATE_CUDA
@@ -63,11 +68,10 @@ static __device__ __forceinline__ void unpack_rows(const struct place (&places)[
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
-        const uint32_t *first = (const uint32_t *)from + (places[pol].words & 0xffff);
-        const uint32_t *second = (const uint32_t *)from + (places[pol].words >> 16);
+        const uint32_t *first = first_of(from, places[pol]), *second = second_of(from, places[pol]);
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
-            const int at = (row + r) * ROW_WORDS + pol * POL_WORDS;
+            const int at = ROW_AT(row + r) + pol * POL_WORDS;
             unpack(select_bytes(first[at], second[at], places[pol].how), places[pol].how >> 16, masks, x[r][pol]);
         }
     }
@@ -171,52 +175,73 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][PER],
         *to = make_float2(done[0][0], done[1][0]);
 }
 
-/* The first pass of the block's transforms, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
-static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner)
+/* ---- Transforms -------------------------------------------------------------------------------------------------- */
+
+/* Threads of a pass, and how many of its spectra they have at a time. */
+#define N_TEAM            (N_THREADS / 2)
+#define N_LAST            (TWO_PASSES ? N_TEAM : N_THREADS)
+#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*C))
+#define ROUNDS(at_once)   (((G) + (at_once)-1) / (at_once))
+#define HAS(at_once, s)   (G % (at_once) == 0 || (s) < G)
+
+/* The first pass of G spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a team. */
+static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner, unsigned t)
 {
-    const int step = N_THREADS / (RADIX_B * C);
-    int column = threadIdx.x % (RADIX_B * C), jb = column / C;
+    const int n_rest = RADIX_B * C, at_once = AT_ONCE(RADIX_A, N_TEAM);
+    const unsigned column = t % n_rest, jb = column / C;
     float2 turn[RADIX_A];
 
 #pragma unroll
     for (int ka = 1; ka < RADIX_A; ka++)
         turn[ka] = inner[jb * RADIX_A + ka];
-    for (int s = threadIdx.x / (RADIX_B * C); s < G; s += step) {
+#pragma unroll
+    for (int round = 0; round < ROUNDS(at_once); round++) {
+        int s = t / n_rest + round * at_once;
         float2 *at = points + s * (M1 * C) + column, v[RADIX_A];
+        if (!HAS(at_once, s))
+            break;
 #pragma unroll
         for (int i = 0; i < RADIX_A; i++)
-            v[i] = at[i * (RADIX_B * C)];
+            v[i] = at[i * n_rest];
         fft_registers<RADIX_A>(v);
         at[0] = v[0];
 #pragma unroll
         for (int i = 1; i < RADIX_A; i++)
-            at[i * (RADIX_B * C)] = complex_multiply(v[i], turn[i]);
+            at[i * n_rest] = complex_multiply(v[i], turn[i]);
     }
 }
 
-/* The last pass, to device memory: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2]. */
-static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][C], float2 *out, int n)
+/* The last pass, of the first n of G spectra to device memory: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
+ * Thread t of N_LAST. */
+static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][C], float2 *out, int n,
+                                                 unsigned t)
 {
-    const int radix = RADIX_B == 1 ? RADIX_A : RADIX_B, n_first = M1 / radix;
-    const int step = N_THREADS / (n_first * C);
-    int ka = threadIdx.x / C % n_first, j2 = blockIdx.x * C + threadIdx.x % C;
-    float2 turn[radix];
+    const int n_first = M1 / RADIX_LAST, at_once = AT_ONCE(RADIX_LAST, N_LAST);
+    const unsigned ka = t / C % n_first, c = t % C;
+    float2 turn[RADIX_LAST];
 
 #pragma unroll
-    for (int kb = 0; kb < radix; kb++)
-        turn[kb] = outer[ka + n_first * kb][threadIdx.x % C];
-    for (int s = threadIdx.x / (n_first * C); s < n; s += step) {
-        const float2 *at = points + (s * M1 + ka * radix) * C + threadIdx.x % C;
-        float2 *to = out + ((long)s * M1 + ka) * M2 + j2, v[radix];
+    for (int kb = 0; kb < RADIX_LAST; kb++)
+        turn[kb] = outer[ka + n_first * kb][c];
 #pragma unroll
-        for (int i = 0; i < radix; i++)
+    for (int round = 0; round < ROUNDS(at_once); round++) {
+        int s = t / (n_first * C) + round * at_once;
+        const float2 *at = points + (s * M1 + ka * RADIX_LAST) * C + c;
+        float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX_LAST];
+        if (!HAS(at_once, s))
+            break;
+#pragma unroll
+        for (int i = 0; i < RADIX_LAST; i++)
             v[i] = at[i * C];
-        fft_registers<radix>(v);
+        fft_registers<RADIX_LAST>(v);
+        if (s < n)
 #pragma unroll
-        for (int i = 0; i < radix; i++)
-            to[(long)i * n_first * M2] = complex_multiply(v[i], turn[i]);
+            for (int i = 0; i < RADIX_LAST; i++)
+                to[(long)i * n_first * M2] = complex_multiply(v[i], turn[i]);
     }
 }
+
+/* ---- The block --------------------------------------------------------------------------------------------------- */
 
 /* Shared memory of the block, behind its points. */
 struct tables {
@@ -224,8 +249,10 @@ struct tables {
     struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_PARKED > 0 ? N_THREADS : 1];
     float2 outer[M1][C];
     float2 inner[M1];
-    uint64_t barriers[FRONT_TENSORS ? N_WARPS : 1][FRONT_TENSORS ? STAGES : 1]; /* of stages */
-    struct stage stages[N_WARPS][STAGES];
+    /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
+     * the stages. */
+    uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
+    struct stage stages[N_RINGS][STAGES];
 };
 
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
@@ -240,19 +267,26 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
         tables->outer[i / C][i % C] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
     for (unsigned i = threadIdx.x; i < M1; i += N_THREADS)
         tables->inner[i] = ((const float2 *)args.inner)[i];
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 2; i++) {
+            barrier_init(&tables->filtered[i], N_THREADS);
+            barrier_init(&tables->passed[i], N_TEAM);
+            barrier_init(&tables->taken[i], N_LAST);
+        }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
     extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
-    float2 *points = (float2 *)shared_memory; /* [spectrum][j1][c] */
-    struct tables *tables = (struct tables *)(points + KEPT * M1 * C);
-    struct stage *stages = tables->stages[uniform_warp()];
+    float2(*points)[G * M1 * C] = (float2(*)[G * M1 * C]) shared_memory; /* [buffer][spectrum][j1][c] */
+    struct tables *tables = (struct tables *)(points + 2);
     const struct weights *weights = &tables->weights[0][threadIdx.x];
     struct parked *parked = &tables->parked[0][N_PARKED > 0 ? threadIdx.x : 0];
-    uint32_t begin = blockIdx.y * args.section_spectra;
+    const uint32_t begin = blockIdx.y * args.section_spectra;
     const int n = (int)min(args.section_spectra, args.n_spectra - begin);
+    const int n_stages = (n + LEAD_ROWS + G - 1) / G;
+    const bool is_early = uniform_warp() < N_WARPS / 2;
     float2 *out = (float2 *)args.out + (uint64_t)begin * M;
     float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
     uint32_t masks[PER];
@@ -262,8 +296,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 #pragma unroll
     for (int c = 0; c < PER; c++)
         masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
-    const uint32_t n_rows = (uint32_t)n + N_TAPS - 1;
-    struct fetcher fetcher = make_fetcher(args, begin, n_rows, tables->barriers[FRONT_TENSORS ? uniform_warp() : 0]);
+    struct fetcher fetcher =
+        begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
         places[pol] = find_samples(args, pol, begin);
@@ -275,41 +309,47 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     }
     for (int i = 0; i < N_PARKED; i++)
         parked[i * N_THREADS] = {};
-    for (int i = 0; i < STAGES - 1; i++)
-        fetch_rows(args, fetcher, stages, i);
     load_tables(args, tables);
     __syncthreads();
-    int oldest = 0, newest = STAGES - 1;
-    /* 'row' is the spectrum that the first row of the stage completes.  Before the first and after the last there are
-     * none, and what is stored for them is not looked at. */
+    /* Stage i is filtered into buffer i % 2, and that of stage i - 1 is transformed, whose first row completes spectrum
+     * 'first'; before the first spectrum there are none. */
 #pragma unroll 1
-    for (int row = -LEAD_ROWS; row < n; row += FETCH) {
-        wait_for_stage(args, fetcher, stages, oldest);
-        fetch_rows(args, fetcher, stages, newest);
-#pragma unroll
-        for (int r = 0; r < FETCH; r += ROWS) {
-            unpack_rows(places, masks, stages + oldest, r, x);
-            if (POWER)
-                square_rows(x, row + r + N_TAPS - 1, n, power);
-            filter_rows(weights, parked, x, sums, done);
-#pragma unroll
-            for (int i = 0; i < ROWS; i++)
-                store_points(done[i], points + ((row & (KEPT - 1)) + r + i) * (M1 * C) + threadIdx.x * PER);
+    for (int i = 0; i <= n_stages; i++) {
+        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2, first = (i - 1) * G - LEAD_ROWS;
+        float2 *out_before = out + (int64_t)first * M;
+
+        if (is_early && i > 0) {
+            barrier_wait(&tables->filtered[before], opening_before);
+            fetch_more(args, fetcher, begin, i - 1, n_stages);
+            if (TWO_PASSES && first >= 0)
+                first_pass(points[before], tables->inner, threadIdx.x);
+            if (!TWO_PASSES && first >= 0)
+                last_pass(points[before], tables->outer, out_before, n - first, threadIdx.x);
+            barrier_arrive(TWO_PASSES ? &tables->passed[before] : &tables->taken[before]);
         }
-        newest = oldest;
-        oldest = oldest == STAGES - 1 ? 0 : oldest + 1;
-        if (row < 0 || ((row & (G - 1)) != G - FETCH && row + FETCH < n))
-            continue;
-        int first = row & ~(G - 1);
-        float2 *complete = points + (first & (KEPT - 1)) * (M1 * C);
-        __syncthreads();
-        if (RADIX_B > 1) {
-            first_pass(complete, tables->inner);
-            __syncthreads();
+        if (i < n_stages) {
+            const struct stage *stage = next_stage(args, fetcher);
+            if (i >= 2)
+                barrier_wait(&tables->taken[now], i / 2 - 1);
+#pragma unroll
+            for (int r = 0; r < G; r += ROWS) {
+                unpack_rows(places, masks, stage, r, x);
+                if (POWER)
+                    square_rows(x, i * G - SPARE_ROWS + r, n, power);
+                filter_rows(weights, parked, x, sums, done);
+#pragma unroll
+                for (int j = 0; j < ROWS; j++)
+                    store_points(done[j], points[now] + (r + j) * (M1 * C) + threadIdx.x * PER);
+            }
+            barrier_arrive(&tables->filtered[now]);
         }
-        last_pass(complete, tables->outer, out + (int64_t)first * M, min(G, n - first));
-        if (FRONT_BUFFERS == 1) /* with two, the next of these is in time */
-            __syncthreads();
+        if (!is_early && i > 0) {
+            barrier_wait(TWO_PASSES ? &tables->passed[before] : &tables->filtered[before], opening_before);
+            if (first >= 0)
+                last_pass(points[before], tables->outer, out_before, n - first,
+                          TWO_PASSES ? threadIdx.x - N_TEAM : threadIdx.x);
+            barrier_arrive(&tables->taken[before]);
+        }
     }
     for (int pol = 0; pol < 2 && POWER; pol++)
         add_power(power[pol], args.power + pol);

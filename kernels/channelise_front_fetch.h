@@ -1,13 +1,13 @@
 /* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
- * memory to shared memory, a ring of STAGES stages of FETCH rows for each warp, and where they are then.
+ * memory to shared memory, a ring of STAGES stages of G rows, and where they are then.
  *
- * Of a row and polarisation a warp has J pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0 on) one
- * lane fetches a stage of a polarisation as a box of bytes, which costs few instructions and no work of the L1 cache;
- * otherwise each lane fetches some aligned 16 bytes of them. */
+ * Of a row and polarisation a block has M1 pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0 on) one
+ * lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1 cache; otherwise
+ * each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
 #ifndef KERNELS_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_CHANNELISE_FRONT_FETCH_H
 
-#define J       (32 * PER / C)
+#define J       (32 * PER / C) /* pieces of a warp */
 #define N_WARPS (N_THREADS / 32)
 
 /* Which warp of the block, so that the compiler sees that all lanes have the same. */
@@ -20,13 +20,19 @@ static __device__ __forceinline__ uint32_t uniform_warp(void)
 
 /* ---- Boxes ------------------------------------------------------------------------------------------------------- */
 
+#define N_RINGS     1
 #define PIECE_BYTES ((C * SAMPLE_BITS + 254) / 128 * 16) /* a box begins at a multiple of 16 bytes */
-#define BOX_BYTES   (FETCH * J * PIECE_BYTES)
 #define PIECE_WORDS (PIECE_BYTES / 4)
 
-/* Words from one polarisation to the other in a stage, and from row to row. */
-#define POL_WORDS ((BOX_BYTES + 127) / 128 * 32)
-#define ROW_WORDS (J * PIECE_WORDS)
+/* A box has the pieces of a row side by side.  But of 48 bytes the four pieces of a warp would meet in banks: then the same
+ * piece of two rows lies side by side, so that pieces are 96 bytes apart, and there is a box for each two rows. */
+#define ROW_PAIRS   (J == 4 && PIECE_BYTES == 48)
+#define BOX_ROWS    (ROW_PAIRS ? 2 : G)
+#define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
+#define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
+
+/* Words from one polarisation to the other in a stage. */
+#define POL_WORDS ((G * M1 * PIECE_WORDS + 31) / 32 * 32)
 
 struct __align__(128) stage
 {
@@ -34,12 +40,9 @@ struct __align__(128) stage
 };
 
 struct fetcher {
-    uint64_t *barriers; /* of the warp, one for each stage */
-    int32_t byte[2], j1, row, end;
-    uint32_t phase; /* of the barrier that is waited for next */
-#ifdef EMULATE_CUDA
-    int32_t rows[STAGES] = {}; /* what is on its way, in the lane that asked for it */
-#endif
+    struct stage *stages;
+    uint64_t *landed;     /* barriers of the stages, which open when boxes have come */
+    uint32_t slot, round; /* of the next stage, and how often all of them have been used */
 };
 
 /* One lane of the warp. */
@@ -60,41 +63,24 @@ static __device__ __forceinline__ uint32_t first_bit(const struct channelise_fro
     return args.first_bit[pol] + blockIdx.x * C * SAMPLE_BITS;
 }
 
-/* For the section that begins with spectrum 'begin' and needs n_rows rows. */
-static __device__ __forceinline__ struct fetcher make_fetcher(const struct channelise_front_args &args, uint32_t begin,
-                                                              uint32_t n_rows, uint64_t *barriers)
-{
-    struct fetcher fetcher = {barriers,
-                              {(int32_t)(first_bit(args, 0) / 128 * 16), (int32_t)(first_bit(args, 1) / 128 * 16)},
-                              (int32_t)(uniform_warp() * J),
-                              (int32_t)begin - SPARE_ROWS,
-                              (int32_t)(begin + n_rows),
-                              0};
-
-#ifndef EMULATE_CUDA
-    if (threadIdx.x % 32 == 0)
-        for (int i = 0; i < STAGES; i++)
-            asm volatile(
-                "mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((uint32_t)__cvta_generic_to_shared(barriers + i))
-                : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
-    __syncwarp();
-    return fetcher;
-}
-
 #ifdef EMULATE_CUDA
-static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t j1, int32_t row)
+/* What is on its way to each slot. */
+static struct {
+    bool any;
+    int32_t row;
+} emulated_stages[STAGES];
+
+static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
+                      uint64_t *)
 {
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
     assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* an illegal instruction else */
-    for (uint32_t r = 0; r < tensor->box[2]; r++)
-        for (uint32_t j = 0; j < tensor->box[1]; j++)
-            for (uint32_t b = 0; b < tensor->box[0]; b++) {
-                int64_t i0 = (int64_t)byte + b, i1 = (int64_t)j1 + j, i2 = (int64_t)row + r;
+    for (uint32_t c = 0; c < tensor->box[2]; c++)
+        for (uint32_t b = 0; b < tensor->box[1]; b++)
+            for (uint32_t a = 0; a < tensor->box[0]; a++) {
+                int64_t i0 = (int64_t)byte + a, i1 = (int64_t)second + b, i2 = (int64_t)third + c;
                 bool within = i0 >= 0 && i0 < (int64_t)tensor->extent[0] && i1 >= 0 &&
                               i1 < (int64_t)tensor->extent[1] && i2 >= 0 && i2 < (int64_t)tensor->extent[2];
                 *at++ = within ? tensor->base[i0 + i1 * (int64_t)tensor->pitch[0] + i2 * (int64_t)tensor->pitch[1]] : 0;
@@ -102,61 +88,108 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
 }
 #else
 static __device__ __forceinline__ void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte,
-                                                 int32_t j1, int32_t row, uint32_t barrier)
+                                                 int32_t second, int32_t third, uint64_t *landed)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(map), "r"(byte), "r"(j1), "r"(row), "r"(barrier)
+                 "l"(map), "r"(byte), "r"(second), "r"(third), "r"(barrier_address(landed))
                  : "memory");
 }
 #endif
 
-/* The next rows into stages[at], unless they are behind the last, and nobody waits for them.  All lanes have read what
- * was there. */
-static __device__ __forceinline__ void fetch_rows(const struct channelise_front_args &args, struct fetcher &fetcher,
-                                                  struct stage *stages, uint32_t at)
+/* The boxes of a stage that begins with 'row'. */
+static __device__ __forceinline__ void fetch_boxes(const struct channelise_front_args &args, struct stage *stage,
+                                                   int32_t row, uint64_t *landed)
 {
-    if (fetcher.row < fetcher.end && elect_lane()) {
-#ifdef EMULATE_CUDA
-        fetcher.rows[at] = fetcher.row;
-        memset(&stages[at], 0xA5, sizeof(stages[at])); /* of the time between, nobody knows */
-#else
-        uint32_t barrier = (uint32_t)__cvta_generic_to_shared(fetcher.barriers + at);
-        asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(barrier),
-                     "n"(2 * BOX_BYTES)
-                     : "memory");
 #pragma unroll
-        for (int pol = 0; pol < 2; pol++)
-            fetch_box(stages[at].words[pol], &args.map[pol], fetcher.byte[pol], fetcher.j1, fetcher.row, barrier);
-#endif
-    }
-    fetcher.row += FETCH;
+    for (int i = 0; i < G / BOX_ROWS; i++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            const int32_t byte = (int32_t)(first_bit(args, pol) / 128 * 16), first = row + i * BOX_ROWS;
+            fetch_box(stage->words[pol] + i * BOX_WORDS, &args.map[pol], byte, ROW_PAIRS ? first : 0,
+                      ROW_PAIRS ? 0 : first, landed);
+        }
 }
 
-/* Waits until stage 'at' has arrived, for the whole warp, which has read all stages before. */
-static __device__ __forceinline__ void wait_for_stage(const struct channelise_front_args &args, struct fetcher &fetcher,
-                                                      struct stage *stages, uint32_t at)
+/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot', of which all threads
+ * have read what was there. */
+static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
+                                                   const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
 {
+    const int32_t row = (int32_t)begin - SPARE_ROWS + i * G;
+
+    if (!elect_lane())
+        return;
 #ifdef EMULATE_CUDA
-    for (int pol = 0; pol < 2 && elect_lane(); pol++)
-        fetch_box(stages[at].words[pol], &args.map[pol], fetcher.byte[pol], fetcher.j1, fetcher.rows[at]);
+    emulated_stages[slot] = {true, row};
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* of the time between, nobody knows */
+    barrier_arrive(fetcher.landed + slot);
 #else
-    uint32_t barrier = (uint32_t)__cvta_generic_to_shared(fetcher.barriers + at), open;
-
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(open)
-                     : "r"(barrier), "r"(fetcher.phase)
-                     : "memory");
-    } while (!open);
-    fetcher.phase ^= at == STAGES - 1;
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
+                     barrier_address(fetcher.landed + slot)),
+                 "n"(2 * G * M1 * PIECE_BYTES)
+                 : "memory");
+    fetch_boxes(args, fetcher.stages + slot, row, fetcher.landed + slot);
 #endif
-    __syncwarp();
 }
 
-static __device__ __forceinline__ uint32_t word_at(uint32_t piece, uint32_t bit)
+/* The first of n_stages of the section. */
+static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
+                                                               struct stage *stages, uint64_t *landed, uint32_t begin,
+                                                               int n_stages, int)
 {
-    return piece * PIECE_WORDS + bit / 32;
+    const struct fetcher fetcher = {stages, landed, 0, 0};
+
+    if (uniform_warp() == 0) {
+        if (elect_lane()) {
+            for (int i = 0; i < STAGES; i++)
+                barrier_init(landed + i, 1);
+#ifndef EMULATE_CUDA
+            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+        }
+        __syncwarp();
+        for (int i = 0; i < STAGES && i < n_stages; i++)
+            fetch_stage(args, fetcher, begin, i, i);
+    }
+    return fetcher;
+}
+
+/* Fetches another stage to where stage i was, which all threads have read. */
+static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &args,
+                                                  const struct fetcher &fetcher, uint32_t begin, int i, int n_stages)
+{
+    if (uniform_warp() == 0 && i + STAGES < n_stages)
+        fetch_stage(args, fetcher, begin, i + STAGES, fetcher.slot == 0 ? STAGES - 1 : fetcher.slot - 1);
+}
+
+/* The next stage, when it has come. */
+static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &args,
+                                                                 struct fetcher &fetcher)
+{
+    struct stage *stage = fetcher.stages + fetcher.slot;
+
+    barrier_wait(fetcher.landed + fetcher.slot, fetcher.round);
+#ifdef EMULATE_CUDA
+    if (emulated_stages[fetcher.slot].any)
+        fetch_boxes(args, stage, emulated_stages[fetcher.slot].row, NULL);
+    emulated_stages[fetcher.slot].any = false;
+#endif
+    fetcher.round += fetcher.slot == STAGES - 1;
+    fetcher.slot = fetcher.slot == STAGES - 1 ? 0 : fetcher.slot + 1;
+    return stage;
+}
+
+/* The thread's samples are in two words side by side. */
+static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
+{
+    return min(bit / 32, PIECE_WORDS - 2);
+}
+
+static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
+{
+    return threadIdx.x * PER / C * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
 /* The bit of its piece in which the thread's first sample of a polarisation begins. */
@@ -172,18 +205,19 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 /* Of a row and polarisation there are N_CHUNKS aligned 16 bytes of each piece; the pieces' first chunks lie side by side,
  * then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
  * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
-#define N_CHUNKS   ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
-#define ROW_CHUNKS (2 * N_CHUNKS * J)
-#define LANE_ROWS  (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
-#define ROW_STEP   (LANE_ROWS < FETCH ? LANE_ROWS : FETCH)
-#define N_STEPS    ((ROW_CHUNKS + 31) / 32)
+#define N_RINGS     N_WARPS
+#define N_CHUNKS    ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
+#define ROW_CHUNKS  (2 * N_CHUNKS * J)
+#define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
+#define ROW_STEP    (LANE_ROWS < G ? LANE_ROWS : G)
+#define N_STEPS     ((ROW_CHUNKS + 31) / 32)
 
-/* Words from one polarisation to the other, and from row to row. */
-#define POL_WORDS  (N_CHUNKS * J * 4)
-#define ROW_WORDS  (2 * POL_WORDS)
+/* Words from one polarisation to the other, and to a row. */
+#define POL_WORDS   (N_CHUNKS * J * 4)
+#define ROW_AT(row) ((row) * (2 * POL_WORDS))
 
 struct stage {
-    uint4 chunks[FETCH][2][N_CHUNKS][J];
+    uint4 chunks[G][2][N_CHUNKS][J];
 };
 
 /* Asynchronously, as loads into registers could not be begun early enough. */
@@ -213,10 +247,12 @@ static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 /* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
  * it fetches at all. */
 struct fetcher {
+    struct stage *stages;
     const uint4 *from[N_STEPS];
     bool active[N_STEPS];
     uint32_t row, n_rows;
     uint32_t to;
+    uint32_t oldest, newest; /* the next stage, and where the one is fetched to that will be the last */
 };
 
 /* The polarisation's sample in the block's first column of the window's first row. */
@@ -226,8 +262,28 @@ static __device__ __forceinline__ int64_t first_sample(const struct channelise_f
     return args.offset[pol] + (int64_t)begin * M + blockIdx.x * C;
 }
 
-static __device__ __forceinline__ struct fetcher make_fetcher(const struct channelise_front_args &args, uint32_t begin,
-                                                              uint32_t n_rows, uint64_t *)
+/* The next rows into stages[at].  Only those of the window are fetched: the others add to no spectrum of the section, so
+ * what is in their place may stay. */
+static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t at)
+{
+    uint4 *to = &fetcher.stages[at].chunks[0][0][0][0] + fetcher.to;
+
+#pragma unroll
+    for (int i = 0; i < N_STEPS; i++) {
+#pragma unroll
+        for (int row = 0; row < G; row += ROW_STEP)
+            if (fetcher.active[i] && fetcher.row + row < fetcher.n_rows)
+                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
+        fetcher.from[i] += G * (PITCH / 4);
+    }
+    fetcher.row += G;
+    end_stage();
+}
+
+/* The first stages of the section's n_rows rows. */
+static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
+                                                               struct stage *stages, uint64_t *, uint32_t begin, int,
+                                                               int n_rows)
 {
     struct fetcher fetcher;
     unsigned lane = threadIdx.x % 32, row = N_STEPS > 1 ? 0 : lane / ROW_CHUNKS;
@@ -242,43 +298,47 @@ static __device__ __forceinline__ struct fetcher make_fetcher(const struct chann
         fetcher.from[i] =
             (const uint4 *)(pol == 1 ? args.in[1] : args.in[0]) + mine + ((int64_t)row - SPARE_ROWS) * (PITCH / 4);
     }
+    fetcher.stages = stages + uniform_warp() * STAGES;
     fetcher.row = row - SPARE_ROWS;
     fetcher.n_rows = n_rows;
     fetcher.to = keep(lane);
+    fetcher.oldest = 0;
+    fetcher.newest = STAGES - 1;
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch_rows(fetcher, i);
     return fetcher;
 }
 
-/* The next rows into stages[at].  Only those of the window are fetched: the others add to no spectrum of the section, so
- * what is in their place may stay. */
-static __device__ __forceinline__ void fetch_rows(const struct channelise_front_args &, struct fetcher &fetcher,
-                                                  struct stage *stages, uint32_t at)
+static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &, const struct fetcher &,
+                                                  uint32_t, int, int)
 {
-    uint4 *to = &stages[at].chunks[0][0][0][0] + fetcher.to;
-
-#pragma unroll
-    for (int i = 0; i < N_STEPS; i++) {
-#pragma unroll
-        for (int row = 0; row < FETCH; row += ROW_STEP)
-            if (fetcher.active[i] && fetcher.row + row < fetcher.n_rows)
-                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
-        fetcher.from[i] += FETCH * (PITCH / 4);
-    }
-    fetcher.row += FETCH;
-    end_stage();
 }
 
-/* Waits until the oldest stage has arrived, for the whole warp. */
-static __device__ __forceinline__ void wait_for_stage(const struct channelise_front_args &, struct fetcher &,
-                                                      struct stage *, uint32_t)
+/* The next stage, when it has come, for the whole warp, which has read the one before: its place is filled again. */
+static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &,
+                                                                 struct fetcher &fetcher)
 {
+    const struct stage *stage = fetcher.stages + fetcher.oldest;
+
 #ifndef EMULATE_CUDA
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
 #endif
     __syncwarp();
+    fetch_rows(fetcher, fetcher.newest);
+    fetcher.newest = fetcher.oldest;
+    fetcher.oldest = fetcher.oldest == STAGES - 1 ? 0 : fetcher.oldest + 1;
+    return stage;
 }
 
-static __device__ __forceinline__ uint32_t word_at(uint32_t piece, uint32_t bit)
+static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
 {
+    return bit / 32;
+}
+
+static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
+{
+    uint32_t piece = threadIdx.x % 32 * PER / C;
+
     return (bit / 128 * J + piece) * 4 + bit / 32 % 4;
 }
 
@@ -295,8 +355,8 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
 /* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
- * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of the warp's words of a row and
- * polarisation these are, the first in bits 0..15; the second is the same where nothing of the next is needed. */
+ * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of a row's words of the polarisation these
+ * are, the first in bits 0..15, the second in bits 16..31; what is selected of a second that is not needed is not used. */
 struct place {
     uint32_t how, words;
 };
@@ -304,11 +364,22 @@ struct place {
 static __device__ __forceinline__ struct place find_samples(const struct channelise_front_args &args, int pol,
                                                             uint32_t begin)
 {
-    uint32_t bit = bit_of_thread(args, pol, begin), j = threadIdx.x % 32 * PER / C;
-    uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
+    const uint32_t bit = bit_of_thread(args, pol, begin), word = first_word(bit);
+    const uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
 
-    return {keep((0x0123 + 0x1111 * (bit / 8 % 4)) | shift << 16),
-            keep(word_at(j, bit) | word_at(j, bit + PER * SAMPLE_BITS - 1) << 16)};
+    return {keep((0x0123 + 0x1111 * (bit / 8 - 4 * word)) | shift << 16),
+            keep(word_at(32 * word) | word_at(FRONT_TENSORS ? 32 * word + 32 : bit + PER * SAMPLE_BITS - 1) << 16)};
+}
+
+/* The words of a stage in which a thread's samples are: of its row 0. */
+static __device__ __forceinline__ const uint32_t *first_of(const struct stage *stage, struct place place)
+{
+    return (const uint32_t *)stage + (place.words & 0xffff);
+}
+
+static __device__ __forceinline__ const uint32_t *second_of(const struct stage *stage, struct place place)
+{
+    return FRONT_TENSORS ? first_of(stage, place) + 1 : (const uint32_t *)stage + (place.words >> 16);
 }
 
 #endif

@@ -65,20 +65,31 @@ static size_t front_piece_bytes(const struct channelise_config *config, const st
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
 }
 
+/* Whether boxes have rows side by side, two of them, and not the pieces of a row: channelise_front_fetch.h says why. */
+static bool front_row_pairs(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    return 32 * s->front_per_thread / s->front_columns == 4 && front_piece_bytes(config, s) == 48;
+}
+
+static size_t round_up_to(size_t step, size_t bytes)
+{
+    return (bytes + step - 1) / step * step;
+}
+
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
     bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
     size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
-    size_t stage = s->front_fetched * lanes_rows * front_piece_bytes(config, s); /* of a polarisation */
-    size_t n_stages = front_threads(s) / 32 * s->front_stages;
-    size_t before = n_block * s->front_spectra * s->front_buffers * 8 +
-                    (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) + parked + n_block * 8 + s->front_rows * 8;
+    /* Of a polarisation: of a block, or with N_RINGS rings of a warp. */
+    size_t stage = s->front_spectra * front_piece_bytes(config, s) * (s->front_tensors ? s->front_rows : lanes_rows);
+    size_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
+    size_t align = s->front_tensors ? 128 : 16;
+    size_t before = 2 * n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
+                    parked + n_block * 8 + s->front_rows * 8 + (6 + s->front_stages) * 8;
 
-    if (!s->front_tensors)
-        return before + 16 + n_stages * 2 * stage;
-    return (before + n_stages * 8 + 127) / 128 * 128 + n_stages * 2 * ((stage + 127) / 128 * 128);
+    return round_up_to(align, before) + n_stages * 2 * round_up_to(align, stage);
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
@@ -109,10 +120,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 {
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
-                                 .front_spectra = 8,
+                                 .front_spectra = 4,
                                  .front_together = 2,
-                                 .front_buffers = 1,
-                                 .front_fetched = rows < 128 ? 4 : 2,
                                  .front_stages = rows < 128 ? 3 : 4,
                                  /* With fewer rows lanes are as fast. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
@@ -147,9 +156,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
         s.front_stages--;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
         s.front_columns /= 2;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_fetched > s.front_together)
-        s.front_fetched /= 2;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_fetched)
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together)
         s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
@@ -166,16 +173,16 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s, size_t shared_bytes)
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
-        !power_of_two(s->front_spectra, 2, 64) || !power_of_two(s->front_buffers, 1, 2) ||
-        !power_of_two(s->front_per_thread, 1, 2) || !power_of_two(s->front_radix, 4, 16) ||
-        !power_of_two(s->front_together, 2, 4) || !power_of_two(s->front_fetched, 2, 8) || s->front_stages < 2 ||
+        !power_of_two(s->front_spectra, 2, 16) || !power_of_two(s->front_per_thread, 1, 2) ||
+        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
         s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
-    return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= s->front_per_thread) &&
-           s->front_fetched % s->front_together == 0 && s->front_spectra % s->front_fetched == 0 &&
+    /* Half of the threads, and of one pass all, have a transform or several of each spectrum. */
+    return s->front_rows >= s->front_radix && last <= 16 && s->front_radix >= 2 * s->front_per_thread &&
+           (last == 1 || last >= 2 * s->front_per_thread) && s->front_spectra % s->front_together == 0 &&
            back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
-           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 32 && front_threads(s) <= 512 &&
+           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
            s->front_tensors <= may_have_tensors(config, back_points(config, s), shared_bytes) &&
            s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
 }
@@ -213,11 +220,9 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_ROWS", shape->front_rows},
         {"FRONT_COLUMNS", shape->front_columns},
         {"FRONT_SPECTRA", shape->front_spectra},
-        {"FRONT_BUFFERS", shape->front_buffers},
         {"FRONT_PER_THREAD", shape->front_per_thread},
         {"FRONT_RADIX", shape->front_radix},
         {"FRONT_TOGETHER", shape->front_together},
-        {"FRONT_FETCHED", shape->front_fetched},
         {"FRONT_STAGES", shape->front_stages},
         {"FRONT_TENSORS", shape->front_tensors},
         {"FRONT_BLOCKS", shape->front_blocks},
@@ -438,17 +443,19 @@ static void map_samples(const struct channelise_fused *f, struct device_stream *
 {
     const struct channelise_shape *s = &f->shape;
     const uint32_t bits = f->config.sample_bits;
-    const uint64_t row_bytes = f->n_points / s->front_rows * bits / 8;
+    const bool pairs = front_row_pairs(&f->config, s);
+    /* Along a row's pieces, and along the rows. */
+    const uint64_t extent[] = {s->front_rows, args->n_spectra + f->config.n_taps - 1};
+    const uint64_t pitch[] = {f->n_points / s->front_rows * bits / 8, f->n_points * bits / 8};
+    const uint32_t box[] = {s->front_rows, pairs ? 2 : s->front_spectra};
 
     for (int pol = 0; pol < N_POLS; pol++) {
         uint64_t first_bit = (uint64_t)args->offset[pol] * bits;
         struct device_tensor tensor = {
             .base = args->in[pol] + first_bit / 128 * 16,
-            .extent = {(first_bit % 128 + row_bytes * 8 + 7) / 8, s->front_rows,
-                       args->n_spectra + f->config.n_taps - 1},
-            .pitch = {row_bytes, f->n_points * bits / 8},
-            .box = {(uint32_t)front_piece_bytes(&f->config, s), 32 * s->front_per_thread / s->front_columns,
-                    s->front_fetched},
+            .extent = {(first_bit % 128 + pitch[0] * 8 + 7) / 8, extent[pairs], extent[!pairs]},
+            .pitch = {pitch[pairs], pitch[!pairs]},
+            .box = {(uint32_t)front_piece_bytes(&f->config, s), box[pairs], box[!pairs]},
         };
         args->first_bit[pol] = (uint32_t)(first_bit % 128);
         device_map_tensor(stream, &tensor, &args->map[pol]);

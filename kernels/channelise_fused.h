@@ -9,8 +9,8 @@
  *
  * front: a block has FRONT_ROWS x FRONT_COLUMNS points of all spectra of a section.  A thread has FRONT_PER_THREAD
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
- *        (the transposed form of the filter).  After FRONT_SPECTRA spectra the block transforms what it has in shared
- *        memory.
+ *        (the transposed form of the filter).  FRONT_SPECTRA spectra at a time go through shared memory to be transformed,
+ *        while the next ones are filtered.
  * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
@@ -69,13 +69,11 @@ extern const struct kernel channelise_gains_kernel;
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* that a block transforms together; a multiple of front_fetched */
-    uint32_t front_buffers;    /* for so many spectra: 1, or 2, so that one is filled while the other is transformed */
+    uint32_t front_spectra;    /* whose rows a block fetches, filters and transforms together; a multiple of front_together */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */
-    uint32_t front_fetched;    /* rows of samples that are fetched at a time; a multiple of front_together */
-    uint32_t front_stages;     /* how often so many are fetched ahead, and one more */
+    uint32_t front_stages;     /* of front_spectra rows that are fetched, or are on their way */
     uint32_t front_blocks;     /* per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
@@ -101,7 +99,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 15
+#define CHANNELISE_FRONT_N_CONSTANTS 13
 #define CHANNELISE_BACK_N_CONSTANTS  11
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);

@@ -88,6 +88,11 @@ static inline void __syncthreads()
 void emulate_barrier_arrive(unsigned barrier, unsigned n_threads);
 void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
 
+/* Barriers in shared memory: kernels/barrier.h. */
+void emulate_memory_barrier_init(uint64_t *barrier, uint32_t n_threads);
+void emulate_memory_barrier_arrive(uint64_t *barrier);
+void emulate_memory_barrier_wait(uint64_t *barrier, uint32_t opening);
+
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     emulate_warp(WARP_SYNC, mask, 0, 0);
@@ -265,10 +270,10 @@ template <typename To, typename From> static inline To emulate_bits(From from)
     return to;
 }
 
-#define __float_as_uint(x)  emulate_bits<unsigned, float>(x)
-#define __float_as_int(x)   emulate_bits<int, float>(x)
-#define __uint_as_float(x)  emulate_bits<float, unsigned>(x)
-#define __int_as_float(x)   emulate_bits<float, int>(x)
+#define __float_as_uint(x) emulate_bits<unsigned, float>(x)
+#define __float_as_int(x)  emulate_bits<int, float>(x)
+#define __uint_as_float(x) emulate_bits<float, unsigned>(x)
+#define __int_as_float(x)  emulate_bits<float, int>(x)
 
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {
@@ -425,8 +430,8 @@ static inline float emulate_coarse(double (*function)(double), float x)
     return (float)(rint(function(2 * M_PI * (double)turns) * 0x1p21) * 0x1p-21);
 }
 
-#define __sinf(x) emulate_coarse(sin, x)
-#define __cosf(x) emulate_coarse(cos, x)
+#define __sinf(x)                  emulate_coarse(sin, x)
+#define __cosf(x)                  emulate_coarse(cos, x)
 #define __sincosf(x, sine, cosine) (*(sine) = __sinf(x), *(cosine) = __cosf(x), (void)0)
 
 #endif

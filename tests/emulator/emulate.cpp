@@ -89,7 +89,7 @@ static void context_init(struct context *context, uint8_t *stack, void (*entry)(
 
 /* ---- Threads of the block ---------------------------------------------------------------------------------------- */
 
-enum state { READY, AT_BLOCK_BARRIER, AT_NAMED_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BLOCK_BARRIER, AT_NAMED_BARRIER, AT_MEMORY_BARRIER, AT_WARP, ENDED };
 
 struct copy {
     void *to;
@@ -103,8 +103,9 @@ struct thread {
     unsigned n_copies, group;
     enum state state;
     enum emulate_warp_kind kind;
-    unsigned mask, source; /* of AT_NAMED_BARRIER: its number */
-    uint64_t value;        /* in: this lane's; out: the result */
+    unsigned mask, source;   /* of AT_NAMED_BARRIER: its number */
+    uint64_t value;          /* in: this lane's; out: the result */
+    const uint64_t *barrier; /* of AT_MEMORY_BARRIER */
 };
 
 /* Threads that have come to a barrier with a number since it last opened. */
@@ -182,6 +183,55 @@ void emulate_barrier_wait(unsigned barrier, unsigned n_threads)
     current->state = AT_NAMED_BARRIER;
     emulate_barrier_arrive(barrier, n_threads);
     leave(current->state);
+}
+
+/* What is in a barrier's 8 bytes. */
+struct memory_barrier {
+    uint16_t magic, n_threads, n_arrived, n_openings;
+};
+#define BARRIER_MAGIC 0xBA44
+
+static struct memory_barrier load_barrier(const uint64_t *barrier)
+{
+    struct memory_barrier loaded;
+
+    memcpy(&loaded, barrier, sizeof(loaded));
+    if (loaded.magic != BARRIER_MAGIC)
+        fail("a barrier in shared memory is used before it is made");
+    return loaded;
+}
+
+void emulate_memory_barrier_init(uint64_t *barrier, uint32_t n_threads)
+{
+    const struct memory_barrier made = {BARRIER_MAGIC, (uint16_t)n_threads, 0, 0};
+
+    memcpy(barrier, &made, sizeof(made));
+}
+
+void emulate_memory_barrier_arrive(uint64_t *barrier)
+{
+    struct memory_barrier loaded = load_barrier(barrier);
+
+    if (++loaded.n_arrived == loaded.n_threads) {
+        loaded.n_arrived = 0;
+        loaded.n_openings++;
+        for (unsigned i = 0; i < blockDim.x; i++)
+            if (threads[i].state == AT_MEMORY_BARRIER && threads[i].barrier == barrier)
+                threads[i].state = READY;
+    }
+    memcpy(barrier, &loaded, sizeof(loaded));
+}
+
+void emulate_memory_barrier_wait(uint64_t *barrier, uint32_t opening)
+{
+    uint16_t n_open = load_barrier(barrier).n_openings;
+
+    if (n_open != (uint16_t)opening && n_open != (uint16_t)(opening + 1))
+        fail("a thread waits for an opening of a barrier that is neither the last nor the next");
+    if (n_open == (uint16_t)(opening + 1))
+        return;
+    current->barrier = barrier;
+    leave(AT_MEMORY_BARRIER);
 }
 
 uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned source, uint64_t value)
@@ -311,12 +361,12 @@ static bool complete_block()
     for (unsigned i = 0; i < blockDim.x; i++) {
         n_waiting += threads[i].state == AT_BLOCK_BARRIER;
         n_warp += threads[i].state == AT_WARP;
-        n_named += threads[i].state == AT_NAMED_BARRIER;
+        n_named += threads[i].state == AT_NAMED_BARRIER || threads[i].state == AT_MEMORY_BARRIER;
     }
     if (n_warp > 0)
         fail("lanes wait in a warp operation for others that wait elsewhere");
     if (n_named > 0)
-        fail("threads wait at a numbered barrier that too few come to");
+        fail("threads wait at a barrier with a number or in shared memory that too few come to");
     if (n_waiting > 0 && n_waiting < blockDim.x)
         fail("only some of the threads wait at a barrier; the others have ended");
     for (unsigned i = 0; i < blockDim.x; i++)

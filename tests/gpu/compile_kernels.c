@@ -119,7 +119,7 @@ static const struct variant {
     unsigned n_chan;
     struct channelise_shape shape;
 } variants[] = {
-    {4096, {.front_rows = 8, .front_spectra = 4, .front_buffers = 2}},
+    {4096, {.front_rows = 8, .front_spectra = 8, .front_tensors = 1}},
     {4096, {.front_rows = 16, .back_spectra = 8}},
     {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
     {32768, {.front_rows = 128}},

@@ -596,9 +596,10 @@ START_TEST(short_pieces)
     struct channelise_config config = configs[0];
     struct channelise_shape shape;
 
+    config.n_chan = 128;
     config.n_taps = 19;
     config.sample_bits = 2 + (unsigned)_i;
-    shape = channelise_fused_shape(&config, 227 << 10);
+    shape = channelise_shape_of_rows(&config, 16, 227 << 10);
     shape.front_per_thread = 1;
     shape.front_columns = 4;
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
@@ -619,7 +620,7 @@ START_TEST(boxes)
     config.spectra_per_heap = 16 + 16 * (unsigned)(_i % 3);
     config.n_taps = 1 + (unsigned)random_below(20);
     config.sample_bits = bits[_i];
-    shape = channelise_fused_shape(&config, 227 << 10);
+    shape = channelise_shape_of_rows(&config, columns[_i % 4] == 4 ? 16 : 8, 227 << 10); /* a block has two warps */
     shape.front_tensors = 1;
     shape.front_columns = columns[_i % 4];
     shape.front_per_thread = shape.front_columns > 32 ? 2 : shape.front_columns < 8 ? 1 : 1 + (uint32_t)random_below(2);
