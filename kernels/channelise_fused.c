@@ -106,12 +106,18 @@ static bool may_have_tensors(const struct channelise_config *config, uint32_t n_
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
 }
 
-/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  Few rows: the block reads long pieces and the
- * front has one pass; but the back can have no more than two passes of radix 32. */
+/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
+ * front has one pass; but the back can have no more than two passes of radix 32, and with a pass of 16 has more warps or
+ * more spectra.  Boxes cost the front no more with many rows than with few. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
-    uint32_t n_points = 2 * config->n_chan, rows = n_points <= 8192 ? 8 : n_points / 1024;
+    const uint32_t n_points = 2 * config->n_chan;
+    uint32_t rows = 8;
 
+    if (shared_bytes >= TENSORS_SHARED_BYTES && n_points >= 4096)
+        rows = n_points <= 8192 ? 16 : smaller(n_points / 512, 64);
+    if (rows < n_points / 1024)
+        rows = n_points / 1024;
     return channelise_shape_of_rows(config, rows, shared_bytes);
 }
 
@@ -123,19 +129,20 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .front_spectra = 4,
                                  .front_together = 2,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* With fewer rows lanes are as fast. */
+                                 /* Lanes are as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4};
 
-    /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short. */
-    columns = 256 * s.front_per_thread / rows;
+    /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short, and boxes are better
+     * the longer they are. */
+    columns = (s.front_tensors ? 512 : 256) * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
     columns = smaller(columns, 512 * s.front_per_thread / rows);
     columns = smaller(columns, 32 * s.front_per_thread);
     columns = smaller(columns, back);
     s.front_rows = rows;
     s.front_columns = columns;
-    s.front_radix = rows <= 8 ? rows : rows >= 128 ? 16 : rows == 16 ? 4 : 8;
+    s.front_radix = rows <= 8 ? rows : rows <= 32 ? 4 : rows == 64 ? 8 : 16;
     switch (back) {
     case 16: s.back_radix_a = 16, s.back_radix_b = 1; break;
     case 32: s.back_radix_a = 8, s.back_radix_b = 4; break;
