@@ -1,4 +1,5 @@
 /* emulator_example.cu - see emulator_example.h. */
+#include "kernels/barrier.h"
 #include "tests/emulator/emulator_example.h"
 
 extern __shared__ float4 shared_memory[];
@@ -54,6 +55,40 @@ __device__ static uint32_t sum_ballots(uint32_t value)
     return sum;
 }
 
+/* The first half of the threads hand their values over to the second half, a byte at a time in the same place; those take
+ * them, and add up. */
+__device__ static uint32_t sum_handed_over(uint32_t value)
+{
+    const uint32_t half = THREADS / 2;
+    uint32_t *words = (uint32_t *)shared_memory, *sum = words + half;
+    uint64_t *full = (uint64_t *)shared_memory + THREADS - 2, *empty = full + 1; /* where nobody has written */
+
+    if (threadIdx.x == 0) {
+        if (MISTAKE != MISTAKE_BARRIER_UNMADE)
+            barrier_init(full, half + (MISTAKE == MISTAKE_BARRIER_TOO_FEW));
+        barrier_init(empty, half);
+        *sum = 0;
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < 4; i++)
+        if (threadIdx.x < half) {
+            if (i > 0)
+                barrier_wait(empty, i - 1);
+            words[threadIdx.x] = value & 0xffu << 8 * i;
+            barrier_arrive(full);
+        } else {
+            barrier_wait(full, MISTAKE == MISTAKE_BARRIER_AHEAD ? i + 2 : i);
+            value += words[THREADS - 1 - threadIdx.x];
+            barrier_arrive(empty);
+        }
+    if (MISTAKE == MISTAKE_BARRIER_BEHIND)
+        barrier_wait(full, 1);
+    if (threadIdx.x >= half)
+        atomicAdd(sum, value);
+    __syncthreads();
+    return *sum;
+}
+
 __device__ static void make_mistake(const struct emulator_example_args &args)
 {
     uint32_t local[4] = {1, 2, 3, args.n};
@@ -102,4 +137,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) emulator_example(const str
     __syncthreads();
     if (threadIdx.x < 2)
         args.out[blockIdx.x * EXAMPLE_N_SUMS + 2 + threadIdx.x] = words[threadIdx.x];
+    __syncthreads();
+    sum = sum_handed_over(value);
+    if (threadIdx.x == THREADS / 2)
+        args.out[blockIdx.x * EXAMPLE_N_SUMS + 4] = sum;
 }

@@ -8,7 +8,7 @@
 
 #include "common/device.h"
 
-#define EXAMPLE_N_SUMS 4 /* tree in shared memory, shuffles, atomic, ballots */
+#define EXAMPLE_N_SUMS 5 /* tree in shared memory, shuffles, atomic, ballots, barriers in shared memory */
 
 enum emulator_mistake {
     MISTAKE_NONE,
@@ -20,7 +20,11 @@ enum emulator_mistake {
     MISTAKE_INDEX,
     MISTAKE_EARLY_EXIT,
     MISTAKE_LONE_LANE,
-    MISTAKE_GLOBAL_OVERRUN, /* caught where the program has the address sanitizer */
+    MISTAKE_BARRIER_UNMADE,
+    MISTAKE_BARRIER_TOO_FEW, /* arrive, fewer than it was made for */
+    MISTAKE_BARRIER_AHEAD,   /* a wait for the opening behind the next */
+    MISTAKE_BARRIER_BEHIND,  /* for one before the last */
+    MISTAKE_GLOBAL_OVERRUN,  /* caught where the program has the address sanitizer */
 };
 
 struct emulator_example_args {
