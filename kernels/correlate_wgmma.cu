@@ -237,10 +237,10 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
 
 /* Multiplies the stage at hand.  Says whether the item ends, or the block's share of it. */
 template <unsigned N>
-static __device__ __forceinline__ bool multiply_stage(struct group *group, uint32_t number, shared_address shared,
+static __device__ __forceinline__ bool multiply_stage(struct group *group, shared_address shared,
                                                       struct products *products)
 {
-    wait_for_stage(shared, group->slot, number);
+    wait_for_stage(shared, group->slot);
     matrix_begin();
     multiply_rows<N>(group, shared, products);
     matrix_end();
@@ -249,7 +249,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
     struct places<N_LOADS> places = find_rows(&group->ahead);
     matrix_wait();
     if (group->slot + N_STAGES < group->n_slots) /* else nobody waits for it */
-        release_slot(shared, group->slot, number);
+        release_slot(shared, group->slot);
     group->slot++;
     make_rows(&group->loads, &group->rows);
     fetch_rows(&group->ahead, places, &group->loads);
@@ -258,15 +258,14 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, uint3
 
 /* A group's part of an item, or of the block's share of it. */
 template <unsigned N>
-static __device__ __forceinline__ void consume(struct group *group, uint32_t number, shared_address shared,
-                                               struct baseline *sums)
+static __device__ __forceinline__ void consume(struct group *group, shared_address shared, struct baseline *sums)
 {
     const struct cursor began = group->at;
     struct target target;
     struct products products = {};
 
 #pragma unroll 1
-    while (!multiply_stage<N>(group, number, shared, &products))
+    while (!multiply_stage<N>(group, shared, &products))
         continue;
     target.sums = sums + began.chan * (uint64_t)correlate_n_baselines(N_ANTS);
     target.row_ant = began.row_ant + thread_row();
@@ -287,8 +286,7 @@ static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
 }
 
 /* A group's share of the work. */
-static __device__ __forceinline__ void consume_share(const struct correlate_args *args, uint32_t number,
-                                                     shared_address shared)
+static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {
     struct baseline *sums = (struct baseline *)args->sums.integer;
     struct group group {
@@ -304,10 +302,10 @@ static __device__ __forceinline__ void consume_share(const struct correlate_args
     fetch_rows(&group.ahead, find_rows(&group.ahead), &group.loads);
     while (group.at.n_left > 0) {
         switch (count_columns(&group.at)) {
-        case 16: consume<16>(&group, number, shared, sums); break;
-        case 32: consume<32>(&group, number, shared, sums); break;
-        case 48: consume<48>(&group, number, shared, sums); break;
-        default: consume<64>(&group, number, shared, sums); break;
+        case 16: consume<16>(&group, shared, sums); break;
+        case 32: consume<32>(&group, shared, sums); break;
+        case 48: consume<48>(&group, shared, sums); break;
+        default: consume<64>(&group, shared, sums); break;
         }
     }
 }
@@ -331,6 +329,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
         produce(&args, role - N_GROUPS, shared);
     } else {
         take_registers<GROUP_REGISTERS>();
-        consume_share(&args, role, shared);
+        consume_share(&args, shared);
     }
 }

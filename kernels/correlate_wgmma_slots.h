@@ -3,6 +3,8 @@
 #ifndef KERNELS_CORRELATE_WGMMA_SLOTS_H
 #define KERNELS_CORRELATE_WGMMA_SLOTS_H
 
+#include "kernels/barrier.h"
+
 /* Where something is in shared memory; a number that the compiler does not work out again each time. */
 #ifdef EMULATE_CUDA
 typedef uint8_t *shared_address;
@@ -31,6 +33,11 @@ static int2 load_ints(shared_address from)
 static shared_address find_shared(const void *shared)
 {
     return (uint8_t *)shared;
+}
+
+static uint64_t *find_barrier(shared_address at)
+{
+    return (uint64_t *)at;
 }
 #else
 typedef uint32_t shared_address;
@@ -70,6 +77,11 @@ static __device__ __forceinline__ shared_address find_shared(const void *shared)
     asm volatile("" : "+r"(address));
     return address;
 }
+
+static __device__ __forceinline__ uint64_t *find_barrier(shared_address at)
+{
+    return (uint64_t *)__cvta_shared_to_generic(at);
+}
 #endif
 
 /* Where the sums of columns are that go with a slot. */
@@ -80,71 +92,21 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
 
 /* ---- What threads do together ------------------------------------------------------------------------------------ */
 
-/* A slot of shared memory holds a stage: the producer's threads fill it, each group's warps empty it.  Who waits does
- * so in a loop, behind which the compiler does not put off what comes before. */
-#ifdef EMULATE_CUDA
-#define BARRIER_FULL(slot, group)  ((slot) % N_STAGES * N_GROUPS + (group))
-#define BARRIER_EMPTY(slot, group) (N_STAGES * N_GROUPS + BARRIER_FULL(slot, group))
-#define begin_slots(shared)
-
-static void hand_over_slot(shared_address, uint32_t slot)
+/* A slot of shared memory holds a stage: the threads of a producer fill it, those of all groups empty it.  Behind the sums
+ * it has a barrier that says that it is full, and one that it is empty. */
+static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {
-    for (uint32_t group = 0; group < N_GROUPS; group++)
-        emulate_barrier_arrive(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
-}
-
-static void wait_for_stage(shared_address, uint32_t slot, uint32_t group)
-{
-    emulate_barrier_wait(BARRIER_FULL(slot, group), 2 * GROUP_THREADS);
-}
-
-static void release_slot(shared_address, uint32_t slot, uint32_t group)
-{
-    emulate_barrier_arrive(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
-}
-
-static void wait_for_slot(shared_address, uint32_t slot)
-{
-    for (uint32_t group = 0; group < N_GROUPS && slot >= N_STAGES; group++)
-        emulate_barrier_wait(BARRIER_EMPTY(slot, group), 2 * GROUP_THREADS);
-}
-#else
-/* Behind the stages: for each slot a barrier that says that it is full, and one that it is empty. */
-static __device__ __forceinline__ uint32_t slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
-{
-    return shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8;
+    return find_barrier(shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8);
 }
 
 static __device__ __forceinline__ void begin_slots(shared_address shared)
 {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         for (uint32_t slot = 0; slot < N_STAGES; slot++) {
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 0)),
-                         "n"(GROUP_THREADS)
-                         : "memory");
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(slot_barrier(shared, slot, 1)),
-                         "n"(N_GROUPS * GROUP_THREADS)
-                         : "memory");
+            barrier_init(slot_barrier(shared, slot, 0), GROUP_THREADS);
+            barrier_init(slot_barrier(shared, slot, 1), N_GROUPS * GROUP_THREADS);
         }
-    }
     __syncthreads();
-}
-
-static __device__ __forceinline__ void barrier_arrive(uint32_t barrier)
-{
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(barrier) : "memory");
-}
-
-static __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t phase)
-{
-    uint32_t open;
-
-    do {
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(open)
-                     : "r"(barrier), "r"(phase % 2)
-                     : "memory");
-    } while (!open);
 }
 
 static __device__ __forceinline__ void hand_over_slot(shared_address shared, uint32_t slot)
@@ -152,14 +114,13 @@ static __device__ __forceinline__ void hand_over_slot(shared_address shared, uin
     barrier_arrive(slot_barrier(shared, slot, 0));
 }
 
-static __device__ __forceinline__ void wait_for_stage(shared_address shared, uint32_t slot, uint32_t)
+static __device__ __forceinline__ void wait_for_stage(shared_address shared, uint32_t slot)
 {
     barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
 }
 
-/* By every thread that has read of it, or sums of columns of slots before: one of a warp would do behind a __syncwarp(),
- * is no faster, and racecheck could not tell. */
-static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t)
+/* By every thread that has read of it, or sums of columns of slots before. */
+static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot)
 {
     barrier_arrive(slot_barrier(shared, slot, 1));
 }
@@ -169,6 +130,5 @@ static __device__ __forceinline__ void wait_for_slot(shared_address shared, uint
     if (slot >= N_STAGES)
         barrier_wait(slot_barrier(shared, slot, 1), slot / N_STAGES - 1);
 }
-#endif
 
 #endif

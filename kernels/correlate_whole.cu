@@ -413,10 +413,10 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
 }
 
 /* Releases a slot, if anybody is to wait for it. */
-static __device__ __forceinline__ void release(shared_address shared, uint32_t slot, uint32_t n_slots, uint32_t group)
+static __device__ __forceinline__ void release(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
     if (slot + N_STAGES < n_slots)
-        release_slot(shared, slot, group);
+        release_slot(shared, slot);
 }
 
 /* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
@@ -431,15 +431,15 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
 
 #pragma unroll 1
     for (; slot < end; slot++) {
-        wait_for_stage(shared, slot, GROUP);
+        wait_for_stage(shared, slot);
 #pragma unroll
         for (unsigned half = 0; half < 2; half++)
             multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
         if (slot > first) /* the matrix unit has ended the stage before */
-            release(shared, slot - 1, n_slots, GROUP);
+            release(shared, slot - 1, n_slots);
     }
     matrix_wait();
-    release(shared, end - 1, n_slots, GROUP);
+    release(shared, end - 1, n_slots);
     struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
     add_tiles<GROUP, N>(&target, products);
     return end;

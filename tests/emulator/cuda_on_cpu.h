@@ -84,8 +84,7 @@ static inline void __syncthreads()
     emulate_block_barrier();
 }
 
-/* PTX's bar.arrive and bar.sync with a number: the barrier opens when 'n_threads' have come. */
-void emulate_barrier_arrive(unsigned barrier, unsigned n_threads);
+/* PTX's bar.sync with a number: the barrier opens when 'n_threads' have come. */
 void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
 
 /* Barriers in shared memory: kernels/barrier.h. */
