@@ -208,19 +208,21 @@ static int parse(const struct device *device, const struct channelise_work *work
     const unsigned all = (1u << (N_NUMBERS + 1 + N_FACTS)) - 1;
     char facts[N_FACTS][VALUE_BYTES], *line;
     struct channelise_choice read = {0};
-    unsigned seen = 0, stale = 0, number = 1;
+    unsigned seen = 0, stale = 0, number = 1, bad_line = 0;
 
     find_facts(device, work, facts);
     for (; (line = strsep(&text, "\n")); number++)
-        if (read_line(line, facts, &read, &seen, &stale)) {
-            snprintf(why, why_bytes, "has a line %u that is none of its own", number);
-            return -EINVAL;
-        }
+        if (read_line(line, facts, &read, &seen, &stale) && bad_line == 0)
+            bad_line = number;
     for (int i = 0; i < N_FACTS; i++)
         if (stale & 1u << i) {
             snprintf(why, why_bytes, "%s", fact_complaints[i]);
             return -ESTALE;
         }
+    if (bad_line) {
+        snprintf(why, why_bytes, "has a line %u that is none of its own", bad_line);
+        return -EINVAL;
+    }
     if (seen != all || !is_valid(device, &work->config, &read)) {
         snprintf(why, why_bytes, seen != all ? "lacks some lines" : "has numbers that do not go together");
         return -EINVAL;

@@ -1,8 +1,9 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
  *
  * All warps filter, G spectra at a time, into one of two buffers, and transform what is in the other one: of two passes the
- * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  So no
- * thread waits for what others have only just begun, and of all warps some filter while others transform. */
+ * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  Of
+ * one pass each half does half, at these times.  So no thread waits for what others have only just begun, and of all warps
+ * some filter while others transform. */
 #include "kernels/barrier.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"

@@ -23,6 +23,7 @@ static __device__ __forceinline__ uint32_t uniform_warp(void)
 #define N_RINGS     1
 #define PIECE_BYTES ((C * SAMPLE_BITS + 254) / 128 * 16) /* a box begins at a multiple of 16 bytes */
 #define PIECE_WORDS (PIECE_BYTES / 4)
+#define STAGE_BYTES (2 * G * M1 * PIECE_BYTES)
 
 /* A box has the pieces of a row side by side.  But of 48 bytes the four pieces of a warp would meet in banks: then the same
  * piece of two rows lies side by side, so that pieces are 96 bytes apart, and there is a box for each two rows. */
@@ -70,6 +71,8 @@ static struct {
     int32_t row;
 } emulated_stages[STAGES];
 
+static uint32_t emulated_bytes; /* of boxes: as many as the barrier expects */
+
 static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
                       uint64_t *)
 {
@@ -77,6 +80,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     uint8_t *at = (uint8_t *)to;
 
     assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* an illegal instruction else */
+    emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
     for (uint32_t c = 0; c < tensor->box[2]; c++)
         for (uint32_t b = 0; b < tensor->box[1]; b++)
             for (uint32_t a = 0; a < tensor->box[0]; a++) {
@@ -127,7 +131,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
 #else
     asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
                      barrier_address(fetcher.landed + slot)),
-                 "n"(2 * G * M1 * PIECE_BYTES)
+                 "n"(STAGE_BYTES)
                  : "memory");
     fetch_boxes(args, fetcher.stages + slot, row, fetcher.landed + slot);
 #endif
@@ -172,8 +176,11 @@ static __device__ __forceinline__ const struct stage *next_stage(const struct ch
 
     barrier_wait(fetcher.landed + fetcher.slot, fetcher.round);
 #ifdef EMULATE_CUDA
-    if (emulated_stages[fetcher.slot].any)
+    if (emulated_stages[fetcher.slot].any) {
+        emulated_bytes = 0;
         fetch_boxes(args, stage, emulated_stages[fetcher.slot].row, NULL);
+        assert(emulated_bytes == STAGE_BYTES);
+    }
     emulated_stages[fetcher.slot].any = false;
 #endif
     fetcher.round += fetcher.slot == STAGES - 1;
@@ -224,7 +231,7 @@ struct stage {
 static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
 {
 #ifdef EMULATE_CUDA
-    *to = *from;
+    emulate_copy_async(to, from, 16);
 #else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from));
 #endif
@@ -233,7 +240,9 @@ static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
 /* Ends a stage's fetches. */
 static __device__ __forceinline__ void end_stage(void)
 {
-#ifndef EMULATE_CUDA
+#ifdef EMULATE_CUDA
+    emulate_copies_commit();
+#else
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
 }
@@ -320,7 +329,9 @@ static __device__ __forceinline__ const struct stage *next_stage(const struct ch
 {
     const struct stage *stage = fetcher.stages + fetcher.oldest;
 
-#ifndef EMULATE_CUDA
+#ifdef EMULATE_CUDA
+    emulate_copies_wait(STAGES - 2);
+#else
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
 #endif
     __syncwarp();
@@ -356,7 +367,8 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
  * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of a row's words of the polarisation these
- * are, the first in bits 0..15, the second in bits 16..31; what is selected of a second that is not needed is not used. */
+ * are, the first in bits 0..15, the second, which with boxes is the next, in bits 16..31; what is selected of a second that is
+ * not needed is not used. */
 struct place {
     uint32_t how, words;
 };

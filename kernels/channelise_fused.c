@@ -54,6 +54,12 @@ static uint32_t back_points(const struct channelise_config *config, const struct
     return 2 * config->n_chan / s->front_rows;
 }
 
+/* Of a row, pieces of front_columns that a warp has. */
+static uint32_t front_warp_pieces(const struct channelise_shape *s)
+{
+    return 32 * s->front_per_thread / s->front_columns;
+}
+
 static uint32_t front_threads(const struct channelise_shape *s)
 {
     return s->front_rows * s->front_columns / s->front_per_thread;
@@ -68,7 +74,7 @@ static size_t front_piece_bytes(const struct channelise_config *config, const st
 /* Whether boxes have rows side by side, two of them, and not the pieces of a row: channelise_front_fetch.h says why. */
 static bool front_row_pairs(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    return 32 * s->front_per_thread / s->front_columns == 4 && front_piece_bytes(config, s) == 48;
+    return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
 static size_t round_up_to(size_t step, size_t bytes)
@@ -79,11 +85,12 @@ static size_t round_up_to(size_t step, size_t bytes)
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    size_t n_block = s->front_rows * s->front_columns, lanes_rows = 32 * s->front_per_thread / s->front_columns;
+    size_t n_block = s->front_rows * s->front_columns;
     bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
     size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
     /* Of a polarisation: of a block, or with N_RINGS rings of a warp. */
-    size_t stage = s->front_spectra * front_piece_bytes(config, s) * (s->front_tensors ? s->front_rows : lanes_rows);
+    size_t stage =
+        s->front_spectra * front_piece_bytes(config, s) * (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     size_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
     size_t align = s->front_tensors ? 128 : 16;
     size_t before = 2 * n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
@@ -126,7 +133,6 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 {
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
-                                 .front_spectra = 4,
                                  .front_together = 2,
                                  .front_stages = rows < 128 ? 3 : 4,
                                  /* Lanes are as fast with fewer rows. */
@@ -141,6 +147,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     columns = smaller(columns, 32 * s.front_per_thread);
     columns = smaller(columns, back);
     s.front_rows = rows;
+    s.front_spectra = 8 / s.front_per_thread; /* so that all threads transform */
     s.front_columns = columns;
     s.front_radix = rows <= 8 ? rows : rows <= 32 ? 4 : rows == 64 ? 8 : 16;
     switch (back) {
@@ -186,10 +193,10 @@ static bool front_valid(const struct channelise_config *config, const struct cha
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     /* Half of the threads, and of one pass all, have a transform or several of each spectrum. */
-    return s->front_rows >= s->front_radix && last <= 16 && s->front_radix >= 2 * s->front_per_thread &&
-           (last == 1 || last >= 2 * s->front_per_thread) && s->front_spectra % s->front_together == 0 &&
-           back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
-           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
+    return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= 2 * s->front_per_thread) &&
+           s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
+           s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
+           front_threads(s) >= 64 && front_threads(s) <= 512 &&
            s->front_tensors <= may_have_tensors(config, back_points(config, s), shared_bytes) &&
            s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
 }

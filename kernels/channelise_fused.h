@@ -32,7 +32,8 @@ struct channelise_front_args {
     float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
     uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
     int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
-    /* Where front_tensors: the bytes of in[pol] from the window on, along axes of bytes, j1, and rows of M samples; and
+    /* Where front_tensors: the bytes of in[pol] from the window on, along axes of bytes, j1, and rows of M samples, or the
+     * last two the other way round where boxes have pairs of rows; and
      * the bit of the first 16 bytes in which the window begins. */
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
@@ -67,9 +68,10 @@ extern const struct kernel channelise_gains_kernel;
 /* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors and front_section.  front_rows and
  * the radices decide the order of the transform, the others only the speed. */
 struct channelise_shape {
-    uint32_t front_rows;       /* M1 */
-    uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* whose rows a block fetches, filters and transforms together; a multiple of front_together */
+    uint32_t front_rows;    /* M1 */
+    uint32_t front_columns; /* of a block */
+    uint32_t
+        front_spectra; /* whose rows a block fetches, filters and transforms together; a multiple of front_together */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
     uint32_t front_together;   /* rows of samples that a thread filters at a time */

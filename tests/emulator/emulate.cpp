@@ -1,11 +1,13 @@
 /* emulate.cpp - runs one CUDA kernel on the CPU; device_emulated.c compiles it, once per kernel and constants.
  *
  * Flow:      launch -> blocks, one after another in random order -> threads of a block, each a stack of its own,
- *            switched where they wait for each other: at a barrier of the block or of some lanes of a warp.
+ *            switched where they wait for each other: at a barrier of the block, with a number, or in shared memory, or
+ *            with some lanes of a warp.
  * Finds:     a missing barrier (between barriers the threads run in random order), shared memory read before it is
  *            written (filled with NaN before each block) or beyond what the launch asked for (guarded), a misaligned
- *            access or an index beyond an array (compiled in: the program ends with SIGILL), and threads that wait for
- *            others that have gone elsewhere.  Any of these ends the program with a sentence.
+ *            access or an index beyond an array (compiled in: the program ends with SIGILL), threads that wait for
+ *            others that have gone elsewhere, and a barrier in shared memory that is not made, or waited for wrongly.
+ *            Any of these ends the program with a sentence.
  * Misses:    what needs blocks that run at the same time; what the memory model allows and x86 does not; speed.
  *
  * KERNEL is the kernel's name, KERNEL_FILE its source, KERNEL_ARGS its struct of arguments; sizes are -D constants, as
@@ -26,7 +28,7 @@
 #define GUARD_BYTE    0xA5
 #define SHARED_POISON 0xFFC5A5A5u /* as a float it is not a number */
 
-#define MAX_COPIES 256 /* of a thread, on their way */
+#define MAX_COPIES 512 /* of a thread, on their way */
 
 uint3 threadIdx, blockIdx, blockDim, gridDim;
 uint32_t emulate_registers[32][32][6];

@@ -44,7 +44,7 @@ def test_limits(scaling):
     assert limits["GPU"] == pytest.approx(125.3 / 1.712)
     limits = scaling.x_limits(array, host)
     assert limits["network in"] == pytest.approx(95 / (80 * 27.392 * 8330 / 8192) * 32768)
-    assert limits["GPU"] == pytest.approx(412 / (80 * 0.856) * 32768)
+    assert limits["GPU"] == pytest.approx(420 / (80 * 0.856) * 32768)
     assert limits["GPU memory"] == pytest.approx(0.9 * 139e9 / (4 * 3240 * 32))
 
 

@@ -120,7 +120,7 @@ static const struct variant {
     struct channelise_shape shape;
 } variants[] = {
     {4096, {.front_rows = 8, .front_spectra = 8, .front_tensors = 1}},
-    {4096, {.front_rows = 16, .back_spectra = 8}},
+    {8192, {.front_rows = 16}},
     {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
     {32768, {.front_rows = 128}},
 };
@@ -373,7 +373,7 @@ static void note_variant(struct device *device, struct device_stream *stream, co
     if (channelise_shape_valid(&c, &shape, device->shared_bytes))
         note_channelise(device, stream, &c);
     else
-        printf("too little shared memory for a variant of %u channels for %s\n", c.n_chan, gpus[gpu_now].name);
+        printf("a variant of %u channels cannot be cut so for %s\n", c.n_chan, gpus[gpu_now].name);
     variant_now = NULL;
 }
 

@@ -399,6 +399,7 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->front_section = shape->front_spectra * (uint32_t)random_below(5);
         shape->front_blocks = 1 + (uint32_t)random_below(16);
         shape->back_blocks = 1 + (uint32_t)random_below(16);
+        shape->front_stages = 2 + (uint32_t)random_below(5);
         shape->front_tensors = (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
@@ -611,10 +612,13 @@ END_TEST
 /* Samples of every width, fetched as boxes of a tensor. */
 START_TEST(boxes)
 {
-    static const unsigned bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16}, columns[] = {4, 16, 64, 32};
+    static const unsigned bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 10, 10, 9, 16}, columns[] = {4, 16, 64, 32};
+    const bool pairs = _i >= 11; /* boxes have pairs of rows */
     struct channelise_config config = configs[0];
     struct channelise_shape shape;
 
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* as in large_sizes */
     config.n_chan = 512;
     config.n_batches = 2;
     config.spectra_per_heap = 16 + 16 * (unsigned)(_i % 3);
@@ -624,6 +628,12 @@ START_TEST(boxes)
     shape.front_tensors = 1;
     shape.front_columns = columns[_i % 4];
     shape.front_per_thread = shape.front_columns > 32 ? 2 : shape.front_columns < 8 ? 1 : 1 + (uint32_t)random_below(2);
+    if (pairs) {
+        shape.front_columns = 16;
+        shape.front_per_thread = 2;
+        shape.front_together = _i == 12 ? 4 : 2;
+        shape.front_spectra = _i == 13 ? 2 : 4;
+    }
     shape.front_blocks = 1;
     shape.front_section = _i % 2 ? 16 : 0;
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
@@ -632,7 +642,7 @@ START_TEST(boxes)
     run_end_to_end(&config, EMULATED);
 }
 END_TEST
-#define N_BOXES 11
+#define N_BOXES 15
 
 /* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
  * memory: they go by stages. */

@@ -265,6 +265,8 @@ START_TEST(wrong_files_are_ignored)
     assert_refused(&device, &sizes, -ESTALE, "other sizes");
     spew_changed("kernels: ", "kernels: 0");
     assert_refused(&device, &work, -ESTALE, "other kernels");
+    spew_changed("kernels: ", "back_bricks: 2\nkernels: 0"); /* which had other numbers */
+    assert_refused(&device, &work, -ESTALE, "other kernels");
     /* Damaged. */
     spew(file_path, "", 0);
     assert_refused(&device, &work, -EINVAL, "lacks some lines");
@@ -358,8 +360,7 @@ START_TEST(several_at_once)
         for (uint32_t i = 1; i <= N_WRITES; i++) {
             choice.shape.front_section = 64 * (uint32_t)(1 + writer); /* whatever else is in the shape */
             if (channelise_choice_store(&device, &work, &choice) ||
-                channelise_choice_load(&device, &work, &got, why, sizeof(why)) ||
-                got.shape.front_section % 64)
+                channelise_choice_load(&device, &work, &got, why, sizeof(why)) || got.shape.front_section % 64)
                 _exit(1);
         }
         _exit(0);
@@ -539,6 +540,39 @@ START_TEST(no_choice)
 }
 END_TEST
 
+/* The shapes that the bench has been given to measure have names of members, and can be cut. */
+START_TEST(shapes_of_the_bench)
+{
+    FILE *file = fopen("tests/bench/fgpu_shapes.txt", "re");
+    char line[512], *rest;
+    size_t n = 0;
+
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file)) {
+        struct channelise_config config = {
+            .n_chan = (unsigned)strtoul(line, &rest, 10), .n_taps = 16, .sample_bits = 10};
+        struct channelise_choice choice = {.method = CHANNELISE_FUSED};
+        const char *rows = strstr(line, "front_rows=");
+        if (line[0] == '#')
+            continue;
+        choice.shape = rows ? channelise_shape_of_rows(&config, (uint32_t)atoi(strchr(rows, '=') + 1), 227 << 10)
+                            : channelise_fused_shape(&config, 227 << 10);
+        for (char *word; (word = strsep(&rest, " \n"));) {
+            char *value = strchr(word, '=');
+            if (value)
+                *value++ = '\0';
+            if (*word)
+                ck_assert_msg(value && channelise_choice_set(&choice, word, value) == 0, "%s", word);
+        }
+        ck_assert_msg(channelise_shape_valid(&config, &choice.shape, 227 << 10), "%u channels, line %zu", config.n_chan,
+                      n);
+        n++;
+    }
+    ck_assert_uint_gt(n, 20);
+    fclose(file);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("channelise_tune");
@@ -551,6 +585,7 @@ int main(void)
     tcase_add_test(tcase, search);
     if (!test_on_cuda()) {
         tcase_add_test(tcase, candidates_are_valid);
+        tcase_add_test(tcase, shapes_of_the_bench);
         tcase_add_test(tcase, search_finds_the_target);
         tcase_add_test(tcase, search_without_shapes);
         tcase_add_test(tcase, what_is_stored_is_loaded);
