@@ -256,6 +256,7 @@ struct tables {
     struct stage stages[N_RINGS][STAGES];
 };
 
+/* Fills them, and makes the barriers of the buffers. */
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
 {
     const float *mine = args.weights + threadIdx.x * PER / C * M2 + blockIdx.x * C + threadIdx.x * PER % C;
