@@ -513,6 +513,12 @@ class Daemon:
             assert time.monotonic() < deadline, f"{self.name}: {what}: not within {timeout:g} s"
             select.select([self.pidfd], [], [], 0.02)
 
+    def wait_counted(self, condition, what, timeout=TIMEOUT_S):
+        """All that is counted once condition(metrics) holds: a page is read counter by counter, so that in which it first
+        does may have older values of what was read before."""
+        self.wait_metric(condition, what, timeout)
+        return self.metrics()
+
     def kill(self):
         if self.process.poll() is None:
             self.process.kill()

@@ -134,7 +134,7 @@ def replay(daemon, work, stream, packets, name):
         feed.write(whole[24:])
         feed.flush()
         n = len(packets) // BATCH * BATCH
-        metrics = process.wait_metric(lambda m: m.get(f"{stream.prefix}_packets_total") >= n, f"{n} packets taken")
+        metrics = process.wait_counted(lambda m: m.get(f"{stream.prefix}_packets_total") >= n, f"{n} packets taken")
     process.wait_end()
     log = process.log.read_text()
     scenario.check_audits(log)

@@ -200,7 +200,7 @@ def test_pace(daemon, rng):
     assert len(wanted) > 40
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
-        harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=2e6)
+        harness.send_live(scenario.digitiser_heaps(config, samples, 0), rate=1e6)  # twice as fast as in real time
         receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= len(wanted), "every batch")
         finish(config, process, receiver)
     times = [h.arrival_s for h in receiver.data()][:len(wanted)]

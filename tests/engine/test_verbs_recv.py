@@ -121,8 +121,8 @@ def feed(process, stream, end, frames, n_sent=0, n_dumps=()):
         wire_end.send(frame)
         n_sent += is_ours
         if i % burst == burst - 1 or i == len(frames) - 1:
-            metrics = process.wait_metric(lambda m: m.get(f"{stream.prefix}_packets_total") >= n_sent,
-                                          f"{n_sent} packets taken")
+            metrics = process.wait_counted(lambda m: m.get(f"{stream.prefix}_packets_total") >= n_sent,
+                                           f"{n_sent} packets taken")
             if len(n_dumps):
                 process.wait_metric(lambda m: m.get("visrec_dumps_total") >= n_dumps[i], f"{n_dumps[i]} dumps written")
     assert metrics.get(f"{stream.prefix}_packets_total") == n_sent

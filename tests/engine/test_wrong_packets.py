@@ -325,7 +325,7 @@ def test_other_thread(daemon, rng):
     with harness.Receiver(config["outputs"][0]["destination"]) as receiver:
         process = daemon("xbgpu", config).wait_ready()
         harness.send_live(sent, rate=2e5)
-        metrics = process.wait_metric(
+        metrics = process.wait_counted(
             lambda m: m.get("xbgpu_input_packets_total") == 2 * len(sent)
             and m.get("xbgpu_input_rejected_packets_total") >= len(sent), "all packets taken by both threads")
         for thread, n in (("recv0", 2 * 64), ("recv1", 1 * 64)):
