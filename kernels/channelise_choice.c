@@ -268,11 +268,28 @@ int channelise_choice_load(struct device *device, const struct channelise_work *
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
 
-int channelise_choice_set(struct channelise_choice *choice, const char *name, const char *value)
+int channelise_choice_parse(const struct channelise_config *config, size_t shared_bytes, char *text,
+                            struct channelise_choice *choice)
 {
+    const char *rows = strstr(text, "front_rows=");
+    unsigned long n_rows = rows ? strtoul(strchr(rows, '=') + 1, NULL, 10) : 0;
     unsigned seen = 0;
 
-    return read_number(name, value, choice, &seen);
+    if (rows && (n_rows < 8 || n_rows > 256 || n_rows > config->n_chan / 8))
+        return -EINVAL;
+    choice->shape = rows ? channelise_shape_of_rows(config, (uint32_t)n_rows, shared_bytes)
+                         : channelise_fused_shape(config, shared_bytes);
+    for (char *word; (word = strsep(&text, " \n"));) {
+        char *value = strchr(word, '=');
+        if (!*word)
+            continue;
+        if (!value)
+            return -EINVAL;
+        *value++ = '\0';
+        if (read_number(word, value, choice, &seen))
+            return -EINVAL;
+    }
+    return 0;
 }
 
 void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes)

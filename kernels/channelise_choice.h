@@ -28,8 +28,11 @@ struct channelise_work {
 /* Sets method, unzip and shape of 'config', which then points to the choice. */
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
 
-/* Sets one number by its name.  Returns 0, or -EINVAL where there is no such name or 'value' is no number. */
-int channelise_choice_set(struct channelise_choice *choice, const char *name, const char *value);
+/* A shape out of "NAME=VALUE ...", which is changed: numbers by their names, on top of what is good for the number of rows
+ * given, or for the default's.  Returns 0, or -EINVAL where there is no such name or a value is none; the shape need not be
+ * valid. */
+int channelise_choice_parse(const struct channelise_config *config, size_t shared_bytes, char *text,
+                            struct channelise_choice *choice);
 
 /* "fused, front_rows 64, ...", for people. */
 void channelise_choice_format(const struct channelise_choice *choice, char *text, size_t text_bytes);

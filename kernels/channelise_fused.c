@@ -1,6 +1,8 @@
 /* channelise_fused.c - the host's side of the two kernels: how the work is cut, tables, launches. */
 #include "kernels/channelise_fused.h"
 
+#include "common/units.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
@@ -77,11 +79,6 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-static size_t round_up_to(size_t step, size_t bytes)
-{
-    return (bytes + step - 1) / step * step;
-}
-
 /* As struct tables of channelise_front.cu, behind the points. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
@@ -89,14 +86,14 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
     bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
     size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
     /* Of a polarisation: of a block, or with N_RINGS rings of a warp. */
-    size_t stage =
-        s->front_spectra * front_piece_bytes(config, s) * (s->front_tensors ? s->front_rows : front_warp_pieces(s));
-    size_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
-    size_t align = s->front_tensors ? 128 : 16;
+    int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
+                    (s->front_tensors ? s->front_rows : front_warp_pieces(s));
+    int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
+    int64_t align = s->front_tensors ? 128 : 16;
     size_t before = 2 * n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
                     parked + n_block * 8 + s->front_rows * 8 + (6 + s->front_stages) * 8;
 
-    return round_up_to(align, before) + n_stages * 2 * round_up_to(align, stage);
+    return (size_t)(round_up((int64_t)before, align) + n_stages * 2 * round_up(stage, align));
 }
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)

@@ -371,28 +371,6 @@ static void bench_tuned(const struct options *options, struct device *device, un
 
 /* ---- Shapes given ------------------------------------------------------------------------------------------------- */
 
-/* "NAME=VALUE ..." on top of what is good for the number of rows given, or for the default's. */
-static void parse_shape(const struct channelise_config *config, size_t shared_bytes, char *text,
-                        struct channelise_choice *choice)
-{
-    const char *rows = strstr(text, "front_rows=");
-    uint32_t n_rows = rows ? (uint32_t)strtoul(strchr(rows, '=') + 1, NULL, 10) : 0;
-
-    if (rows && (n_rows < 8 || n_rows > 256 || n_rows > config->n_chan / 8))
-        fail("--shapes: front_rows is 8 to 256, and an eighth of the channels at most");
-    choice->shape =
-        rows ? channelise_shape_of_rows(config, n_rows, shared_bytes) : channelise_fused_shape(config, shared_bytes);
-    for (char *word; (word = strsep(&text, " \n"));) {
-        char *value = strchr(word, '=');
-        if (!*word)
-            continue;
-        if (value)
-            *value++ = '\0';
-        if (!value || channelise_choice_set(choice, word, value))
-            fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape");
-    }
-}
-
 /* The kernels together and one without the other, 10^9 samples/s. */
 static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
 {
@@ -404,7 +382,10 @@ static void bench_shape(const struct options *options, struct device *device, un
     char label[24], formatted[512];
     struct timing *timing;
 
-    parse_shape(&config.channelise, device_shared_bytes(device), text, &choice);
+    if (channelise_choice_parse(&config.channelise, device_shared_bytes(device), text, &choice))
+        fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape; front_rows is 8 to "
+             "256, "
+             "and an eighth of the channels at most");
     channelise_choice_format(&choice, formatted, sizeof(formatted));
     if (!channelise_shape_valid(&config.channelise, &choice.shape, device_shared_bytes(device))) {
         printf("%u channels: cannot be cut so\n    %s\n", n_chan, formatted);

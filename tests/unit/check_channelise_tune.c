@@ -552,18 +552,10 @@ START_TEST(shapes_of_the_bench)
         struct channelise_config config = {
             .n_chan = (unsigned)strtoul(line, &rest, 10), .n_taps = 16, .sample_bits = 10};
         struct channelise_choice choice = {.method = CHANNELISE_FUSED};
-        const char *rows = strstr(line, "front_rows=");
         if (line[0] == '#')
             continue;
-        choice.shape = rows ? channelise_shape_of_rows(&config, (uint32_t)atoi(strchr(rows, '=') + 1), 227 << 10)
-                            : channelise_fused_shape(&config, 227 << 10);
-        for (char *word; (word = strsep(&rest, " \n"));) {
-            char *value = strchr(word, '=');
-            if (value)
-                *value++ = '\0';
-            if (*word)
-                ck_assert_msg(value && channelise_choice_set(&choice, word, value) == 0, "%s", word);
-        }
+        ck_assert_msg(channelise_choice_parse(&config, 227 << 10, rest, &choice) == 0, "%u channels, line %zu",
+                      config.n_chan, n);
         ck_assert_msg(channelise_shape_valid(&config, &choice.shape, 227 << 10), "%u channels, line %zu", config.n_chan,
                       n);
         n++;
