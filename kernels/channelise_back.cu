@@ -1,6 +1,8 @@
 /* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
  *
- * A block works on a tile: PAIRS pairs of rows of S spectra. */
+ * A block works on TILES tiles, one after the other: PAIRS pairs of rows of S spectra each.  What it has quantised waits
+ * in shared memory for the last tile, so that a warp stores whole sectors: of pieces of 16 bytes each is a request to the
+ * L2 cache of its own. */
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"
@@ -13,6 +15,7 @@
 #define RADIX_C   (M2 / RADIX_A / RADIX_B)
 #define S         BACK_SPECTRA
 #define PAIRS     BACK_PAIRS
+#define TILES     BACK_TILES
 #define N_THREADS BACK_THREADS
 #define N_LINES   (PAIRS * 2 * S) /* transforms of a tile */
 
@@ -37,18 +40,18 @@ struct tile {
     uint32_t pair, spectrum; /* the first ones, counted in the buffer */
 };
 
-/* Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
+/* The first tile of the block.  Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
  * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
 #define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
-#define N_NEAR       (NEAR_SPECTRA / S)
+#define N_NEAR       (NEAR_SPECTRA / (TILES * S))
 #define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
 
 static __device__ __forceinline__ struct tile find_tile(void)
 {
     const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
 
-    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * S};
+    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * (TILES * S)};
 }
 
 /* Row k1 of either kind, 'which', of a pair. */
@@ -200,14 +203,22 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
-    const struct tile tile = find_tile();
+    struct tile tile = find_tile();
     float2 *lines = (float2 *)shared_memory;
+    struct chunk *kept = (struct chunk *)(lines + N_LINES * LINE_PITCH);
     const float4 *twiddles = (const float4 *)args.twiddles;
     struct task task = begin_task();
+    uint32_t n_clipped[2] = {0, 0};
 
-    first_pass(lines, (const float2 *)args.in, tile, twiddles);
-    load_rotations(task, (const float2 *)args.rotation + tile.spectrum, args.n_spectra);
-    other_passes(lines, twiddles);
-    __syncthreads();
-    quantise_tile(args, tile, lines, task);
+#pragma unroll 1
+    for (int t = 0; t < TILES; t++, tile.spectrum += S) {
+        first_pass(lines, (const float2 *)args.in, tile, twiddles);
+        load_rotations(task, (const float2 *)args.rotation + tile.spectrum, args.n_spectra);
+        other_passes(lines, twiddles);
+        __syncthreads();
+        quantise_tile(args, tile, t, lines, kept, task, n_clipped);
+        if (t < TILES - 1)
+            __syncthreads();
+    }
+    count_clipped(args, tile.spectrum - TILES * S, n_clipped);
 }

@@ -72,17 +72,30 @@ static __device__ __forceinline__ float2 clip(float2 v)
                        v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
 }
 
-/* To channel k of the heap, spectra [first, first + N_TOGETHER). */
-static __device__ __forceinline__ void store_spectra(uint8_t *out, unsigned k, uint32_t first,
-                                                     const uint32_t (&words)[N_TOGETHER])
+/* A channel's values in N_TOGETHER spectra. */
+struct __align__(OUT_BITS * 2) chunk
+{
+    uint32_t words[OUT_BITS / 2];
+};
+
+static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words)[N_TOGETHER])
+{
+    struct chunk chunk;
+
+#pragma unroll
+    for (int i = 0; i < OUT_BITS / 2; i++)
+        chunk.words[i] = OUT_BITS == 8 ? words[i] : words[2 * i % N_TOGETHER] | words[(2 * i + 1) % N_TOGETHER] << 16;
+    return chunk;
+}
+
+#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* from channel to channel of a heap */
+
+/* Of the output, where channel k has spectrum 'first'. */
+static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
 {
     uint32_t batch = first / SPECTRA_PER_HEAP;
-    uint64_t at = (uint64_t)(batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
 
-    if (OUT_BITS == 8)
-        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
-    else
-        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
+    return (uint64_t)(batch * N_CHAN + k) * CHANNEL_BYTES + first % SPECTRA_PER_HEAP * (OUT_BITS / 2);
 }
 
 /* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
@@ -121,11 +134,11 @@ static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back
                       (bits.w | 0x10001) ^ 0x80008000);
 }
 
-/* All of a tile's spectra are of one heap. */
-static __device__ __forceinline__ void count_clipped(const struct channelise_back_args &args, struct tile tile,
+/* All spectra of a block are of one heap, that of 'spectrum'. */
+static __device__ __forceinline__ void count_clipped(const struct channelise_back_args &args, uint32_t spectrum,
                                                      const uint32_t (&n_clipped)[2])
 {
-    uint32_t *saturated = args.saturated + tile.spectrum / SPECTRA_PER_HEAP * 2;
+    uint32_t *saturated = args.saturated + spectrum / SPECTRA_PER_HEAP * 2;
 
 #pragma unroll
     for (int pol = 0; pol < 2; pol++)
@@ -152,13 +165,12 @@ static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned
             keep(M2 - (alone && which == 0 ? 0u : 1u)), keep(row_of(pair, which) * (M2 / 2))};
 }
 
-/* Channel k2 of the row, N_TOGETHER spectra of which 'first' is the first of the buffer, and 'spectrum' its absolute
- * index. */
-static __device__ __forceinline__ void quantise_channel(const struct channelise_back_args &args, const float2 *lines,
-                                                        const struct row &row, unsigned k2, uint64_t spectrum,
-                                                        uint32_t first, float4 gain,
-                                                        const float2 (&rotations)[2][N_TOGETHER], uint32_t exponent,
-                                                        uint32_t (&n_clipped)[2])
+/* Channel k2 of the row in N_TOGETHER spectra, of which 'spectrum' is the absolute index of the first. */
+static __device__ __forceinline__ struct chunk quantise_channel(const struct channelise_back_args &args,
+                                                                const float2 *lines, const struct row &row, unsigned k2,
+                                                                uint64_t spectrum, float4 gain,
+                                                                const float2 (&rotations)[2][N_TOGETHER],
+                                                                uint32_t exponent, uint32_t (&n_clipped)[2])
 {
     unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
     const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
@@ -195,7 +207,7 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
 #pragma unroll
     for (int i = 0; i < N_TOGETHER; i++)
         words[i] = quantise(x[0][i], x[1][i]);
-    store_spectra(args.out, k, first, words);
+    return pack_chunk(words);
 }
 
 /* What a thread needs besides the points and gains. */
@@ -229,14 +241,58 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-static __device__ __forceinline__ void quantise_tile(const struct channelise_back_args &args, struct tile tile,
-                                                     const float2 *lines, const struct task &task)
+/* Channels of a thread.  Where a block has several tiles, each thread has as many. */
+#define N_CHANNELS ((PAIRS * M2 + N_SIDE_BY_SIDE - 1) / N_SIDE_BY_SIDE)
+
+/* Chunks of a channel that a warp has of a tile and of all tiles, and channels that it has at a time. */
+#define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
+#define ALL_CHUNKS    (TILES * TILE_CHUNKS)
+#define WARP_CHANNELS (32 / TILE_CHUNKS)
+
+/* What a lane stores when its warp has quantised the same channels in all tiles: neighbours store neighbouring chunks.
+ * Made once, and kept. */
+struct delivery {
+    uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
+    uint32_t ahead; /* of the lane's own channel */
+    uint64_t to;    /* the byte of the output, in channel 0 */
+};
+
+/* 'first': spectrum of the block.  All lanes of the warp must come. */
+static __device__ __forceinline__ struct delivery begin_delivery(uint32_t first)
+{
+    unsigned lane = threadIdx.x % 32, part = lane % ALL_CHUNKS, channel = lane / ALL_CHUNKS;
+    unsigned tile = part / TILE_CHUNKS * N_CHANNELS * N_THREADS, of_tile = part % TILE_CHUNKS * WARP_CHANNELS;
+    uint64_t to = byte_of(0, first + part * N_TOGETHER);
+
+    return {keep(tile + threadIdx.x - lane + of_tile + channel), keep(M1 * (channel - lane % WARP_CHANNELS)),
+            keep((uint32_t)to) | (uint64_t)keep((uint32_t)(to >> 32)) << 32};
+}
+
+/* The lane's i-th channel is k. */
+static __device__ __forceinline__ void deliver(uint8_t *out, const struct chunk *kept, const struct delivery &delivery,
+                                               unsigned k, unsigned i)
+{
+    const struct chunk *from = kept + delivery.from + i * N_THREADS;
+    uint8_t *to = out + delivery.to + (uint64_t)(k + delivery.ahead) * CHANNEL_BYTES;
+
+    __syncwarp();
+#pragma unroll
+    for (int round = 0; round < TILES; round++)
+        *(struct chunk *)(to + round * (32 / ALL_CHUNKS) * M1 * CHANNEL_BYTES) = from[round * (32 / ALL_CHUNKS)];
+}
+
+/* Tile t of the block. */
+static __device__ __forceinline__ void quantise_tile(const struct channelise_back_args &args, struct tile tile, int t,
+                                                     const float2 *lines, struct chunk *kept, const struct task &task,
+                                                     uint32_t (&n_clipped)[2])
 {
     const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
     const float4 *gains = (const float4 *)args.gain;
     const uint32_t first = tile.spectrum + task.s;
     const uint64_t spectrum = args.first_spectrum + first;
-    uint32_t n_clipped[2] = {0, 0};
+    const struct delivery delivery = begin_delivery(tile.spectrum - t * S);
+    struct chunk *mine = kept + keep(t * N_CHANNELS * N_THREADS + threadIdx.x);
+    unsigned n = 0; /* channels done */
 
     /* As many rounds for all threads of a warp, whether there is a row for them or not. */
 #pragma unroll 1
@@ -244,11 +300,17 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
         unsigned i = round * ROW_STEP + task.first_row;
         const struct row row = find_row(tile, i < PAIRS * 2 ? i : 0, task.s);
 #pragma unroll 1
-        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE)
-            quantise_channel(args, lines, row, k2, spectrum, first, gains[row.gains + k2], task.rotations, exponent,
-                             n_clipped);
+        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE, n++) {
+            const struct chunk chunk = quantise_channel(args, lines, row, k2, spectrum, gains[row.gains + k2],
+                                                        task.rotations, exponent, n_clipped);
+            if (TILES == 1)
+                *(struct chunk *)(args.out + byte_of(row.row + M1 * k2, first)) = chunk;
+            else
+                mine[n * N_THREADS] = chunk;
+            if (TILES > 1 && t == TILES - 1)
+                deliver(args.out, kept, delivery, row.row + M1 * k2, n);
+        }
     }
-    count_clipped(args, tile, n_clipped);
 }
 
 #endif

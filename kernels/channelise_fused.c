@@ -101,13 +101,49 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
     size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
 
-    return s->back_pairs * 2 * s->back_spectra * pitch * 8;
+    size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
+    /* Of both polarisations, of half of the points; what one tile has quantised is stored at once. */
+    size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
+
+    return lines + kept;
 }
 
 /* Rows, and what is between the j1 of one, begin at multiples of 16 bytes. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
+}
+
+static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
+{
+    return value >= least && value <= most && (value & (value - 1)) == 0;
+}
+
+static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
+
+    if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
+        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
+        !power_of_two(s->back_tiles, 1, 16 / s->back_spectra) || !power_of_two(s->back_threads, 32, 512) ||
+        s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS || m2 % (s->back_radix_a * s->back_radix_b) != 0 ||
+        (s->back_radix_b == 1 && s->back_radix_a != m2))
+        return false;
+    /* With several tiles all threads have channels of each, those of a warp in one row. */
+    if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
+        return false;
+    last = m2 / s->back_radix_a / s->back_radix_b;
+    last = last > 1 ? last : s->back_radix_b;
+    return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
+           (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
+}
+
+/* Whether all blocks that are to be on a multiprocessor may have so many tiles each. */
+static bool has_room_for_tiles(const struct channelise_config *config, struct channelise_shape shape, uint32_t n_tiles,
+                               size_t shared_bytes)
+{
+    shape.back_tiles = n_tiles;
+    return back_valid(config, &shape) && shape.back_blocks * back_shared_bytes(config, &shape) <= shared_bytes;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
@@ -134,7 +170,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  .front_stages = rows < 128 ? 3 : 4,
                                  /* Lanes are as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
-                                 .back_spectra = 4};
+                                 .back_spectra = 4,
+                                 .back_tiles = 1};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short, and boxes are better
      * the longer they are. */
@@ -173,12 +210,9 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix_a >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
+    while (s.back_tiles * s.back_spectra < 16 && has_room_for_tiles(config, s, 2 * s.back_tiles, shared_bytes))
+        s.back_tiles *= 2;
     return s;
-}
-
-static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
-{
-    return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
 static bool front_valid(const struct channelise_config *config, const struct channelise_shape *s, size_t shared_bytes)
@@ -196,21 +230,6 @@ static bool front_valid(const struct channelise_config *config, const struct cha
            front_threads(s) >= 64 && front_threads(s) <= 512 &&
            s->front_tensors <= may_have_tensors(config, back_points(config, s), shared_bytes) &&
            s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
-}
-
-static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
-{
-    uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
-
-    if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
-        !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
-        !power_of_two(s->back_threads, 32, 512) || s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS ||
-        m2 % (s->back_radix_a * s->back_radix_b) != 0 || (s->back_radix_b == 1 && s->back_radix_a != m2))
-        return false;
-    last = m2 / s->back_radix_a / s->back_radix_b;
-    last = last > 1 ? last : s->back_radix_b;
-    return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
-           (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
 }
 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
@@ -255,6 +274,7 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"BACK_RADIX_B", shape->back_radix_b},
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
+        {"BACK_TILES", shape->back_tiles},
         {"BACK_THREADS", shape->back_threads},
         {"BACK_BLOCKS", shape->back_blocks},
     };
@@ -519,7 +539,7 @@ void channelise_fused_back(struct channelise_fused *fused, struct device_stream 
     struct channelise_gains_args gains = {gain, fused->gain};
     struct kernel_grid gains_grid = {.blocks = {(fused->config.n_chan + 127) / 128, 1, 1}, .threads = 128};
     struct kernel_grid grid = {
-        .blocks = {s->front_rows / 2 / s->back_pairs, args.n_spectra / s->back_spectra, 1},
+        .blocks = {s->front_rows / 2 / s->back_pairs, args.n_spectra / (s->back_tiles * s->back_spectra), 1},
         .threads = s->back_threads,
         .shared_bytes = (uint32_t)back_shared_bytes(&fused->config, s),
     };

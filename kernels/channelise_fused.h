@@ -11,7 +11,7 @@
  *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
  *        (the transposed form of the filter).  FRONT_SPECTRA spectra at a time go through shared memory to be transformed,
  *        while the next ones are filtered.
- * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra.
+ * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra, BACK_TILES times one after the other.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
@@ -80,8 +80,9 @@ struct channelise_shape {
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
-    uint32_t back_spectra;               /* of a block: 4, 8 or 16 */
-    uint32_t back_pairs;                 /* of rows of a block */
+    uint32_t back_spectra;               /* of a tile: 4, 8 or 16 */
+    uint32_t back_pairs;                 /* of rows of a tile */
+    uint32_t back_tiles;                 /* of a block, of the same rows: 1, 2 or 4, with 16 spectra at most */
     uint32_t back_threads, back_blocks;
 };
 
@@ -102,7 +103,7 @@ bool channelise_shape_valid(const struct channelise_config *config, const struct
                             size_t shared_bytes);
 
 #define CHANNELISE_FRONT_N_CONSTANTS 13
-#define CHANNELISE_BACK_N_CONSTANTS  11
+#define CHANNELISE_BACK_N_CONSTANTS  12
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,

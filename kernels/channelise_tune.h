@@ -48,7 +48,7 @@ typedef int channelise_measure(void *of, const struct channelise_choice *choice,
 int channelise_search(const struct channelise_tune_config *config, size_t shared_bytes, channelise_measure *measure,
                       void *of, struct channelise_tuned *tuned);
 
-#define CHANNELISE_TUNE_N_GROUPS 8
+#define CHANNELISE_TUNE_N_GROUPS 9
 #define CHANNELISE_TUNE_MOST     64 /* candidates of a group, at most */
 
 /* Valid shapes to begin with, the default first where it is one.  Returns how many, perhaps none. */
