@@ -3,6 +3,7 @@
  * A block works on TILES tiles, one after the other: PAIRS pairs of rows of S spectra each.  What it has quantised waits
  * in shared memory for the last tile, so that a warp stores whole sectors: of pieces of 16 bytes each is a request to the
  * L2 cache of its own. */
+#include "kernels/bulk_copy.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"
@@ -181,7 +182,75 @@ static __device__ __forceinline__ void other_passes(float2 *lines, const float4 
         last_pass(lines);
 }
 
-static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile,
+#if BACK_BULK
+
+/* Those who share lines: a warp, or the block.  Their barrier opens when the lines of a tile have come. */
+#define TEAM_WARPS (HAS_OWN_LINES ? 1 : N_WARPS)
+#define TEAM_LINES (N_LINES / (N_WARPS / TEAM_WARPS))
+#define N_BARRIERS (N_WARPS / TEAM_WARPS)
+
+/* Asks for the team's lines of a tile, each where it will be transformed.  By all threads; those of the tile before have
+ * been read. */
+static __device__ __forceinline__ void fetch_lines(float2 *lines, const float2 *in, struct tile tile, uint64_t *landed)
+{
+    const uint32_t warp = uniform_warp(), team = warp / TEAM_WARPS;
+
+    if (warp % TEAM_WARPS == 0 && elect_lane()) {
+        bulk_expect(landed + team, TEAM_LINES * M2 * sizeof(float2));
+#pragma unroll 1
+        for (unsigned line = team * TEAM_LINES; line < (team + 1) * TEAM_LINES; line++)
+            bulk_copy(lines + line * LINE_PITCH, find_line(in, tile, line), M2 * sizeof(float2), landed + team);
+    }
+}
+
+static __device__ __forceinline__ void begin_fetches(uint64_t *landed)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < N_BARRIERS; i++)
+            barrier_init(landed + i, 1);
+        bulk_fence_barriers();
+    }
+    __syncthreads();
+}
+
+/* Along a, of the lines of the block's tile t, when they have come; all who share lines read before any of them writes. */
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *, struct tile, int t, uint64_t *landed,
+                                                  const float4 *twiddles)
+{
+    const unsigned n_rest = M2 / RADIX_A;
+    const unsigned n_mine = N_LINES * n_rest / N_THREADS;
+    float2 v[n_mine][RADIX_A];
+
+    bulk_wait(landed + threadIdx.x / 32 / TEAM_WARPS, t);
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++) {
+        unsigned i = first_item(n_rest) + m * ITEM_STEP;
+        const float2 *from = lines + i / n_rest * LINE_PITCH + i % n_rest;
+#pragma unroll
+        for (int a = 0; a < RADIX_A; a++)
+            v[m][a] = from[a * n_rest];
+        fft_registers<RADIX_A>(v[m]);
+    }
+    sync_lines();
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++)
+        store_first(lines, first_item(n_rest) + m * ITEM_STEP, v[m], twiddles);
+}
+
+#else
+
+#define N_BARRIERS 0
+
+static __device__ __forceinline__ void begin_fetches(uint64_t *)
+{
+}
+
+static __device__ __forceinline__ void fetch_lines(float2 *, const float2 *, struct tile, uint64_t *)
+{
+}
+
+/* Along a, of the lines of 'tile'. */
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile, int, uint64_t *,
                                                   const float4 *twiddles)
 {
     const unsigned n_rest = M2 / RADIX_A;
@@ -199,26 +268,37 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *i
     }
 }
 
+#endif
+
 extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     channelise_back(const struct channelise_back_args args)
 {
     extern __shared__ float4 shared_memory[];
     struct tile tile = find_tile();
+    const float2 *in = (const float2 *)args.in;
     float2 *lines = (float2 *)shared_memory;
     struct chunk *kept = (struct chunk *)(lines + N_LINES * LINE_PITCH);
+    uint64_t *landed = (uint64_t *)(kept + N_KEPT);
     const float4 *twiddles = (const float4 *)args.twiddles;
     struct task task = begin_task();
     uint32_t n_clipped[2] = {0, 0};
 
+    begin_fetches(landed);
+    fetch_lines(lines, in, tile, landed);
 #pragma unroll 1
-    for (int t = 0; t < TILES; t++, tile.spectrum += S) {
-        first_pass(lines, (const float2 *)args.in, tile, twiddles);
+    for (int t = 0;; t++) {
+        first_pass(lines, in, tile, t, landed, twiddles);
         load_rotations(task, (const float2 *)args.rotation + tile.spectrum, args.n_spectra);
         other_passes(lines, twiddles);
         __syncthreads();
         quantise_tile(args, tile, t, lines, kept, task, n_clipped);
-        if (t < TILES - 1)
-            __syncthreads();
+        if (t == TILES - 1)
+            break;
+        tile.spectrum += S;
+        if (BACK_BULK)
+            bulk_fence();
+        __syncthreads();
+        fetch_lines(lines, in, tile, landed);
     }
-    count_clipped(args, tile.spectrum - TILES * S, n_clipped);
+    count_clipped(args, tile.spectrum, n_clipped);
 }

@@ -243,6 +243,7 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
 
 /* Channels of a thread.  Where a block has several tiles, each thread has as many. */
 #define N_CHANNELS ((PAIRS * M2 + N_SIDE_BY_SIDE - 1) / N_SIDE_BY_SIDE)
+#define N_KEPT     (TILES > 1 ? TILES * N_CHANNELS * N_THREADS : 0) /* chunks, of the block */
 
 /* Chunks of a channel that a warp has of a tile and of all tiles, and channels that it has at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)

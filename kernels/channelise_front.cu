@@ -4,7 +4,6 @@
  * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  Of
  * one pass each half does half, at these times.  So no thread waits for what others have only just begun, and of all warps
  * some filter while others transform. */
-#include "kernels/barrier.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"

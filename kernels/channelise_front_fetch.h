@@ -7,14 +7,10 @@
 #ifndef KERNELS_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_CHANNELISE_FRONT_FETCH_H
 
+#include "kernels/bulk_copy.h"
+
 #define J       (32 * PER / C) /* pieces of a warp */
 #define N_WARPS (N_THREADS / 32)
-
-/* Which warp of the block, so that the compiler sees that all lanes have the same. */
-static __device__ __forceinline__ uint32_t uniform_warp(void)
-{
-    return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
-}
 
 #if FRONT_TENSORS
 
@@ -45,18 +41,6 @@ struct fetcher {
     uint64_t *landed;     /* barriers of the stages, which open when boxes have come */
     uint32_t slot, round; /* of the next stage, and how often all of them have been used */
 };
-
-/* One lane of the warp. */
-static __device__ __forceinline__ bool elect_lane(void)
-{
-#ifdef EMULATE_CUDA
-    return threadIdx.x % 32 == 0;
-#else
-    uint32_t elected;
-    asm volatile("{ .reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p; }" : "=r"(elected));
-    return elected;
-#endif
-}
 
 /* The bit of the tensor's innermost axis in which the block's first sample begins. */
 static __device__ __forceinline__ uint32_t first_bit(const struct channelise_front_args &args, int pol)
@@ -129,10 +113,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
     memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* of the time between, nobody knows */
     barrier_arrive(fetcher.landed + slot);
 #else
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(
-                     barrier_address(fetcher.landed + slot)),
-                 "n"(STAGE_BYTES)
-                 : "memory");
+    bulk_expect(fetcher.landed + slot, STAGE_BYTES);
     fetch_boxes(args, fetcher.stages + slot, row, fetcher.landed + slot);
 #endif
 }
@@ -148,10 +129,7 @@ static __device__ __forceinline__ struct fetcher begin_fetches(const struct chan
         if (elect_lane()) {
             for (int i = 0; i < STAGES; i++)
                 barrier_init(landed + i, 1);
-#ifndef EMULATE_CUDA
-            asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
+            bulk_fence_barriers();
         }
         __syncwarp();
         for (int i = 0; i < STAGES && i < n_stages; i++)

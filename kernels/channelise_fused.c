@@ -105,7 +105,7 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     /* Of both polarisations, of half of the points; what one tile has quantised is stored at once. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
 
-    return lines + kept;
+    return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* and a barrier of each warp */
 }
 
 /* Rows, and what is between the j1 of one, begin at multiples of 16 bytes. */
@@ -119,7 +119,7 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
     return value >= least && value <= most && (value & (value - 1)) == 0;
 }
 
-static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s)
+static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s, size_t shared_bytes)
 {
     uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
 
@@ -132,6 +132,10 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     /* With several tiles all threads have channels of each, those of a warp in one row. */
     if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
         return false;
+    /* With bulk copies all threads have transforms of the first pass, too. */
+    if (s->back_bulk > (shared_bytes >= TENSORS_SHARED_BYTES) ||
+        (s->back_bulk && n_lines * (m2 / s->back_radix_a) % s->back_threads != 0))
+        return false;
     last = m2 / s->back_radix_a / s->back_radix_b;
     last = last > 1 ? last : s->back_radix_b;
     return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
@@ -143,7 +147,8 @@ static bool has_room_for_tiles(const struct channelise_config *config, struct ch
                                size_t shared_bytes)
 {
     shape.back_tiles = n_tiles;
-    return back_valid(config, &shape) && shape.back_blocks * back_shared_bytes(config, &shape) <= shared_bytes;
+    return back_valid(config, &shape, shared_bytes) &&
+           shape.back_blocks * back_shared_bytes(config, &shape) <= shared_bytes;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
@@ -171,7 +176,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  /* Lanes are as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
-                                 .back_tiles = 1};
+                                 .back_tiles = 1,
+                                 .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short, and boxes are better
      * the longer they are. */
@@ -235,7 +241,7 @@ static bool front_valid(const struct channelise_config *config, const struct cha
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes)
 {
-    return front_valid(config, shape, shared_bytes) && back_valid(config, shape) &&
+    return front_valid(config, shape, shared_bytes) && back_valid(config, shape, shared_bytes) &&
            front_shared_bytes(config, shape) <= shared_bytes && back_shared_bytes(config, shape) <= shared_bytes;
 }
 
@@ -275,6 +281,7 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
         {"BACK_TILES", shape->back_tiles},
+        {"BACK_BULK", shape->back_bulk},
         {"BACK_THREADS", shape->back_threads},
         {"BACK_BLOCKS", shape->back_blocks},
     };

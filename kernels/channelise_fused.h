@@ -65,7 +65,7 @@ extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors and front_section.  front_rows and
+/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.  front_rows and
  * the radices decide the order of the transform, the others only the speed. */
 struct channelise_shape {
     uint32_t front_rows;    /* M1 */
@@ -83,6 +83,7 @@ struct channelise_shape {
     uint32_t back_spectra;               /* of a tile: 4, 8 or 16 */
     uint32_t back_pairs;                 /* of rows of a tile */
     uint32_t back_tiles;                 /* of a block, of the same rows: 1, 2 or 4, with 16 spectra at most */
+    uint32_t back_bulk;                  /* 1: points are fetched by bulk copies; 0: each lane loads some */
     uint32_t back_threads, back_blocks;
 };
 
@@ -103,7 +104,7 @@ bool channelise_shape_valid(const struct channelise_config *config, const struct
                             size_t shared_bytes);
 
 #define CHANNELISE_FRONT_N_CONSTANTS 13
-#define CHANNELISE_BACK_N_CONSTANTS  12
+#define CHANNELISE_BACK_N_CONSTANTS  13
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,
