@@ -210,15 +210,18 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
     return pack_chunk(words);
 }
 
-/* What a thread needs besides the points and gains. */
+/* Threads side by side have neighbours of a row, or of several rows; so many rows after each other, and so many channels
+ * of each. */
+#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
+#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
+#define N_ROWS         ((PAIRS * 2 + ROW_STEP - 1) / ROW_STEP)
+#define ROW_CHANNELS   (N_SIDE_BY_SIDE > M2 / 2 ? 1 : M2 / 2 / N_SIDE_BY_SIDE)
+
+/* What a thread needs besides the points. */
 struct task {
     unsigned first_row, first_k2, s;
     float2 rotations[2][N_TOGETHER];
 };
-
-/* Threads side by side have neighbours of a row, or of several rows. */
-#define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
-#define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
 
 static __device__ __forceinline__ struct task begin_task()
 {
@@ -241,9 +244,18 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-/* Channels of a thread.  Where a block has several tiles, each thread has as many. */
-#define N_CHANNELS ((PAIRS * M2 + N_SIDE_BY_SIDE - 1) / N_SIDE_BY_SIDE)
-#define N_KEPT     (TILES > 1 ? TILES * N_CHANNELS * N_THREADS : 0) /* chunks, of the block */
+/* Which row of the tile is a thread's n-th; not all threads have one where there are few. */
+static __device__ __forceinline__ bool has_row(const struct task &task, unsigned n)
+{
+    return N_ROWS * ROW_STEP <= PAIRS * 2 || n * ROW_STEP + task.first_row < PAIRS * 2;
+}
+
+static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsigned n)
+{
+    return has_row(task, n) ? n * ROW_STEP + task.first_row : 0;
+}
+
+#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks, of the block */
 
 /* Chunks of a channel that a warp has of a tile and of all tiles, and channels that it has at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
@@ -262,7 +274,7 @@ struct delivery {
 static __device__ __forceinline__ struct delivery begin_delivery(uint32_t first)
 {
     unsigned lane = threadIdx.x % 32, part = lane % ALL_CHUNKS, channel = lane / ALL_CHUNKS;
-    unsigned tile = part / TILE_CHUNKS * N_CHANNELS * N_THREADS, of_tile = part % TILE_CHUNKS * WARP_CHANNELS;
+    unsigned tile = part / TILE_CHUNKS * (N_KEPT / TILES), of_tile = part % TILE_CHUNKS * WARP_CHANNELS;
     uint64_t to = byte_of(0, first + part * N_TOGETHER);
 
     return {keep(tile + threadIdx.x - lane + of_tile + channel), keep(M1 * (channel - lane % WARP_CHANNELS)),
@@ -288,28 +300,32 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
                                                      uint32_t (&n_clipped)[2])
 {
     const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
-    const float4 *gains = (const float4 *)args.gain;
     const uint32_t first = tile.spectrum + task.s;
     const uint64_t spectrum = args.first_spectrum + first;
     const struct delivery delivery = begin_delivery(tile.spectrum - t * S);
-    struct chunk *mine = kept + keep(t * N_CHANNELS * N_THREADS + threadIdx.x);
-    unsigned n = 0; /* channels done */
+    struct chunk *mine = kept + keep(t * (N_KEPT / TILES) + threadIdx.x);
 
-    /* As many rounds for all threads of a warp, whether there is a row for them or not. */
 #pragma unroll 1
-    for (unsigned round = 0; round < (PAIRS * 2 + ROW_STEP - 1) / ROW_STEP; round++) {
-        unsigned i = round * ROW_STEP + task.first_row;
-        const struct row row = find_row(tile, i < PAIRS * 2 ? i : 0, task.s);
-#pragma unroll 1
-        for (unsigned k2 = i < PAIRS * 2 ? task.first_k2 : M2; k2 < M2 / 2; k2 += N_SIDE_BY_SIDE, n++) {
-            const struct chunk chunk = quantise_channel(args, lines, row, k2, spectrum, gains[row.gains + k2],
-                                                        task.rotations, exponent, n_clipped);
+    for (unsigned n = 0; n < N_ROWS; n++) {
+        const struct row row = find_row(tile, nth_row(task, n), task.s);
+        float4 gains[ROW_CHANNELS]; /* at once, so that they are waited for once */
+
+        if (!has_row(task, n))
+            break;
+#pragma unroll
+        for (unsigned j = 0; j < ROW_CHANNELS; j++)
+            gains[j] = ((const float4 *)args.gain)[row.gains + task.first_k2 + j * N_SIDE_BY_SIDE];
+#pragma unroll
+        for (unsigned j = 0; j < ROW_CHANNELS; j++) {
+            const unsigned k2 = task.first_k2 + j * N_SIDE_BY_SIDE, k = row.row + M1 * k2;
+            const struct chunk chunk =
+                quantise_channel(args, lines, row, k2, spectrum, gains[j], task.rotations, exponent, n_clipped);
             if (TILES == 1)
-                *(struct chunk *)(args.out + byte_of(row.row + M1 * k2, first)) = chunk;
+                *(struct chunk *)(args.out + byte_of(k, first)) = chunk;
             else
-                mine[n * N_THREADS] = chunk;
+                mine[(n * ROW_CHANNELS + j) * N_THREADS] = chunk;
             if (TILES > 1 && t == TILES - 1)
-                deliver(args.out, kept, delivery, row.row + M1 * k2, n);
+                deliver(args.out, kept, delivery, k, n * ROW_CHANNELS + j);
         }
     }
 }

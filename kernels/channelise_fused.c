@@ -125,7 +125,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 
     if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
         !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
-        !power_of_two(s->back_tiles, 1, 16 / s->back_spectra) || !power_of_two(s->back_threads, 32, 512) ||
+        !power_of_two(s->back_tiles, 1, s->back_spectra < 16 ? 2 : 1) || !power_of_two(s->back_threads, 32, 512) ||
         s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS || m2 % (s->back_radix_a * s->back_radix_b) != 0 ||
         (s->back_radix_b == 1 && s->back_radix_a != m2))
         return false;
@@ -140,15 +140,6 @@ static bool back_valid(const struct channelise_config *config, const struct chan
     last = last > 1 ? last : s->back_radix_b;
     return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
            (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
-}
-
-/* Whether all blocks that are to be on a multiprocessor may have so many tiles each. */
-static bool has_room_for_tiles(const struct channelise_config *config, struct channelise_shape shape, uint32_t n_tiles,
-                               size_t shared_bytes)
-{
-    shape.back_tiles = n_tiles;
-    return back_valid(config, &shape, shared_bytes) &&
-           shape.back_blocks * back_shared_bytes(config, &shape) <= shared_bytes;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
@@ -176,7 +167,6 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
                                  /* Lanes are as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
-                                 .back_tiles = 1,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
     /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short, and boxes are better
@@ -216,8 +206,9 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix_a >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
-    while (s.back_tiles * s.back_spectra < 16 && has_room_for_tiles(config, s, 2 * s.back_tiles, shared_bytes))
-        s.back_tiles *= 2;
+    /* Pieces of 32 bytes.  Without bulk copies the points on their way need the L1 cache, of which the tile that waits would
+     * take half. */
+    s.back_tiles = s.back_bulk && s.back_spectra == 4 && back >= 64 ? 2 : 1;
     return s;
 }
 

@@ -82,7 +82,7 @@ struct channelise_shape {
     uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
     uint32_t back_spectra;               /* of a tile: 4, 8 or 16 */
     uint32_t back_pairs;                 /* of rows of a tile */
-    uint32_t back_tiles;                 /* of a block, of the same rows: 1, 2 or 4, with 16 spectra at most */
+    uint32_t back_tiles;                 /* of a block, of the same rows: 1 or 2; 1 of 16 spectra */
     uint32_t back_bulk;                  /* 1: points are fetched by bulk copies; 0: each lane loads some */
     uint32_t back_threads, back_blocks;
 };

@@ -524,7 +524,7 @@ static void set_defaults(struct options *options, bool is_cpu)
     if (options->run_samples == 0)
         options->run_samples = run_samples;
     if (options->buffer_samples == 0)
-        options->buffer_samples = options->run_samples / 2;
+        options->buffer_samples = options->run_samples;
     if (options->chunk_samples == 0)
         options->chunk_samples = options->run_samples / 4;
     options->copy_bytes = (size_t)1 << (is_cpu ? 25 : 30);
