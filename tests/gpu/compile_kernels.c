@@ -123,6 +123,7 @@ static const struct variant {
     {8192, {.front_rows = 16}},
     {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
     {32768, {.front_rows = 128}},
+    {4096, {.front_rows = 16, .back_tiles = 2}},
 };
 
 static const uint32_t subsamplings[] = {3, 4, 8, 10, 16, 32, 64, 128}, ddc_bits[] = {2, 8, 12, 16};

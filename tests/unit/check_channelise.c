@@ -644,6 +644,35 @@ START_TEST(boxes)
 END_TEST
 #define N_BOXES 15
 
+/* A block of the back has several tiles, and its lines come by bulk copies; or only one of both. */
+START_TEST(tiles)
+{
+    struct channelise_config config = configs[0];
+    struct channelise_shape shape;
+
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* as in large_sizes */
+    config.n_chan = _i < 8 ? 256 : 2048;
+    config.n_batches = 2;
+    config.spectra_per_heap = 16 + 16 * (unsigned)(_i % 3);
+    config.n_taps = 1 + (unsigned)random_below(4);
+    config.out_bits = _i % 2 ? 4 : 8;
+    shape = channelise_shape_of_rows(&config, 8, 227 << 10);
+    shape.back_spectra = _i / 2 % 2 ? 8 : 4;
+    shape.back_tiles = _i == 7 ? 1 : 2;
+    shape.back_bulk = _i / 4 != 0;
+    shape.back_pairs = 1u << random_below(_i < 8 ? 3 : 2);
+    shape.back_radix_a = 8;
+    shape.back_radix_b = 8;
+    shape.back_threads = 32u << random_below(2);
+    ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
+    ck_assert(!shape.back_bulk || !channelise_shape_valid(&config, &shape, 163 << 10)); /* of a GPU that has none */
+    config.shape = &shape;
+    run_end_to_end(&config, EMULATED);
+}
+END_TEST
+#define N_TILES 12
+
 /* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
  * memory: they go by stages. */
 START_TEST(every_size_has_a_shape)
@@ -683,6 +712,7 @@ int main(void)
     tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
     tcase_add_loop_test(tcase, short_pieces, 0, 2);
     tcase_add_loop_test(tcase, boxes, 0, N_BOXES);
+    tcase_add_loop_test(tcase, tiles, 0, N_TILES);
     tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
     tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
     suite_add_tcase(suite, tcase);
