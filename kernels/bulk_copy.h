@@ -30,8 +30,8 @@ static struct {
     void *to;
     const void *from;
     uint32_t n_bytes;
-    uint64_t *barrier; /* NULL: none */
-} emulated_copies[256];
+    uint64_t *barrier;   /* NULL: none */
+} emulated_copies[1024]; /* more than lines of a tile in shared memory */
 
 static uint32_t emulated_expected; /* bytes, of which the copies have not been asked for yet */
 
@@ -55,8 +55,10 @@ static void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *ba
     int i = 0;
 
     assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* an illegal instruction else */
-    while (emulated_copies[i].barrier)
+    while (emulated_copies[i].barrier) {
         i++;
+        assert(i < 1024);
+    }
     assert(n_bytes <= emulated_expected);
     emulated_expected -= n_bytes;
     emulated_copies[i] = {to, from, n_bytes, barrier};
@@ -66,6 +68,7 @@ static void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *ba
 static void bulk_wait(uint64_t *barrier, uint32_t opening)
 {
     barrier_wait(barrier, opening);
+    assert(emulated_expected == 0);
     for (auto &copy : emulated_copies)
         if (copy.barrier == barrier) {
             memcpy(copy.to, copy.from, copy.n_bytes);

@@ -1,8 +1,8 @@
 /* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
  *
  * A block works on TILES tiles, one after the other: PAIRS pairs of rows of S spectra each.  What it has quantised waits
- * in shared memory for the last tile, so that a warp stores whole sectors: of pieces of 16 bytes each is a request to the
- * L2 cache of its own. */
+ * in shared memory for the last tile, so that a warp stores longer pieces: each is a request to the L2 cache of its
+ * own. */
 #include "kernels/bulk_copy.h"
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
@@ -41,13 +41,14 @@ struct tile {
     uint32_t pair, spectrum; /* the first ones, counted in the buffer */
 };
 
-/* The first tile of the block.  Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
+/* Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
  * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
 #define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * S))
 #define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
 
+/* The first tile of the block. */
 static __device__ __forceinline__ struct tile find_tile(void)
 {
     const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
@@ -238,8 +239,6 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *,
 }
 
 #else
-
-#define N_BARRIERS 0
 
 static __device__ __forceinline__ void begin_fetches(uint64_t *)
 {

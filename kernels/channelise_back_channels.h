@@ -263,10 +263,10 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
 #define WARP_CHANNELS (32 / TILE_CHUNKS)
 
 /* What a lane stores when its warp has quantised the same channels in all tiles: neighbours store neighbouring chunks.
- * Made once, and kept. */
+ * Made once for a tile, and kept. */
 struct delivery {
     uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
-    uint32_t ahead; /* of the lane's own channel */
+    uint32_t ahead; /* of the lane's own channel, or behind it: modulo 2^32, as channels are */
     uint64_t to;    /* the byte of the output, in channel 0 */
 };
 
@@ -302,7 +302,7 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
     const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
     const uint32_t first = tile.spectrum + task.s;
     const uint64_t spectrum = args.first_spectrum + first;
-    const struct delivery delivery = begin_delivery(tile.spectrum - t * S);
+    const struct delivery delivery = TILES > 1 ? begin_delivery(tile.spectrum - t * S) : (struct delivery){};
     struct chunk *mine = kept + keep(t * (N_KEPT / TILES) + threadIdx.x);
 
 #pragma unroll 1

@@ -13,7 +13,8 @@
 #define MIN_SECTION 64 /* spectra, by default */
 #define MAX_SECTION (1 << 20)
 #define START_ROWS  16 /* that a block could have filtered while it starts, about */
-/* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors, and on none that has not. */
+/* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors and bulk copies, and on none that has
+ * not. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
@@ -100,9 +101,8 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
 {
     uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
     size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
-
     size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
-    /* Of both polarisations, of half of the points; what one tile has quantised is stored at once. */
+    /* Values of both polarisations in the channels, which are half of the points; those of one tile are stored at once. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
 
     return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* and a barrier of each warp */
@@ -206,9 +206,9 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix_a >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
-    /* Pieces of 32 bytes.  Without bulk copies the points on their way need the L1 cache, of which the tile that waits would
-     * take half. */
-    s.back_tiles = s.back_bulk && s.back_spectra == 4 && back >= 64 ? 2 : 1;
+    /* Pieces of 32 bytes, or 16 of 4 bits.  Without bulk copies the points on their way need the L1 cache, of which the
+     * tile that waits would take half. */
+    s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
 }
 

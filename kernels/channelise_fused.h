@@ -58,15 +58,15 @@ struct channelise_back_args {
     uint64_t first_spectrum;
     uint32_t keys[7][2]; /* of the dither's generator: the seed's halves, and what its rounds add to them */
     uint32_t stream_id;
-    uint32_t n_spectra; /* a multiple of back_spectra */
+    uint32_t n_spectra; /* a multiple of back_tiles * back_spectra */
 };
 
 extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.  front_rows and
- * the radices decide the order of the transform, the others only the speed. */
+/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.
+ * front_rows and the radices decide the order of the transform, the others only the speed. */
 struct channelise_shape {
     uint32_t front_rows;    /* M1 */
     uint32_t front_columns; /* of a block */

@@ -121,10 +121,14 @@ size_t channelise_tune_candidates(const struct channelise_config *config, size_t
                                   const struct channelise_shape *base,
                                   struct channelise_shape candidates[CHANNELISE_TUNE_MOST])
 {
-    struct channelise_shape shape = *base;
     size_t n = 0;
 
-    for (size_t i = 0; n < CHANNELISE_TUNE_MOST && combine(&groups[group], i, &shape); i++) {
+    for (size_t i = 0; n < CHANNELISE_TUNE_MOST; i++) {
+        struct channelise_shape shape = *base;
+        if (!combine(&groups[group], i, &shape))
+            break;
+        if (shape.back_spectra == 16 && base->back_spectra < 16)
+            shape.back_tiles = 1;
         if (memcmp(&shape, base, sizeof(shape)) == 0 || !channelise_shape_valid(config, &shape, shared_bytes))
             continue;
         if (groups[group].part == PART_FRONT ? front_plausible(config, &shape) : back_plausible(config, &shape))

@@ -251,6 +251,7 @@ static struct fgpu_runs_config configure(const struct options *options, struct d
     while (n_spectra > SPECTRA_MIN && n_spectra * spacing > options->buffer_samples)
         n_spectra /= 2;
     size_t n_batches = options->buffer_samples / (n_spectra * spacing);
+    n_batches = n_batches > CHANNELISE_CUDA_SPECTRA / n_spectra ? CHANNELISE_CUDA_SPECTRA / n_spectra : n_batches;
     n_batches = n_batches > 0 ? n_batches : 1;
     size_t n_buffers = options->run_samples / (n_batches * n_spectra * spacing);
     return (struct fgpu_runs_config){

@@ -401,6 +401,8 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
         shape->back_blocks = 1 + (uint32_t)random_below(16);
         shape->front_stages = 2 + (uint32_t)random_below(5);
         shape->front_tensors = (uint32_t)random_below(2);
+        shape->back_bulk = (uint32_t)random_below(2);
+        shape->back_tiles = 1 + (uint32_t)random_below(2);
         if (channelise_shape_valid(config, shape, shared_bytes))
             return true;
     }
@@ -665,6 +667,10 @@ START_TEST(tiles)
     shape.back_radix_a = 8;
     shape.back_radix_b = 8;
     shape.back_threads = 32u << random_below(2);
+    if (_i == 9) { /* no warp has lines of its own */
+        shape.back_pairs = 1;
+        shape.back_threads = 512;
+    }
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
     ck_assert(!shape.back_bulk || !channelise_shape_valid(&config, &shape, 163 << 10)); /* of a GPU that has none */
     config.shape = &shape;
@@ -684,7 +690,7 @@ START_TEST(every_size_has_a_shape)
             for (unsigned bits = 2; bits <= 16; bits++)
                 for (size_t i = 0; i < ARRAY_LEN(shared_bytes); i++) {
                     struct channelise_config config = {
-                        .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits};
+                        .n_chan = 1u << log2_channels, .n_taps = n_taps, .sample_bits = bits, .out_bits = 8};
                     struct channelise_shape shape = channelise_fused_shape(&config, shared_bytes[i]);
                     bool valid = channelise_shape_valid(&config, &shape, shared_bytes[i]);
                     ck_assert_msg(valid || (log2_channels == 16 && n_taps > 16 && i == 0),

@@ -109,7 +109,7 @@ START_TEST(candidates_are_valid)
             for (size_t b = 0; b < ARRAY_LEN(bits); b++)
                 for (size_t s = 0; s < ARRAY_LEN(shared_bytes); s++) {
                     struct channelise_config config = {
-                        .n_chan = 1u << log2_channels, .n_taps = taps[t], .sample_bits = bits[b]};
+                        .n_chan = 1u << log2_channels, .n_taps = taps[t], .sample_bits = bits[b], .out_bits = 8};
                     size_t n = check_candidates(&config, shared_bytes[s]);
                     if (taps[t] == 16 && bits[b] == 10)
                         printf("%u channels, %zu KiB: %zu candidates\n", config.n_chan, shared_bytes[s] >> 10, n);
@@ -550,7 +550,7 @@ START_TEST(shapes_of_the_bench)
     ck_assert_ptr_nonnull(file);
     while (fgets(line, sizeof(line), file)) {
         struct channelise_config config = {
-            .n_chan = (unsigned)strtoul(line, &rest, 10), .n_taps = 16, .sample_bits = 10};
+            .n_chan = (unsigned)strtoul(line, &rest, 10), .n_taps = 16, .sample_bits = 10, .out_bits = 8};
         struct channelise_choice choice = {.method = CHANNELISE_FUSED};
         if (line[0] == '#')
             continue;
