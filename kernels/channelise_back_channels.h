@@ -302,9 +302,11 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
     const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
     const uint32_t first = tile.spectrum + task.s;
     const uint64_t spectrum = args.first_spectrum + first;
-    const struct delivery delivery = TILES > 1 ? begin_delivery(tile.spectrum - t * S) : (struct delivery){};
+    struct delivery delivery = {};
     struct chunk *mine = kept + keep(t * (N_KEPT / TILES) + threadIdx.x);
 
+    if (TILES > 1)
+        delivery = begin_delivery(tile.spectrum - t * S);
 #pragma unroll 1
     for (unsigned n = 0; n < N_ROWS; n++) {
         const struct row row = find_row(tile, nth_row(task, n), task.s);
