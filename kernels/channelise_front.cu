@@ -21,7 +21,7 @@
 #define N_THREADS  (M1 * C / PER)
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
-#define ROWS       FRONT_TOGETHER               /* rows that are filtered together */
+#define ROWS       2                            /* that are filtered together, and take the weights once */
 #define STAGES     FRONT_STAGES
 #define LEAD_ROWS  ((N_TAPS - 1 + G - 1) / G * G) /* before the first is done */
 #define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))     /* of these, how many come before the window */
@@ -107,22 +107,11 @@ struct __align__(2 * PER * 4) weights
     float of[2][PER];
 };
 
-/* The last sums lie in shared memory meanwhile where registers do not suffice: what the compiler would spill would be
- * loaded behind the chunks that are fetched. */
-#define N_PARKED  (PER == 2 && ROWS == 4 && N_TAPS > 12 ? 2 : 0)
-#define PARKED(i) ((i) < N_SUMS && (i) >= N_SUMS - N_PARKED)
-
-struct __align__(2 * PER * 4) parked
-{
-    float of[2][PER];
-};
-
 /* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
  * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
  * weights pass by once, ROWS of them at a time. */
-static __device__ __forceinline__ void filter_rows(const struct weights *weights, struct parked *parked,
-                                                   const float (&x)[ROWS][2][PER], float (&sums)[N_SUMS][2][PER],
-                                                   float (&done)[ROWS][2][PER])
+static __device__ __forceinline__ void filter_rows(const struct weights *weights, const float (&x)[ROWS][2][PER],
+                                                   float (&sums)[N_SUMS][2][PER], float (&done)[ROWS][2][PER])
 {
     float w[ROWS][PER]; /* w[r]: of x[r] for the sum in hand */
     struct weights pair = {};
@@ -130,10 +119,7 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
 #pragma unroll
     for (int i = 0; i < N_TAPS - 1 + ROWS; i++) {
         const int t0 = N_TAPS - 1 - i; /* of x[0] */
-        struct parked last;
 
-        if (PARKED(i))
-            last = parked[(i - (N_SUMS - N_PARKED)) * N_THREADS];
 #pragma unroll
         for (int r = ROWS - 1; r > 0; r--)
 #pragma unroll
@@ -148,7 +134,7 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
             for (int c = 0; c < PER; c++) {
-                float sum = i >= N_TAPS - 1 ? 0.0f : PARKED(i) ? last.of[pol][c] : sums[i < N_SUMS ? i : 0][pol][c];
+                float sum = i >= N_TAPS - 1 ? 0.0f : sums[i < N_SUMS ? i : 0][pol][c];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
                     const int t = t0 + r;
@@ -157,13 +143,9 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
                 }
                 if (i < ROWS)
                     done[i][pol][c] = sum;
-                else if (PARKED(i - ROWS))
-                    last.of[pol][c] = sum;
                 else
                     sums[i - ROWS][pol][c] = sum;
             }
-        if (PARKED(i - ROWS))
-            parked[(i - ROWS - (N_SUMS - N_PARKED)) * N_THREADS] = last;
     }
 }
 
@@ -246,7 +228,6 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 /* Shared memory of the block, behind its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    struct parked parked[N_PARKED > 0 ? N_PARKED : 1][N_PARKED > 0 ? N_THREADS : 1];
     float2 outer[M1][C];
     float2 inner[M1];
     /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
@@ -283,7 +264,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     float2(*points)[G * M1 * C] = (float2(*)[G * M1 * C]) shared_memory; /* [buffer][spectrum][j1][c] */
     struct tables *tables = (struct tables *)(points + 2);
     const struct weights *weights = &tables->weights[0][threadIdx.x];
-    struct parked *parked = &tables->parked[0][N_PARKED > 0 ? threadIdx.x : 0];
     const uint32_t begin = blockIdx.y * args.section_spectra;
     const int n = (int)min(args.section_spectra, args.n_spectra - begin);
     const int n_stages = (n + LEAD_ROWS + G - 1) / G;
@@ -308,8 +288,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
             for (int c = 0; c < PER; c++)
                 sums[i][pol][c] = 0;
     }
-    for (int i = 0; i < N_PARKED; i++)
-        parked[i * N_THREADS] = {};
     load_tables(args, tables);
     __syncthreads();
     /* Stage i is filtered into buffer i % 2, and that of stage i - 1 is transformed, whose first row completes spectrum
@@ -337,7 +315,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
                 unpack_rows(places, masks, stage, r, x);
                 if (POWER)
                     square_rows(x, i * G - SPARE_ROWS + r, n, power);
-                filter_rows(weights, parked, x, sums, done);
+                filter_rows(weights, x, sums, done);
 #pragma unroll
                 for (int j = 0; j < ROWS; j++)
                     store_points(done[j], points[now] + (r + j) * (M1 * C) + threadIdx.x * PER);

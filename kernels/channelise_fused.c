@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCKS  16 /* per multiprocessor */
-#define MIN_SECTION 64 /* spectra, by default */
-#define MAX_SECTION (1 << 20)
-#define START_ROWS  16 /* that a block could have filtered while it starts, about */
+#define MAX_BLOCKS    16 /* per multiprocessor */
+#define MIN_SECTION   64 /* spectra, by default */
+#define MAX_SECTION   (1 << 20)
+#define LEAST_SECTION 16 /* spectra, that may be asked for: of CHANNELISE_CUDA_SPECTRA 16384 sections */
+#define START_ROWS    16 /* that a block could have filtered while it starts, about */
 /* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors and bulk copies, and on none that has
  * not. */
 #define TENSORS_SHARED_BYTES (227 << 10)
@@ -84,15 +85,13 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
-    bool parks = s->front_per_thread == 2 && s->front_together == 4 && config->n_taps > 12;
-    size_t parked = parks ? 2 * 16 * front_threads(s) : 16;
     /* Of a polarisation: of a block, or with N_RINGS rings of a warp. */
     int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
                     (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
     int64_t align = s->front_tensors ? 128 : 16;
     size_t before = 2 * n_block * s->front_spectra * 8 + (config->n_taps + 1) / 2 * 2 * n_block * sizeof(float) +
-                    parked + n_block * 8 + s->front_rows * 8 + (6 + s->front_stages) * 8;
+                    n_block * 8 + s->front_rows * 8 + (6 + s->front_stages) * 8;
 
     return (size_t)(round_up((int64_t)before, align) + n_stages * 2 * round_up(stage, align));
 }
@@ -143,8 +142,8 @@ static bool back_valid(const struct channelise_config *config, const struct chan
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
- * front has one pass; but the back can have no more than two passes of radix 32, and with a pass of 16 has more warps or
- * more spectra.  Boxes cost the front no more with many rows than with few. */
+ * front has one pass; but rows of more than 1024 points take the back three passes, and with one of radix 16 it has more
+ * warps or more spectra.  Boxes cost the front no more with many rows than with few. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -162,7 +161,6 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 {
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
-                                 .front_together = 2,
                                  .front_stages = rows < 128 ? 3 : 4,
                                  /* Lanes are as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
@@ -200,7 +198,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
         s.front_stages--;
     while (front_shared_bytes(config, &s) > shared_bytes && s.front_columns > 4)
         s.front_columns /= 2;
-    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > s.front_together)
+    while (front_shared_bytes(config, &s) > shared_bytes && s.front_spectra > 2)
         s.front_spectra /= 2;
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
@@ -216,17 +214,17 @@ static bool front_valid(const struct channelise_config *config, const struct cha
 {
     if (!power_of_two(s->front_rows, 8, 256) || !power_of_two(s->front_columns, 4, 64) ||
         !power_of_two(s->front_spectra, 2, 16) || !power_of_two(s->front_per_thread, 1, 2) ||
-        !power_of_two(s->front_radix, 4, 16) || !power_of_two(s->front_together, 2, 4) || s->front_stages < 2 ||
-        s->front_stages > 8 || s->front_blocks < 1 || s->front_blocks > MAX_BLOCKS)
+        !power_of_two(s->front_radix, 4, 16) || s->front_stages < 2 || s->front_stages > 8 || s->front_blocks < 1 ||
+        s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
     /* Half of the threads, and of one pass all, have a transform or several of each spectrum. */
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= 2 * s->front_per_thread) &&
-           s->front_spectra % s->front_together == 0 && back_points(config, s) >= 16 &&
-           s->front_columns <= back_points(config, s) && s->front_columns <= 32 * s->front_per_thread &&
-           front_threads(s) >= 64 && front_threads(s) <= 512 &&
+           back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
+           s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
            s->front_tensors <= may_have_tensors(config, back_points(config, s), shared_bytes) &&
-           s->front_section <= MAX_SECTION && s->front_section % s->front_spectra == 0;
+           (s->front_section == 0 || s->front_section >= LEAST_SECTION) && s->front_section <= MAX_SECTION &&
+           s->front_section % s->front_spectra == 0;
 }
 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
@@ -249,7 +247,6 @@ void channelise_front_constants(const struct channelise_config *config, const st
         {"FRONT_SPECTRA", shape->front_spectra},
         {"FRONT_PER_THREAD", shape->front_per_thread},
         {"FRONT_RADIX", shape->front_radix},
-        {"FRONT_TOGETHER", shape->front_together},
         {"FRONT_STAGES", shape->front_stages},
         {"FRONT_TENSORS", shape->front_tensors},
         {"FRONT_BLOCKS", shape->front_blocks},

@@ -68,13 +68,11 @@ extern const struct kernel channelise_gains_kernel;
 /* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.
  * front_rows and the radices decide the order of the transform, the others only the speed. */
 struct channelise_shape {
-    uint32_t front_rows;    /* M1 */
-    uint32_t front_columns; /* of a block */
-    uint32_t
-        front_spectra; /* whose rows a block fetches, filters and transforms together; a multiple of front_together */
+    uint32_t front_rows;       /* M1 */
+    uint32_t front_columns;    /* of a block */
+    uint32_t front_spectra;    /* whose rows a block fetches, filters and transforms together */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
     uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
-    uint32_t front_together;   /* rows of samples that a thread filters at a time */
     uint32_t front_stages;     /* of front_spectra rows that are fetched, or are on their way */
     uint32_t front_blocks;     /* per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
@@ -103,7 +101,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
-#define CHANNELISE_FRONT_N_CONSTANTS 13
+#define CHANNELISE_FRONT_N_CONSTANTS 12
 #define CHANNELISE_BACK_N_CONSTANTS  13
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);

@@ -45,7 +45,7 @@ static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
     {PART_BACK,
      {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
     {PART_FRONT, {AXIS(front_tensors, 0, 1)}},
-    {PART_FRONT, {AXIS(front_together, 2, 4), AXIS(front_spectra, 2, 4, 8, 16), AXIS(front_stages, 2, 3, 4)}},
+    {PART_FRONT, {AXIS(front_spectra, 2, 4, 8, 16), AXIS(front_stages, 2, 3, 4)}},
     {PART_BACK, {AXIS(back_tiles, 1, 2), AXIS(back_bulk, 0, 1)}},
     {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
     {PART_FRONT, {AXIS(front_radix, 4, 8, 16)}},

@@ -633,7 +633,6 @@ START_TEST(boxes)
     if (pairs) {
         shape.front_columns = 16;
         shape.front_per_thread = 2;
-        shape.front_together = _i == 12 ? 4 : 2;
         shape.front_spectra = _i == 13 ? 2 : 4;
     }
     shape.front_blocks = 1;
