@@ -101,14 +101,16 @@ unsigned device_multiprocessors(const struct device *device);
 const char *device_cache_directory(const struct device *device);
 /* What decides how fast kernels run: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);
-/* Threads of this host that the kernels of one stream run on, its own included. */
+/* Threads of this host that the kernels of one stream run on, its own included; 0 of a GPU. */
 size_t device_n_threads(const struct device *device);
 
-/* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough. */
+/* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough.  NULL can be freed, of
+ * all kinds of memory. */
 void *device_alloc(struct device *device, size_t bytes);
 void device_free(struct device *device, void *memory);
 
-/* Host memory that the device copies from and to at full speed. */
+/* Host memory that the device copies from and to at full speed, aligned to a page; contents undefined.  NULL if there is
+ * not enough. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
 /* What so many take, for sums before the start: of a GPU whole huge pages, where there is one. */

@@ -142,7 +142,8 @@ void cuda_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, con
                   size_t row_bytes, size_t n_rows);
 void cuda_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
 void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
-/* Begins an operation: false if the device has failed, and there is nothing to do. */
+/* Begins an operation, 'what', whose name outlives the stream: false if the device has failed, and there is nothing to
+ * do. */
 bool cuda_begin(struct cuda_stream *stream, const char *what);
 /* Runs all callbacks that have not run yet, after a failure. */
 void cuda_stream_run_pending(struct cuda_stream *stream);

@@ -164,6 +164,8 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
     if (!err)
         err = init_gpu(new, why, why_bytes);
+    if (!err)
+        err = image_check(new->major, new->minor, why, why_bytes);
     if (err)
         goto undo_device;
     lock_init(&new->lock);

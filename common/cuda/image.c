@@ -35,14 +35,12 @@ char *image_cache_directory(const char *configured)
     return NULL;
 }
 
-static int make_key(const struct image_request *request, const struct nvrtc_target *target, struct hash *key)
+static struct hash make_key(const struct image_request *request, const struct nvrtc_target *target)
 {
     char text[256];
     struct hash hash = HASH_START;
-    int err = nvrtc_identity(text, sizeof(text));
 
-    if (err)
-        return err;
+    nvrtc_identity(text, sizeof(text));
     hash_text(&hash, text);
     hash_text(&hash, target->option);
     for (size_t k = 0; k < n_nvrtc_options; k++)
@@ -57,8 +55,7 @@ static int make_key(const struct image_request *request, const struct nvrtc_targ
         snprintf(text, sizeof(text), "%s=%ld", request->constants[k].name, request->constants[k].value);
         hash_text(&hash, text);
     }
-    *key = hash;
-    return 0;
+    return hash;
 }
 
 /* The parents of the user's cache may be missing; what cannot be made shows when it is written to. */
@@ -85,17 +82,25 @@ static void keep(const char *cache, struct hash key, const struct image *image)
                     cache, strerror(-err));
 }
 
+int image_check(int major, int minor, char *why, size_t why_bytes)
+{
+    struct nvrtc_target target;
+
+    return nvrtc_choose_target(major, minor, &target, why, why_bytes);
+}
+
 int image_get(const struct image_request *request, const char *cache, struct image *image)
 {
     struct image made = {.compiled = true};
     struct nvrtc_target target;
-    struct hash key;
-    int err = nvrtc_choose_target(request->major, request->minor, &target);
+    char why[512];
+    int err = nvrtc_choose_target(request->major, request->minor, &target, why, sizeof(why));
 
-    if (!err)
-        err = make_key(request, &target, &key);
-    if (err)
+    if (err) {
+        log_error("device: %s", why);
         return err;
+    }
+    const struct hash key = make_key(request, &target);
     if (cache && cache_read(cache, key, &made.data, &made.bytes) == 0) {
         made.compiled = false;
         *image = made;

@@ -26,6 +26,9 @@ struct image {
  * user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  NULL: there is none.  To free(). */
 char *image_cache_directory(const char *configured);
 
+/* Whether kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENODEV with one sentence in 'why'. */
+int image_check(int major, int minor, char *why, size_t why_bytes);
+
 /* 'cache' may be NULL.  A cache that cannot be written is a warning, once.  Returns 0, or negative errno after a
  * sentence in the log. */
 int image_get(const struct image_request *request, const char *cache, struct image *image);

@@ -12,14 +12,13 @@ struct cuda_kernel {
     struct device_kernel base;
     cudaLibrary_t library; /* [const] */
     cudaKernel_t handle;   /* [const] */
-    char name[64];         /* [const] "kernel NAME" */
 };
 
 static int make_failed(const struct cuda_kernel *kernel, cudaError_t error, const char *call)
 {
     char of[128];
 
-    snprintf(of, sizeof(of), "%s of %s", call, kernel->name);
+    snprintf(of, sizeof(of), "%s of kernel %s", call, kernel->base.kernel->name);
     return cuda_create_failed(cuda_device_of(kernel->base.device), error, of);
 }
 
@@ -31,7 +30,8 @@ static int make_ready(const struct cuda_device *device, const struct cuda_kernel
 
     if (error != cudaSuccess)
         return make_failed(kernel, error, "cudaFuncGetAttributes");
-    log_debug("%s: %d registers, %zu bytes of local memory a thread", kernel->name, has.numRegs, has.localSizeBytes);
+    log_debug("kernel %s: %d registers, %zu bytes of local memory a thread", kernel->base.kernel->name, has.numRegs,
+              has.localSizeBytes);
     error = cudaFuncSetAttribute((const void *)kernel->handle, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  (int)(device->base.shared_bytes - has.sharedSizeBytes));
     return error == cudaSuccess ? 0 : make_failed(kernel, error, "cudaFuncSetAttribute");
@@ -62,7 +62,6 @@ int cuda_kernel_create(struct device *device, const struct kernel *kernel, const
     if (!new)
         return -ENOMEM;
     new->base = (struct device_kernel){device, kernel};
-    snprintf(new->name, sizeof(new->name), "kernel %s", kernel->name);
     cuda_enter(self);
     int err = image_get(&request, self->kernel_cache, &image);
     if (err)
@@ -96,7 +95,7 @@ void cuda_launch(struct device_stream *stream, struct device_kernel *kernel, con
     char call[160];
 
     assert(grid);
-    if (!cuda_begin(to, self->name))
+    if (!cuda_begin(to, kernel->kernel->name))
         return;
     dim3 blocks = {grid->blocks[0], grid->blocks[1], grid->blocks[2]}, threads = {grid->threads, 1, 1};
     cudaError_t error =

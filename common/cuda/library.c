@@ -5,21 +5,35 @@
 #include <errno.h>
 #include <limits.h>
 #include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Keeps the first reason in 'why', but for that the library is not there, which is less than any other. */
+static void *try(const char *name, char *why, size_t why_bytes)
+{
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+
+    if (library)
+        return library;
+    const char *reason = dlerror();
+    bool is_absent = strncmp(reason, name, strlen(name)) == 0 && strstr(reason, strerror(ENOENT));
+    if (!why[0] || (!is_absent && strstr(why, strerror(ENOENT))))
+        snprintf(why, why_bytes, "%s", reason);
+    return NULL;
+}
 
 static void *open_first(const char *const *names, char *why, size_t why_bytes)
 {
     char path[PATH_MAX];
     void *library = NULL;
 
+    why[0] = '\0';
     for (; *names && !library; names++) {
-        library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
-        if (library)
-            break;
-        snprintf(why, why_bytes, "%s", dlerror());
         snprintf(path, sizeof(path), "%s/%s", CBF_CUDA_LIBRARIES, *names);
-        library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        library = try(*names, why, why_bytes);
+        if (!library)
+            library = try(path, why, why_bytes);
     }
     return library;
 }

@@ -33,6 +33,7 @@ static struct {
     int (*ptx_size)(program_handle program, size_t *bytes);
     int (*ptx)(program_handle program, char *code);
 } nvrtc;
+static const char *nvrtc_path; /* NULL: not loaded yet */
 
 static const char integers[] = "#pragma once\n"
                                "typedef signed char int8_t;\n"
@@ -57,7 +58,7 @@ const char *const nvrtc_options[] = {"--std=c++17", "--device-as-default-executi
                                      "--no-source-include", "--generate-line-info"};
 const size_t n_nvrtc_options = sizeof(nvrtc_options) / sizeof(nvrtc_options[0]);
 
-static int load(const char **path)
+int nvrtc_load(char *why, size_t why_bytes)
 {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
     static const struct library_symbol symbols[] = {
@@ -76,35 +77,28 @@ static int load(const char **path)
         {"nvrtcGetPTX", &nvrtc.ptx},
         {NULL, NULL},
     };
-    static const char *loaded;
-    char why[512];
+    char reason[400];
 
-    if (!loaded) {
-        int err = library_open(names, symbols, &loaded, why, sizeof(why));
-        if (err) {
-            log_error("NVRTC, which compiles the kernels, cannot be loaded: %s", why);
-            return err;
-        }
-    }
-    *path = loaded;
-    return 0;
+    if (nvrtc_path)
+        return 0;
+    int err = library_open(names, symbols, &nvrtc_path, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes,
+                 "NVRTC, the part of the CUDA toolkit that compiles the kernels (cuda-nvrtc), cannot be loaded: %s",
+                 reason);
+    return err;
 }
 
-int nvrtc_identity(char *text, size_t text_bytes)
+void nvrtc_identity(char *text, size_t text_bytes)
 {
     struct stat st = {0};
     int major = 0, minor = 0;
-    const char *path;
-    int err = load(&path);
 
-    if (err)
-        return err;
     nvrtc.version(&major, &minor);
     /* The version has no patch level, but two builds hardly ever have the same size. */
-    if (stat(path, &st) != 0)
+    if (stat(nvrtc_path, &st) != 0)
         st.st_size = 0;
     snprintf(text, text_bytes, "%d.%d, %lld bytes", major, minor, (long long)st.st_size);
-    return 0;
 }
 
 /* The architecture that code for 'wanted' can be made for: itself, or an older one.  Code of one major version runs on
@@ -121,17 +115,17 @@ static int best_architecture(int wanted)
     return best;
 }
 
-int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target)
+int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char *why, size_t why_bytes)
 {
     int wanted = major * 10 + minor;
-    const char *path;
-    int err = load(&path);
+    int err = nvrtc_load(why, why_bytes);
 
     if (err)
         return err;
     int best = best_architecture(wanted);
     if (best == 0) {
-        log_error("this NVRTC does not compile for GPUs of compute capability %d.%d", major, minor);
+        snprintf(why, why_bytes, "this NVRTC, %s, does not compile for GPUs of compute capability %d.%d", nvrtc_path,
+                 major, minor);
         return -ENODEV;
     }
     target->ptx = best / 10 != major;
@@ -250,15 +244,11 @@ static int take_code(program_handle program, bool ptx, void **code, size_t *byte
 static int make_program(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                         const struct nvrtc_target *target, const char *more, program_handle *program)
 {
-    const char *path;
-    int err = load(&path);
-
-    if (!err && !nvrtc_text_of(kernel)) {
+    if (!nvrtc_text_of(kernel)) {
         log_error("kernel %s: there is no CUDA variant of it in this build", kernel->name);
-        err = -ENODEV;
+        return -ENODEV;
     }
-    if (!err)
-        err = create_program(kernel, program);
+    int err = create_program(kernel, program);
     if (err)
         return err;
     int result = compile(*program, constants, n_constants, target, more);

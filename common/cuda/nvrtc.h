@@ -10,9 +10,11 @@
 
 #include "common/device.h"
 
-/* Loads it if it is not yet, and finds what tells its builds apart: "13.0, 109338064 bytes".  Returns 0, or -ENODEV
- * after a sentence in the log. */
-int nvrtc_identity(char *text, size_t text_bytes);
+/* Loads it if it is not yet; what is below needs it, but for nvrtc_choose_target(), which does that.  Returns 0, or -ENODEV with one sentence in 'why'. */
+int nvrtc_load(char *why, size_t why_bytes);
+
+/* What tells its builds apart: "13.0, 109338064 bytes". */
+void nvrtc_identity(char *text, size_t text_bytes);
 
 /* Code, or what the driver makes code of. */
 struct nvrtc_target {
@@ -20,21 +22,23 @@ struct nvrtc_target {
     bool ptx;        /* the compiler is older than the GPU: no code, but PTX with a final zero */
 };
 
-/* For a GPU of this compute capability.  Returns 0, or -ENODEV after a sentence in the log. */
-int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target);
+/* For a GPU of this compute capability.  Returns 0, or -ENODEV with one sentence in 'why'. */
+int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char *why, size_t why_bytes);
 
-/* Compiles 'text' (NULL: kernels/<kernel->name>.cu as embedded) with -D options of the constants.  Returns 0 with
- * memory to free(), or negative errno after the compiler's own words in the log. */
+/* Compiles nvrtc_text_of(kernel) with -D options of the constants.  Returns 0 with memory to free(), or negative errno
+ * after the compiler's own words in the log. */
 int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                   const struct nvrtc_target *target, void **code, size_t *bytes);
 
-/* Compiles like nvrtc_compile(), for what the assembler says of registers, memory and spills: a text to free(). */
+/* Compiles like nvrtc_compile(), for what the assembler says of registers, memory and spills: a text to free().  Returns
+ * the same. */
 int nvrtc_report(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                  const struct nvrtc_target *target, char **report);
 
-/* The options that do not depend on the kernel, and the texts of this build; for keys of the cache. */
+/* The options that do not depend on the kernel; for keys of the cache. */
 extern const char *const nvrtc_options[];
 extern const size_t n_nvrtc_options;
+/* The kernel's own text, or kernels/<name>.cu as embedded; NULL: there is none. */
 const char *nvrtc_text_of(const struct kernel *kernel);
 
 #endif

@@ -7,6 +7,7 @@
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
  *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
+ *   compiler=0    no kernel can be compiled
  *   emulate=1     kernels are their CUDA variants
  *   register=0    memory of ours cannot be registered
  *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
@@ -25,6 +26,9 @@
 #include "common/device.h"
 
 #include <cuda_runtime_api.h>
+
+/* A number of $CBF_FAKE_CUDA. */
+long fake_setting(const char *name, long otherwise);
 
 /* The cpu or emulated device that all runs on. */
 struct device *fake_cuda_device(void);

@@ -5,12 +5,21 @@
 #include "fake_cuda.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 char *image_cache_directory(const char *configured)
 {
     return configured && configured[0] ? strdup(configured) : NULL;
+}
+
+int image_check(int major, int minor, char *why, size_t why_bytes)
+{
+    if (fake_setting("compiler", 1))
+        return 0;
+    snprintf(why, why_bytes, "there is no compiler for compute capability %d.%d", major, minor);
+    return -ENODEV;
 }
 
 int image_get(const struct image_request *request, const char *cache, struct image *image)

@@ -18,7 +18,7 @@ static struct device *cpu;
 static _Atomic bool dead;
 static _Atomic long n_operations;
 
-static long setting(const char *name, long otherwise)
+long fake_setting(const char *name, long otherwise)
 {
     const char *at = getenv("CBF_FAKE_CUDA");
     size_t n = strlen(name);
@@ -38,7 +38,7 @@ struct device *fake_cuda_device(void)
 {
     static const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
 
-    if (!cpu && (setting("emulate", 0) ? device_emulated_open(&cpu) : device_cpu_open(&config, &cpu)))
+    if (!cpu && (fake_setting("emulate", 0) ? device_emulated_open(&cpu) : device_cpu_open(&config, &cpu)))
         abort();
     return cpu;
 }
@@ -58,11 +58,11 @@ cudaError_t fake_cuda_operation(struct device_stream *stream)
 {
     long n = atomic_fetch_add(&n_operations, 1) + 1;
 
-    if (n == setting("refuse", 0))
+    if (n == fake_setting("refuse", 0))
         return cudaErrorInvalidValue;
-    if (n == setting("die", 0))
+    if (n == fake_setting("die", 0))
         cpu->ops->then(stream, die, NULL);
-    if (n == setting("hang", 0))
+    if (n == fake_setting("hang", 0))
         cpu->ops->then(stream, hang, NULL);
     return state();
 }
@@ -71,7 +71,7 @@ cudaError_t fake_cuda_operation(struct device_stream *stream)
 
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = (int)setting("driver", CUDART_VERSION);
+    *version = (int)fake_setting("driver", CUDART_VERSION);
     return cudaSuccess;
 }
 
@@ -83,8 +83,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaGetDeviceCount(int *n)
 {
-    *n = (int)setting("gpus", 1);
-    if (setting("driver", CUDART_VERSION) < CUDART_VERSION)
+    *n = (int)fake_setting("gpus", 1);
+    if (fake_setting("driver", CUDART_VERSION) < CUDART_VERSION)
         return cudaErrorInsufficientDriver;
     return *n ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -96,23 +96,23 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
     for (int k = 0; k < 16; k++)
         prop->uuid.bytes[k] = (char)(index * 16 + k);
     prop->pciBusID = 0x3a + index;
-    prop->totalGlobalMem = (size_t)setting("memory_mib", 1024) << 20;
+    prop->totalGlobalMem = (size_t)fake_setting("memory_mib", 1024) << 20;
     /* The last one is as asked for, those before it are older. */
-    prop->major = index == setting("gpus", 1) - 1 ? (int)setting("major", 9) : 7;
+    prop->major = index == fake_setting("gpus", 1) - 1 ? (int)fake_setting("major", 9) : 7;
     return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int index)
 {
     switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = (int)setting("major", 9); break;
+    case cudaDevAttrComputeCapabilityMajor: *value = (int)fake_setting("major", 9); break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 227 << 10; break;
     case cudaDevAttrMultiProcessorCount: *value = 8; break;
     case cudaDevAttrMaxPitch: *value = 100; break; /* so that longer ones are tested */
     case cudaDevAttrHostNumaId: *value = 0; break;
-    case cudaDevAttrGPUDirectRDMAFlushWritesOptions: *value = (int)setting("flushes", 1); break;
-    case cudaDevAttrGPUDirectRDMAWritesOrdering: *value = (int)setting("ordering", 100); break;
+    case cudaDevAttrGPUDirectRDMAFlushWritesOptions: *value = (int)fake_setting("flushes", 1); break;
+    case cudaDevAttrGPUDirectRDMAWritesOrdering: *value = (int)fake_setting("ordering", 100); break;
     default: return cudaErrorInvalidValue;
     }
     return cudaSuccess;
@@ -121,7 +121,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
 cudaError_t cudaInitDevice(int index, unsigned device_flags, unsigned flags)
 {
     fake_cuda_device();
-    return (cudaError_t)setting("init", cudaSuccess);
+    return (cudaError_t)fake_setting("init", cudaSuccess);
 }
 
 cudaError_t cudaSetDevice(int index)
@@ -151,7 +151,7 @@ cudaError_t cudaGetLastError(void)
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
-    *total = (size_t)setting("memory_mib", 1024) << 20;
+    *total = (size_t)fake_setting("memory_mib", 1024) << 20;
     *available = *total / 2;
     return state();
 }
@@ -188,8 +188,8 @@ cudaError_t cudaImportExternalMemory(cudaExternalMemory_t *memory, const struct 
 
     while (e < externals + N_EXTERNALS && e->address)
         e++;
-    if (setting("import", 0))
-        return (cudaError_t)setting("import", 0);
+    if (fake_setting("import", 0))
+        return (cudaError_t)fake_setting("import", 0);
     if (handle->type != cudaExternalMemoryHandleTypeOpaqueFd || e == externals + N_EXTERNALS ||
         fstat(handle->handle.fd, &file) || (unsigned long long)file.st_size != handle->size)
         return cudaErrorInvalidValue;
@@ -207,8 +207,8 @@ cudaError_t cudaExternalMemoryGetMappedBuffer(void **address, cudaExternalMemory
 {
     struct external *e = (struct external *)(void *)memory;
 
-    if (setting("map", 0))
-        return (cudaError_t)setting("map", 0);
+    if (fake_setting("map", 0))
+        return (cudaError_t)fake_setting("map", 0);
     if (e->mapped || buffer->offset || buffer->size != e->bytes)
         return cudaErrorInvalidValue;
     e->mapped = true;
@@ -247,8 +247,8 @@ cudaError_t cudaFree(void *memory)
 static CUresult get_handle(void *handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
                            unsigned long long flags)
 {
-    if (setting("dmabuf", 0))
-        return (CUresult)setting("dmabuf", 0);
+    if (fake_setting("dmabuf", 0))
+        return (CUresult)fake_setting("dmabuf", 0);
     if (address % 65536 || bytes % 65536 || type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags)
         return CUDA_ERROR_INVALID_VALUE;
     int fd = memfd_create("fake_cuda", MFD_CLOEXEC);
@@ -271,7 +271,7 @@ static CUresult get_attribute(int *value, CUdevice_attribute attribute, CUdevice
 {
     if (attribute != CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED || device != 7)
         return CUDA_ERROR_INVALID_VALUE;
-    *value = setting("has_dmabuf", 1) != 0;
+    *value = fake_setting("has_dmabuf", 1) != 0;
     return CUDA_SUCCESS;
 }
 
@@ -283,8 +283,8 @@ static CUresult encode_tensor(CUtensorMap *map, CUtensorMapDataType type, cuuint
 {
     struct device_tensor tensor = {.base = base};
 
-    if (setting("tensor", 0))
-        return (CUresult)setting("tensor", 0);
+    if (fake_setting("tensor", 0))
+        return (CUresult)fake_setting("tensor", 0);
     if (type != CU_TENSOR_MAP_DATA_TYPE_UINT8 || rank != 3 || steps[0] != 1 || steps[1] != 1 || steps[2] != 1 ||
         interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || swizzle != CU_TENSOR_MAP_SWIZZLE_NONE ||
         promotion != CU_TENSOR_MAP_L2_PROMOTION_NONE || fill != CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)
@@ -309,13 +309,13 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
     PFN_cuTensorMapEncodeTiled_v12000 encode = encode_tensor;
 
     *result = cudaDriverEntryPointSuccess;
-    if (strcmp(symbol, "cuMemGetHandleForAddressRange") == 0 && setting("dmabuf", 0) >= 0)
+    if (strcmp(symbol, "cuMemGetHandleForAddressRange") == 0 && fake_setting("dmabuf", 0) >= 0)
         memcpy(function, &handle, sizeof(handle));
     else if (strcmp(symbol, "cuCtxGetDevice") == 0)
         memcpy(function, &current, sizeof(current));
     else if (strcmp(symbol, "cuDeviceGetAttribute") == 0)
         memcpy(function, &attribute, sizeof(attribute));
-    else if (strcmp(symbol, "cuTensorMapEncodeTiled") == 0 && setting("tensor", 0) >= 0)
+    else if (strcmp(symbol, "cuTensorMapEncodeTiled") == 0 && fake_setting("tensor", 0) >= 0)
         memcpy(function, &encode, sizeof(encode));
     else
         *result = cudaDriverEntryPointSymbolNotFound;
@@ -325,7 +325,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 cudaError_t cudaDeviceFlushGPUDirectRDMAWrites(enum cudaFlushGPUDirectRDMAWritesTarget target,
                                                enum cudaFlushGPUDirectRDMAWritesScope scope)
 {
-    return setting("flush", 0) ? (cudaError_t)setting("flush", 0) : state();
+    return fake_setting("flush", 0) ? (cudaError_t)fake_setting("flush", 0) : state();
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned flags)
@@ -342,7 +342,7 @@ cudaError_t cudaFreeHost(void *memory)
 
 cudaError_t cudaHostRegister(void *memory, size_t bytes, unsigned flags)
 {
-    if (!setting("register", 1))
+    if (!fake_setting("register", 1))
         return cudaErrorNotSupported;
     fake_taken(FAKE_PINNED, memory, bytes);
     return state();

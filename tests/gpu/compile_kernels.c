@@ -121,7 +121,7 @@ static const struct variant {
 } variants[] = {
     {4096, {.front_rows = 8, .front_spectra = 8, .front_tensors = 1}},
     {8192, {.front_rows = 16}},
-    {32768, {.front_rows = 64, .front_together = 4, .front_stages = 2}},
+    {32768, {.front_rows = 64, .front_stages = 2}},
     {32768, {.front_rows = 128}},
     {4096, {.front_rows = 16, .back_tiles = 2}},
 };
@@ -598,15 +598,16 @@ static void keep_only(const char *kernel)
 int main(int argc, char **argv)
 {
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    char identity[64];
+    char identity[64], why[512];
     size_t n_bad = 0;
 
     if (shared == MAP_FAILED)
         abort();
-    if (nvrtc_identity(identity, sizeof(identity))) {
-        printf("check-compile: without NVRTC, of the CUDA toolkit, no kernel is compiled\n");
+    if (nvrtc_load(why, sizeof(why))) {
+        printf("check-compile: no kernel is compiled: %s\n", why);
         return 0;
     }
+    nvrtc_identity(identity, sizeof(identity));
     note_all();
     if (argc > 1)
         keep_only(argv[1]);

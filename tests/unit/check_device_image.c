@@ -2,6 +2,7 @@
  * texts. The tests of NVRTC are left out, and say so, where it is not installed. */
 #include "common/cuda/cache.h"
 #include "common/cuda/image.h"
+#include "common/cuda/library.h"
 #include "common/cuda/nvrtc.h"
 #include "common/cuda/texts.h"
 #include "common/units.h"
@@ -243,6 +244,28 @@ START_TEST(writers_do_not_disturb_each_other)
 }
 END_TEST
 
+/* ---- Libraries --------------------------------------------------------------------------------------------------- */
+
+/* What is there and broken says more than what is not there, in any order. */
+START_TEST(a_broken_library_is_named)
+{
+    char broken[64], why[512];
+    const char *const names[] = {_i == 0 ? broken : "libcbf-none.so.2", _i == 0 ? "libcbf-none.so.2" : broken, NULL};
+    const struct library_symbol none = {NULL, NULL};
+
+    snprintf(broken, sizeof(broken), "%s/broken.so", parent);
+    FILE *file = fopen(broken, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("this is no library\n", file);
+    fclose(file);
+    ck_assert_int_eq(library_open(names, &none, NULL, why, sizeof(why)), -ENODEV);
+    ck_assert_msg(strstr(why, broken) && strstr(why, "file too short"), "%s", why);
+    unlink(broken);
+    ck_assert_int_eq(library_open(names, &none, NULL, why, sizeof(why)), -ENODEV);
+    ck_assert_msg(strncmp(why, names[0], strlen(names[0])) == 0 && strstr(why, "No such file"), "%s", why);
+}
+END_TEST
+
 /* ---- The compiler ------------------------------------------------------------------------------------------------ */
 
 static const char twice_text[] = "#include \"common/device.h\"\n"
@@ -262,9 +285,9 @@ static const struct image_request request = {&twice, threads_64, 1, 9, 0};
 
 static bool has_nvrtc(void)
 {
-    char text[64];
+    char why[512];
 
-    return nvrtc_identity(text, sizeof(text)) == 0;
+    return nvrtc_load(why, sizeof(why)) == 0;
 }
 
 /* What 'cache' gives for a request; the image is to be freed. */
@@ -422,12 +445,13 @@ START_TEST(a_gpu_newer_than_the_compiler_gets_ptx)
 {
     struct image_request newer = request;
     struct nvrtc_target target;
+    char why[512];
 
-    ck_assert_int_eq(nvrtc_choose_target(8, 0, &target), 0);
+    ck_assert_int_eq(nvrtc_choose_target(8, 0, &target, why, sizeof(why)), 0);
     ck_assert_str_eq(target.option, "--gpu-architecture=sm_80");
     ck_assert(!target.ptx);
     /* Code of 12.x runs on 12.y, y > x. */
-    ck_assert_int_eq(nvrtc_choose_target(12, 9, &target), 0);
+    ck_assert_int_eq(nvrtc_choose_target(12, 9, &target, why, sizeof(why)), 0);
     ck_assert(!target.ptx && strncmp(target.option, "--gpu-architecture=sm_12", 24) == 0);
     newer.major = 99;
     struct image image = get(&newer);
@@ -435,6 +459,9 @@ START_TEST(a_gpu_newer_than_the_compiler_gets_ptx)
     ck_assert_int_eq(((char *)image.data)[image.bytes - 1], 0);
     image_free(&image);
     assert_compiles(&newer, false);
+    ck_assert_int_eq(image_check(9, 0, why, sizeof(why)), 0);
+    ck_assert_int_eq(image_check(3, 5, why, sizeof(why)), -ENODEV);
+    ck_assert_msg(strstr(why, "does not compile for GPUs of compute capability 3.5"), "%s", why);
 }
 END_TEST
 
@@ -534,6 +561,7 @@ int main(void)
     tcase_add_test(tests, a_place_that_cannot_be_written_is_said);
     tcase_add_test(tests, writers_do_not_disturb_each_other);
     tcase_add_test(tests, the_cache_is_where_it_should_be);
+    tcase_add_loop_test(tests, a_broken_library_is_named, 0, 2);
     if (child_has_nvrtc())
         add_compiler_tests(tests);
     else
