@@ -269,8 +269,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     *layout = l;
 }
 
-/* Returns 0, or -EINVAL with one sentence in 'why'. */
-static int check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes)
+int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes)
 {
     for (size_t o = 0; device_compiles(device) && o < config->outputs.n; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
@@ -288,7 +287,7 @@ static int check_buffers(const struct fgpu_config *config, struct device *device
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes)
 {
-    int err = check_buffers(config, device, why, why_bytes);
+    int err = fgpu_layout_check_buffers(config, device, why, why_bytes);
 
     if (err)
         return err;

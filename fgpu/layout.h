@@ -93,6 +93,9 @@ size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t);
 /* Frames of a card that their chunks may keep at once. */
 size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t);
 
+/* Whether the device's kernels can take the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */
+int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes);
+
 /* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
  * negative errno with one sentence in 'why'. */
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,

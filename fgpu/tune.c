@@ -68,11 +68,16 @@ static int tune_output(const struct fgpu_config *config, struct device *device, 
 
     log_info("%s: measuring, for up to %d s", name, (int)(tune.limit_ns / NS_PER_S));
     int err = channelise_tune(device, &tune, &tuned);
-    if (err) {
+    if (err == -ENOMEM)
+        snprintf(why, why_bytes,
+                 "outputs[%zu].batches_per_buffer: there is not enough memory to measure output %s: stop what uses the "
+                 "GPU, or lower it",
+                 output, name);
+    else if (err)
         snprintf(why, why_bytes, "outputs[%zu].channels: output %s cannot be measured: %s", output, name,
                  strerror(-err));
+    if (err)
         return err;
-    }
     channelise_choice_path(device, &work, path, sizeof(path));
     err = channelise_choice_store(device, &work, &tuned.choice);
     if (err)
@@ -85,7 +90,6 @@ static int tune_output(const struct fgpu_config *config, struct device *device, 
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes)
 {
     const struct fgpu_config *config = values;
-    int err = 0;
 
     if (!device_compiles(device)) {
         log_info("there is nothing to tune on the %s device", device_name(device));
@@ -95,6 +99,7 @@ int fgpu_tune(const void *values, struct device *device, char *why, size_t why_b
         snprintf(why, why_bytes, "device.kernel_cache: there is no directory in which to keep what is measured");
         return -ENOENT;
     }
+    int err = fgpu_layout_check_buffers(config, device, why, why_bytes);
     for (size_t o = 0; o < config->outputs.n && !err; o++)
         if (is_narrow(config, o))
             log_info("%s: there is nothing to tune in a narrow band", fgpu_config_output(config, o)->name);

@@ -81,7 +81,7 @@ size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a
 /* Device memory of the object; 'shared_bytes' as of the device. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
-/* Returns 0 or -ENOMEM. */
+/* Returns 0 or negative errno: -ENOMEM where memory is short. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
 

@@ -30,12 +30,11 @@ struct channelise_narrow {
     struct device_kernel *front, *back;
 };
 
-/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back, and
- * its spectra.  Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or
- * less. */
+/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back.
+ * Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less. */
 static const struct channelise_narrow_shape shapes[] = {
-    {8, 1, 32, 8, 16, 16, 4}, {4, 4, 16, 8, 16, 16, 4}, {8, 4, 8, 8, 16, 16, 4},  {8, 4, 8, 8, 32, 16, 4},
-    {8, 4, 8, 8, 32, 32, 4},  {8, 8, 8, 8, 32, 32, 4},  {16, 8, 4, 8, 32, 32, 4},
+    {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
+    {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
 };
 #define LEAST_BINS 2048
 
@@ -57,7 +56,7 @@ static size_t front_shared_bytes(const struct channelise_narrow_shape *s)
 
 static size_t back_shared_bytes(const struct channelise_narrow_shape *s)
 {
-    return N_POLS * s->spectra * s->back_radix_a * (s->back_radix_b + 1) * 2 * sizeof(float);
+    return N_POLS * NARROW_BACK_SPECTRA * s->back_radix_a * (s->back_radix_b + 1) * 2 * sizeof(float);
 }
 
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes,
@@ -161,7 +160,6 @@ static int create_kernels(struct channelise_narrow *n)
         {"DITHER", c->dither},
         {"RADIX_A", n->shape.back_radix_a},
         {"RADIX_B", n->shape.back_radix_b},
-        {"NARROW_SPECTRA", n->shape.spectra},
         {"N_THREADS", BACK_THREADS},
     };
     int err = device_kernel_create(n->device, &channelise_narrow_front_kernel, front, sizeof(front) / sizeof(front[0]),
@@ -252,7 +250,7 @@ void channelise_narrow_back(struct channelise_narrow *narrow, struct device_stre
         .n_spectra = (uint32_t)narrow->n_spectra,
     };
     const struct kernel_grid grid = {
-        .blocks = {(uint32_t)rows_of(s), args.n_spectra / s->spectra, 1},
+        .blocks = {(uint32_t)rows_of(s), args.n_spectra / NARROW_BACK_SPECTRA, 1},
         .threads = BACK_THREADS,
         .shared_bytes = (uint32_t)back_shared_bytes(s),
     };

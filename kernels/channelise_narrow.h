@@ -8,7 +8,7 @@
  * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation; a thread has one of
  *        them, its weights and the n_taps - 1 sums that are begun.  After NARROW_TOGETHER spectra the block transforms
  *        what it has in shared memory.
- * back:  a block has a row k1 of NARROW_SPECTRA spectra of both polarisations.
+ * back:  a block has a row k1 of NARROW_BACK_SPECTRA spectra of both polarisations.
  *
  * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_narrow_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi, |fine| <= 1.
@@ -39,11 +39,13 @@ struct channelise_narrow_back_args {
     uint32_t *saturated;   /* [batch][pol]; added to */
     uint64_t first_spectrum, seed;
     uint32_t stream_id;
-    uint32_t n_spectra; /* a multiple of NARROW_SPECTRA */
+    uint32_t n_spectra; /* a multiple of NARROW_BACK_SPECTRA */
 };
 
 extern const struct kernel channelise_narrow_front_kernel;
 extern const struct kernel channelise_narrow_back_kernel;
+
+#define NARROW_BACK_SPECTRA 4 /* as many as one store takes */
 
 /* How the work is cut; powers of two.  M1 = radix_a * radix_b of the front, M2 = those of the back. */
 struct channelise_narrow_shape {
@@ -51,7 +53,6 @@ struct channelise_narrow_shape {
     uint32_t columns;                      /* of a block of the front */
     uint32_t together;                     /* spectra that it transforms at a time */
     uint32_t back_radix_a, back_radix_b;   /* 4..32 */
-    uint32_t spectra;                      /* of a block of the back: 2 or 4 */
 };
 
 #ifndef __CUDACC__

@@ -9,7 +9,7 @@
 
 #define M1         (N_BINS / M2)
 #define M2         (RADIX_A * RADIX_B)
-#define S          NARROW_SPECTRA
+#define S          NARROW_BACK_SPECTRA
 #define PITCH      (RADIX_B + 1) /* odd, so that lanes meet different banks */
 #define LINE_PITCH (RADIX_A * PITCH)
 #define N_KEPT     (N_CHAN / M1) /* channels of a row */
@@ -107,14 +107,10 @@ static __device__ __forceinline__ void store_spectra(uint8_t *out, uint32_t k, c
     uint32_t first = blockIdx.y * S, batch = first / SPECTRA_PER_HEAP;
     int64_t at = ((int64_t)batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
 
-    if (OUT_BITS == 8 && S == 4)
-        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[S / 2], words[S - 1]);
-    else if (OUT_BITS == 8)
-        *(uint2 *)(out + at * 4) = make_uint2(words[0], words[1]);
-    else if (S == 4)
-        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[S / 2] | words[S - 1] << 16);
+    if (OUT_BITS == 8)
+        *(uint4 *)(out + at * 4) = make_uint4(words[0], words[1], words[2], words[3]);
     else
-        *(uint32_t *)(out + at * 2) = words[0] | words[1] << 16;
+        *(uint2 *)(out + at * 2) = make_uint2(words[0] | words[1] << 16, words[2] | words[3] << 16);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)

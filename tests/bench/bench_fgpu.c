@@ -55,7 +55,7 @@ struct ceilings {
 
 struct result {
     unsigned n_chan, spectra_per_heap;
-    size_t buffer_samples, run_samples, chunk_samples;
+    size_t buffer_samples, run_samples, chunk_samples, chain_buffer_samples;
     struct bench_stat kernels, chain, fft; /* 10^9 samples/s */
     double output_rms;
 };
@@ -300,6 +300,7 @@ static struct result bench_size(const struct options *options, struct device *de
         .buffer_samples = fgpu_runs_buffer_samples(&config),
         .run_samples = config.n_buffers_per_run * fgpu_runs_buffer_samples(&config),
         .chunk_samples = config.chunk_samples,
+        .chain_buffer_samples = fgpu_runs_buffer_samples(&chain_config),
     };
 
     result.kernels = bench_kernels(options, &config);
@@ -370,6 +371,11 @@ static void bench_tuned(const struct options *options, struct device *device, un
     fflush(stdout);
 }
 
+static bool is_n_chan(unsigned n_chan)
+{
+    return n_chan >= 64 && n_chan <= 65536 && (n_chan & (n_chan - 1)) == 0;
+}
+
 /* ---- Shapes given ------------------------------------------------------------------------------------------------- */
 
 /* The kernels together and one without the other, 10^9 samples/s. */
@@ -418,7 +424,7 @@ static void bench_shapes(const struct options *options, struct device *device)
         unsigned n_chan = (unsigned)strtoul(line, &rest, 10);
         if (line[0] == '#' || line[0] == '\n')
             continue;
-        if (n_chan < 64 || n_chan > 65536 || (n_chan & (n_chan - 1)) != 0)
+        if (!is_n_chan(n_chan))
             fail("--shapes: a line begins with a number of channels");
         if (n_chan != n_chan_before)
             bench_shape(options, device, n_chan, by_default);
@@ -454,8 +460,9 @@ static void write_json(const struct options *options, const char *device, const 
         const struct result *r = &results[i];
         fprintf(file,
                 "  {\"channels\": %u, \"spectra_per_heap\": %u, \"run_samples\": %zu, \"buffer_samples\": %zu, "
-                "\"chunk_samples\": %zu, \"output_rms\": %.2f, ",
-                r->n_chan, r->spectra_per_heap, r->run_samples, r->buffer_samples, r->chunk_samples, r->output_rms);
+                "\"chunk_samples\": %zu, \"chain_buffer_samples\": %zu, \"output_rms\": %.2f, ",
+                r->n_chan, r->spectra_per_heap, r->run_samples, r->buffer_samples, r->chunk_samples,
+                r->chain_buffer_samples, r->output_rms);
         write_stat(file, "kernels", r->kernels, ", ");
         write_stat(file, "chain", r->chain, ", ");
         write_stat(file, "fft", r->fft, i + 1 < options->n_sizes ? "},\n" : "}\n");
@@ -469,11 +476,12 @@ static void write_json(const struct options *options, const char *device, const 
 
 static void parse_channels(struct options *options, const char *list)
 {
-    for (options->n_sizes = 0; *list && options->n_sizes < MAX_SIZES; options->n_sizes++) {
+    for (options->n_sizes = 0; *list; options->n_sizes++) {
         char *end;
-        options->n_chan[options->n_sizes] = (unsigned)strtoul(list, &end, 0);
-        if (end == list || options->n_chan[options->n_sizes] < 64)
-            fail("--channels is a list of powers of two from 64 on");
+        unsigned n_chan = (unsigned)strtoul(list, &end, 0);
+        if (end == list || (*end && *end != ',') || !is_n_chan(n_chan) || options->n_sizes == MAX_SIZES)
+            fail("--channels is a list of up to 8 powers of two from 64 to 65536");
+        options->n_chan[options->n_sizes] = n_chan;
         list = *end ? end + 1 : end;
     }
 }
@@ -515,6 +523,8 @@ static void parse(struct options *options, int argc, char **argv)
     }
     if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
         fail("--repetitions is 1 to 99");
+    if (options->n_taps < 1 || options->n_taps > 32)
+        fail("--taps is 1 to 32");
 }
 
 /* What was not given depends on what the device is. */

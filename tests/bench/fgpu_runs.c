@@ -243,7 +243,7 @@ struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config)
     for (size_t i = 0; i < N_INPUTS; i++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             size_t bytes = samples_bytes(&runs->engine, n_samples);
-            runs->inputs[i][pol] = alloc(config->device, bytes);
+            runs->inputs[i][pol] = alloc(config->device, bytes + CHANNELISE_SPARE_BYTES);
             fgpu_runs_fill_random(config->device, runs->engine.compute, runs->inputs[i][pol], bytes, RANDOM_BITS);
         }
     return runs;
@@ -308,7 +308,8 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {
         struct device_input *in = &runs->inputs[i];
         for (size_t pol = 0; pol < N_POLS; pol++)
-            in->samples[pol] = alloc(config->device, samples_bytes(e, runs->history_samples) + chunk_bytes);
+            in->samples[pol] =
+                alloc(config->device, samples_bytes(e, runs->history_samples) + chunk_bytes + CHANNELISE_SPARE_BYTES);
         in->uploaded = create_event(config->device);
         in->consumed = create_event(config->device);
     }

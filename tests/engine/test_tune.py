@@ -80,6 +80,16 @@ def test_choice_is_kept_and_taken(emulated, daemon, work, rng):
     assert ": tuned shape" not in log_of("default")
 
 
+def test_more_spectra_than_a_gpu_takes(emulated, work):
+    """What a start refuses is not measured."""
+    config = scenario.fgpu_config(outputs=({"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 1024},),
+                                  device={"kind": "cuda", "kernel_cache": str(work)})
+    done = tune(config, work, *emulated)
+    assert done.returncode == 78 and "measuring" not in done.stderr
+    assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, of which a GPU can take " \
+           "262140 at most" in done.stderr
+
+
 def test_nowhere_to_keep_it(emulated, work):
     config = scenario.fgpu_config(outputs=({},), device={"kind": "cuda", "kernel_cache": str(work / "is-not-there")})
     done = tune(config, work, *emulated)
