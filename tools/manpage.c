@@ -170,12 +170,13 @@ static void print_end(const struct manual *manual, FILE *out)
         out,
         ".Sh EXIT STATUS\n.Bl -tag -width Ds\n"
         ".It 0\nA clean end.\n"
+        ".It %d\nAsked to by\n.Ic \"?restart\"\nover KATCP, where the program has it: the service is started again.\n"
         ".It %d\nA restart will not help: a mistake in the file or on the command line, an interface, address, "
         "capture or CPU that does not exist.\n"
         "The service is not restarted.\n"
         ".It 1\nEverything else: a port in use, an interface that is down, too little memory, a device that failed.\n"
         ".El\n",
-        EXIT_CONFIG);
+        EXIT_RESTART, EXIT_CONFIG);
     fprintf(
         out,
         ".Sh EXAMPLES\nA configuration with every key explained, its check, and a run:\n.Bd -literal -offset indent\n"
