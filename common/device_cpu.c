@@ -11,6 +11,7 @@
 
 #include "common/device_cpu_direct.h"
 #include "common/lock.h"
+#include "common/memory.h"
 #include "common/thread.h"
 
 #include <assert.h>
@@ -25,7 +26,6 @@
 
 #define DEVICE_ALIGN_BYTES 64   /* a cache line, and the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
-#define HUGE_PAGE_BYTES    ((size_t)2 << 20)
 
 /* A point in a stream: passed once 'n_operations' of it are done.  Without a stream it has passed already. */
 struct mark {
@@ -125,9 +125,9 @@ static void *cpu_alloc(struct device *device, size_t bytes)
  * translations. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
-    if (bytes < HUGE_PAGE_BYTES)
+    if (bytes < MEMORY_HUGE_PAGE_BYTES)
         return alloc_aligned(PINNED_ALIGN_BYTES, bytes);
-    void *memory = alloc_aligned(HUGE_PAGE_BYTES, bytes);
+    void *memory = alloc_aligned(MEMORY_HUGE_PAGE_BYTES, bytes);
     if (!memory)
         return NULL;
     madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */

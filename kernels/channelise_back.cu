@@ -7,6 +7,7 @@
 #include "kernels/channelise_fused.h"
 #include "kernels/fft_registers.h"
 #include "kernels/keep.h"
+#include "kernels/quantise.h"
 
 #define M         (2 * N_CHAN)
 #define M1        FRONT_ROWS
@@ -29,7 +30,6 @@
 
 #define N_TOGETHER 4 /* spectra of a channel that are stored at once */
 #define N_GROUPS   (S / N_TOGETHER)
-#define LIMIT      (OUT_BITS == 8 ? 127 : 7)
 
 /* Where each warp can have whole lines of its own in all passes, it has, and then its passes wait for no other. */
 #define N_WARPS       (N_THREADS / 32)
@@ -299,5 +299,5 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
         __syncthreads();
         fetch_lines(lines, in, tile, landed);
     }
-    count_clipped(args, tile.spectrum, n_clipped);
+    add_clipped(args, tile.spectrum, n_clipped);
 }

@@ -33,40 +33,27 @@ static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
     return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
 }
 
-static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
-{
-    float theta = fmaf(rotation.x, slope, rotation.y);
-    float2 turn;
-
-    __sincosf(theta, &turn.y, &turn.x);
-    return turn;
-}
-
-/* Rounded half to even, in two's complement in the lower bits; where |v| <= LIMIT. */
+/* Rounded half to even, in two's complement in the lower bits; where |v| <= QUANTISE_LIMIT. */
 static __device__ __forceinline__ uint32_t round_float(float v)
 {
     return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
 }
 
 /* (re, im) of both polarisations: 32 bits, or 16. */
-static __device__ __forceinline__ uint32_t quantise(float2 x0, float2 x1)
+static __device__ __forceinline__ uint32_t round_and_pack(float2 x0, float2 x1)
 {
-    uint32_t re0 = round_float(x0.x), im0 = round_float(x0.y), re1 = round_float(x1.x), im1 = round_float(x1.y);
-
-    if (OUT_BITS == 8)
-        return __byte_perm(__byte_perm(re0, im0, 0x0040), __byte_perm(re1, im1, 0x0040), 0x5410);
-    return (re0 << 4 & 0xf0) | (im0 & 15) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
+    return pack(round_float(x0.x), round_float(x0.y), round_float(x1.x), round_float(x1.y));
 }
 
 static __device__ __forceinline__ bool is_clipped(float2 v)
 {
-    return !(fabsf(v.x) <= (float)LIMIT) | !(fabsf(v.y) <= (float)LIMIT); /* no branches */
+    return !(fabsf(v.x) <= QUANTISE_LIMIT) | !(fabsf(v.y) <= QUANTISE_LIMIT); /* no branches */
 }
 
 /* 0 for what is not a number. */
 static __device__ __forceinline__ float2 clip(float2 v)
 {
-    const float limit = (float)LIMIT;
+    const float limit = QUANTISE_LIMIT;
 
     return make_float2(v.x == v.x ? fminf(fmaxf(v.x, -limit), limit) : 0.0f,
                        v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
@@ -126,7 +113,7 @@ static __device__ __forceinline__ float slope_of(unsigned k)
 
 /* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
  * turned over. */
-static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back_args &args, unsigned k, uint64_t pair)
+static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
 
@@ -135,8 +122,8 @@ static __device__ __forceinline__ uint4 draw_dither(const struct channelise_back
 }
 
 /* All spectra of a block are of one heap, that of 'spectrum'. */
-static __device__ __forceinline__ void count_clipped(const struct channelise_back_args &args, uint32_t spectrum,
-                                                     const uint32_t (&n_clipped)[2])
+static __device__ __forceinline__ void add_clipped(const struct channelise_back_args &args, uint32_t spectrum,
+                                                   const uint32_t (&n_clipped)[2])
 {
     uint32_t *saturated = args.saturated + spectrum / SPECTRA_PER_HEAP * 2;
 
@@ -188,7 +175,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
         x1 = multiply_before(x1, complex_multiply(make_float2(gain.z, gain.w), turn_of(rotations[1][i], slope)));
         if (DITHER) {
             if (i % 2 == 0)
-                bits = draw_dither(args, k, (spectrum + i) >> 1);
+                bits = draw_bits(args, k, (spectrum + i) >> 1);
             x0 = add_dither(x0, bits.x, bits.y, i % 2, exponent);
             x1 = add_dither(x1, bits.z, bits.w, i % 2, exponent);
         }
@@ -206,7 +193,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
             }
 #pragma unroll
     for (int i = 0; i < N_TOGETHER; i++)
-        words[i] = quantise(x[0][i], x[1][i]);
+        words[i] = round_and_pack(x[0][i], x[1][i]);
     return pack_chunk(words);
 }
 

@@ -15,6 +15,7 @@
  * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS,
  * a multiple of both. */
 #include "kernels/postproc.h"
+#include "kernels/fft_registers.h"
 #include "kernels/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
@@ -25,11 +26,6 @@
 #define PI         3.14159265358979f
 
 extern __shared__ float4 shared_memory[];
-
-static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
-{
-    return make_float2(fmaf(a.x, b.x, -a.y * b.y), fmaf(a.x, b.y, a.y * b.x));
-}
 
 static __device__ __forceinline__ float2 conjugate(float2 a)
 {
@@ -90,10 +86,11 @@ static __device__ __forceinline__ struct slot make_slot(uint32_t s)
     slot.unzip[0] = make_float2(1, 0);
 #pragma unroll
     for (int r = 1; r < UNZIP; r++)
-        slot.unzip[r] = r == 1 ? multiply(turn, turn) : multiply(slot.unzip[r - 1], slot.unzip[1 % UNZIP]);
+        slot.unzip[r] =
+            r == 1 ? complex_multiply(turn, turn) : complex_multiply(slot.unzip[r - 1], slot.unzip[1 % UNZIP]);
 #pragma unroll
     for (int p = 0; p < UNZIP; p++)
-        slot.real[p] = real_turn(multiply(turn, eighth(p * (8 / UNZIP))));
+        slot.real[p] = real_turn(complex_multiply(turn, eighth(p * (8 / UNZIP))));
     return slot;
 }
 
@@ -119,7 +116,7 @@ static __device__ __forceinline__ void transform(float2 (&v)[UNZIP])
 static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrored, float2 turn, float2 *other)
 {
     float2 u = make_float2(z.x + mirrored.x, z.y + mirrored.y);
-    float2 v = multiply(make_float2(z.x - mirrored.x, z.y - mirrored.y), turn);
+    float2 v = complex_multiply(make_float2(z.x - mirrored.x, z.y - mirrored.y), turn);
 
     if (other)
         *other = make_float2(fmaf(0.5f, u.x, -v.x), fmaf(-0.5f, u.y, v.y));
@@ -138,8 +135,8 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
     }
 #pragma unroll
     for (int r = 1; r < UNZIP; r++) {
-        a[r] = multiply(a[r], slot.unzip[r]);
-        b[r] = multiply(b[r], slot.s == 0 ? eighth(r * (8 / UNZIP)) : slot.unzip[r]);
+        a[r] = complex_multiply(a[r], slot.unzip[r]);
+        b[r] = complex_multiply(b[r], slot.s == 0 ? eighth(r * (8 / UNZIP)) : slot.unzip[r]);
     }
     transform(a);
     transform(b);
@@ -234,9 +231,10 @@ static __device__ __forceinline__ void quantise_pair(const struct postproc_args 
 #pragma unroll
     for (int j = 0; j < 2; j++) {
         float2 turn0 = turn_of(pair.rotation[0][j], slope), turn1 = turn_of(pair.rotation[1][j], slope);
-        float2 v0 = multiply(tile[j * (TILE_SPECTRA / 2)], multiply(turn0, make_float2(gain.x, gain.y)));
-        float2 v1 =
-            multiply(tile[j * (TILE_SPECTRA / 2) + TILE_CHANS * PITCH], multiply(turn1, make_float2(gain.z, gain.w)));
+        float2 v0 =
+            complex_multiply(tile[j * (TILE_SPECTRA / 2)], complex_multiply(turn0, make_float2(gain.x, gain.y)));
+        float2 v1 = complex_multiply(tile[j * (TILE_SPECTRA / 2) + TILE_CHANS * PITCH],
+                                     complex_multiply(turn1, make_float2(gain.z, gain.w)));
         bool clipped0 = false, clipped1 = false;
         if (DITHER) {
             v0 = make_float2(v0.x + dither(bits[0], j), v0.y + dither(bits[1], j));

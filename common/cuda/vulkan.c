@@ -2,6 +2,7 @@
 #include "common/cuda/vulkan.h"
 
 #include "common/cuda/library.h"
+#include "common/device.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -17,7 +18,6 @@
 
 #define UUID_TEXT_BYTES 37
 #define N_GPUS_MAX      64
-#define PAGE_BYTES      65536 /* of which memory is a multiple */
 
 /* What is called, by the object that it is found through. */
 #define GLOBAL_CALLS(call) call(CreateInstance) call(EnumerateInstanceVersion)
@@ -243,12 +243,12 @@ static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
     const char *call = "vkAllocateMemory";
     VkDeviceMemory memory;
     int fd;
-    VkResult result = allocate(v, PAGE_BYTES, NULL, &memory);
+    VkResult result = allocate(v, DEVICE_PAGE_BYTES, NULL, &memory);
 
     if (result)
         return explain(result, call, why, why_bytes);
     v->FreeMemory(v->device, memory, NULL);
-    result = allocate(v, PAGE_BYTES, &as_file, &memory);
+    result = allocate(v, DEVICE_PAGE_BYTES, &as_file, &memory);
     if (!result) {
         call = "vkGetMemoryFdKHR";
         result = get_file(v, memory, &fd);
@@ -273,7 +273,7 @@ uint64_t vulkan_heap_bytes(const struct vulkan *vulkan)
 
 int vulkan_alloc(struct vulkan *v, size_t bytes, struct vulkan_memory *out, char *why, size_t why_bytes)
 {
-    size_t whole_bytes = ((bytes ? bytes : 1) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    size_t whole_bytes = ((bytes ? bytes : 1) + DEVICE_PAGE_BYTES - 1) / DEVICE_PAGE_BYTES * DEVICE_PAGE_BYTES;
     VkDeviceMemory memory;
     const char *call = "vkAllocateMemory";
     void *host;
