@@ -7,7 +7,7 @@
  *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
  * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
  *            is first called, and so nothing but the driver must be installed for the object to load; and there is no
- *            file to look for at start.  cuFFT and NVRTC are loaded when they are needed (library.h). */
+ *            file to look for at start.  NVRTC is loaded when the device opens, cuFFT when it is needed (library.h). */
 #ifndef COMMON_CUDA_CUDA_H
 #define COMMON_CUDA_CUDA_H
 
