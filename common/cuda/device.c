@@ -100,6 +100,12 @@ static int attribute(const struct cuda_device *device, enum cudaDeviceAttr which
 static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
 {
     struct cudaDeviceProp properties;
+
+    device->major = attribute(device, cudaDevAttrComputeCapabilityMajor, 0);
+    device->minor = attribute(device, cudaDevAttrComputeCapabilityMinor, 0);
+    int err = image_check(device->major, device->minor, why, why_bytes);
+    if (err)
+        return err;
     cudaError_t error = cudaInitDevice(device->index, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
 
     if (error != cudaSuccess)
@@ -111,8 +117,6 @@ static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
     if (error != cudaSuccess)
         return cuda_explain(error, "cudaGetDeviceProperties", why, why_bytes);
     memcpy(device->uuid, properties.uuid.bytes, sizeof(device->uuid));
-    device->major = attribute(device, cudaDevAttrComputeCapabilityMajor, 0);
-    device->minor = attribute(device, cudaDevAttrComputeCapabilityMinor, 0);
     snprintf(device->base.model, sizeof(device->base.model), "%.80s, compute capability %d.%d", properties.name,
              device->major, device->minor);
     device->base.shared_bytes = (size_t)attribute(device, cudaDevAttrMaxSharedMemoryPerBlockOptin, 48 << 10);
@@ -164,8 +168,6 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
     if (!err)
         err = init_gpu(new, why, why_bytes);
-    if (!err)
-        err = image_check(new->major, new->minor, why, why_bytes);
     if (err)
         goto undo_device;
     lock_init(&new->lock);

@@ -86,7 +86,7 @@ int image_check(int major, int minor, char *why, size_t why_bytes)
 {
     struct nvrtc_target target;
 
-    return nvrtc_choose_target(major, minor, &target, why, why_bytes);
+    return nvrtc_choose_target(major, minor, &target, why, why_bytes) ? -ENOTSUP : 0;
 }
 
 int image_get(const struct image_request *request, const char *cache, struct image *image)

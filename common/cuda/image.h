@@ -26,7 +26,8 @@ struct image {
  * user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  NULL: there is none.  To free(). */
 char *image_cache_directory(const char *configured);
 
-/* Whether kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENODEV with one sentence in 'why'. */
+/* Whether kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENOTSUP with one sentence in 'why':
+ * there is a GPU, so nobody computes on the CPU instead. */
 int image_check(int major, int minor, char *why, size_t why_bytes);
 
 /* 'cache' may be NULL.  A cache that cannot be written is a warning, once.  Returns 0, or negative errno after a

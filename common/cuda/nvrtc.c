@@ -84,7 +84,8 @@ int nvrtc_load(char *why, size_t why_bytes)
     int err = library_open(names, symbols, &nvrtc_path, reason, sizeof(reason));
     if (err)
         snprintf(why, why_bytes,
-                 "NVRTC, the part of the CUDA toolkit that compiles the kernels (cuda-nvrtc), cannot be loaded: %s",
+                 "NVRTC, the part of the CUDA toolkit that compiles the kernels (cuda-nvrtc), cannot be loaded: %s; "
+                 "install it, or say device.kind: cpu",
                  reason);
     return err;
 }

@@ -19,7 +19,7 @@ int image_check(int major, int minor, char *why, size_t why_bytes)
     if (fake_setting("compiler", 1))
         return 0;
     snprintf(why, why_bytes, "there is no compiler for compute capability %d.%d", major, minor);
-    return -ENODEV;
+    return -ENOTSUP;
 }
 
 int image_get(const struct image_request *request, const char *cache, struct image *image)

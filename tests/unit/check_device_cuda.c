@@ -41,7 +41,7 @@ static const struct choice {
     {"init=46", NULL, -EBUSY, "device.kind: cudaInitDevice failed: the words of CUDA"},
     {"init=2", NULL, -ENOMEM, "cudaErrorMemoryAllocation"},
     {"init=802", NULL, -EIO, "device.kind: cudaInitDevice failed"},
-    {"compiler=0", NULL, -ENODEV, "device.kind: there is no compiler for compute capability 9.0"},
+    {"compiler=0", NULL, -ENOTSUP, "device.kind: there is no compiler for compute capability 9.0"},
     {"gpus=1", NULL, 0, "device: cuda, GPU 0 of 1: Fake 0 (PCI 0000:3a:00.0, UUID GPU-00010203-"},
     {"gpus=1", "auto", 0, "1024 MiB, compute capability 9.0); driver for CUDA "},
     {"gpus=1", "", 0, "kernels are kept in no place"},
