@@ -160,7 +160,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
                                                                 uint32_t exponent, uint32_t (&n_clipped)[2])
 {
     unsigned k = row.row + M1 * k2, mirror = (row.mirror_of_0 - k2) % M2;
-    const float2 *z = lines + row.line + DONE(k2), *z_mirror = lines + row.mirrors + DONE(mirror);
+    const float2 *z = lines + row.line + k2, *z_mirror = lines + row.mirrors + mirror;
     float slope = slope_of(k);
     float2 x[2][N_TOGETHER];
     uint32_t words[N_TOGETHER];

@@ -41,8 +41,8 @@ struct number {
 static const struct number numbers[] = {
     {"unzip", CHOICE(unzip)}, SHAPE(front_rows),   SHAPE(front_columns), SHAPE(front_spectra), SHAPE(front_per_thread),
     SHAPE(front_radix),       SHAPE(front_stages), SHAPE(front_blocks),  SHAPE(front_tensors), SHAPE(front_section),
-    SHAPE(back_radix_a),      SHAPE(back_radix_b), SHAPE(back_spectra),  SHAPE(back_pairs),    SHAPE(back_tiles),
-    SHAPE(back_bulk),         SHAPE(back_threads), SHAPE(back_blocks),
+    SHAPE(back_radix),        SHAPE(back_spectra), SHAPE(back_pairs),    SHAPE(back_tiles),    SHAPE(back_bulk),
+    SHAPE(back_threads),      SHAPE(back_blocks),
 };
 #define N_NUMBERS ARRAY_LEN(numbers)
 _Static_assert(N_NUMBERS == 1 + sizeof(struct channelise_shape) / sizeof(uint32_t),

@@ -98,8 +98,8 @@ static size_t front_shared_bytes(const struct channelise_config *config, const s
 
 static size_t back_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    uint32_t m2 = back_points(config, s), a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
-    size_t pitch = c > 1 ? a * b * (c + 1) : b > 1 ? a * (b + 1) : m2;
+    uint32_t m2 = back_points(config, s), b = m2 / s->back_radix;
+    size_t pitch = s->back_radix * (b > 1 ? b + 1 : 1);
     size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
     /* Values of both polarisations in the channels, which are half of the points; those of one tile are stored at once. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
@@ -120,30 +120,24 @@ static bool power_of_two(uint32_t value, uint32_t least, uint32_t most)
 
 static bool back_valid(const struct channelise_config *config, const struct channelise_shape *s, size_t shared_bytes)
 {
-    uint32_t m2 = back_points(config, s), last, n_lines = s->back_pairs * 2 * s->back_spectra;
+    uint32_t m2 = back_points(config, s), n_lines = s->back_pairs * 2 * s->back_spectra;
 
-    if (!power_of_two(s->back_radix_a, 4, 32) || !power_of_two(s->back_radix_b, 1, 32) ||
+    if (!power_of_two(s->back_radix, 4, 32) || !power_of_two(m2 / s->back_radix, 1, 32) ||
         !power_of_two(s->back_spectra, 4, 16) || !power_of_two(s->back_pairs, 1, s->front_rows / 2) ||
         !power_of_two(s->back_tiles, 1, s->back_spectra < 16 ? 2 : 1) || !power_of_two(s->back_threads, 32, 512) ||
-        s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS || m2 % (s->back_radix_a * s->back_radix_b) != 0 ||
-        (s->back_radix_b == 1 && s->back_radix_a != m2))
+        s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS)
         return false;
     /* With several tiles all threads have channels of each, those of a warp in one row. */
     if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
         return false;
-    /* With bulk copies all threads have transforms of the first pass, too. */
-    if (s->back_bulk > (shared_bytes >= TENSORS_SHARED_BYTES) ||
-        (s->back_bulk && n_lines * (m2 / s->back_radix_a) % s->back_threads != 0))
-        return false;
-    last = m2 / s->back_radix_a / s->back_radix_b;
-    last = last > 1 ? last : s->back_radix_b;
-    return m2 / s->back_radix_a / s->back_radix_b <= 16 && last <= 32 &&
-           (last == 1 || n_lines * (m2 / last) % s->back_threads == 0);
+    /* All threads have as many transforms, in either pass. */
+    return s->back_bulk <= (shared_bytes >= TENSORS_SHARED_BYTES) &&
+           n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
 /* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
- * front has one pass; but rows of more than 1024 points take the back three passes, and with one of radix 16 it has more
- * warps or more spectra.  Boxes cost the front no more with many rows than with few. */
+ * front has one pass; but the back has no more than two of radix 32, and with radix 16 it has more warps, or more spectra.
+ * Boxes cost the front no more with many rows than with few. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -178,16 +172,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     s.front_spectra = 8 / s.front_per_thread; /* so that all threads transform */
     s.front_columns = columns;
     s.front_radix = rows <= 8 ? rows : rows <= 32 ? 4 : rows == 64 ? 8 : 16;
-    switch (back) {
-    case 16: s.back_radix_a = 16, s.back_radix_b = 1; break;
-    case 32: s.back_radix_a = 8, s.back_radix_b = 4; break;
-    case 64: s.back_radix_a = 8, s.back_radix_b = 8; break;
-    case 128: s.back_radix_a = 16, s.back_radix_b = 8; break;
-    case 256: s.back_radix_a = 16, s.back_radix_b = 16; break;
-    case 512: s.back_radix_a = 32, s.back_radix_b = 16; break;
-    case 1024: s.back_radix_a = 32, s.back_radix_b = 32; break;
-    default: s.back_radix_a = 16, s.back_radix_b = 16; break;
-    }
+    s.back_radix = back == 16 || back == 128 || back == 256 ? 16 : back <= 64 ? 8 : 32;
     s.back_threads = back > 256 ? 256 : 128;
     points = back > 256 ? 8192 : 2048;
     while (s.back_spectra < 16 && 4 * back * s.back_spectra <= points)
@@ -203,7 +188,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
-    s.back_blocks = s.back_radix_a >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
+    s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
     /* Pieces of 32 bytes, or 16 of 4 bits.  Without bulk copies the points on their way need the L1 cache, of which the
      * tile that waits would take half. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
@@ -264,8 +249,7 @@ void channelise_back_constants(const struct channelise_config *config, const str
         {"OUT_BITS", config->out_bits},
         {"DITHER", config->dither},
         {"FRONT_ROWS", shape->front_rows},
-        {"BACK_RADIX_A", shape->back_radix_a},
-        {"BACK_RADIX_B", shape->back_radix_b},
+        {"BACK_RADIX", shape->back_radix},
         {"BACK_SPECTRA", shape->back_spectra},
         {"BACK_PAIRS", shape->back_pairs},
         {"BACK_TILES", shape->back_tiles},
@@ -296,13 +280,12 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* The same as [i / 2][j][i % 2], so that two can be loaded at once, and not scaled.  Returns what lies behind. */
-static float *put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
+/* The same as [i / 2][j][i % 2], so that two can be loaded at once, and not scaled. */
+static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)
         for (size_t j = 0; j < n_j; j++)
             put_turn(to + ((i / 2 * n_j + j) * 2 + i % 2) * 2, i * j, n, 1);
-    return to + n_i * n_j * 2;
 }
 
 /* In floats, in the order in which they lie in device memory. */
@@ -316,7 +299,7 @@ static struct table_sizes table_sizes(const struct channelise_config *config)
 
     /* No more than that, whatever the shape. */
     return (struct table_sizes){
-        .weights = channelise_window_samples(config), .outer = 2 * m, .inner = 2 * m, .twiddles = 4 * m};
+        .weights = channelise_window_samples(config), .outer = 2 * m, .inner = 2 * m, .twiddles = 2 * m};
 }
 
 static size_t tables_bytes(const struct channelise_config *config)
@@ -339,8 +322,7 @@ static void put_tables(const struct channelise_fused *f, float *tables)
     tables += n.outer;
     put_turns(tables, m1 / s->front_radix, s->front_radix, m1, 1);
     tables += n.inner;
-    tables = put_turn_pairs(tables, s->back_radix_a, m2 / s->back_radix_a, m2);
-    put_turn_pairs(tables, s->back_radix_b, m2 / s->back_radix_a / s->back_radix_b, m2 / s->back_radix_a);
+    put_turn_pairs(tables, s->back_radix, m2 / s->back_radix, m2);
 }
 
 static int upload_tables(struct channelise_fused *f)

@@ -47,10 +47,8 @@ struct channelise_gains_args {
 };
 
 struct channelise_back_args {
-    const float *in; /* complex [spectrum][k1][j2] */
-    /* complex, two neighbours in a, or in b, side by side: [a / 2][rest of M2][a % 2]: e^{-2 pi i a rest / M2}, then
-     * [b / 2][c][b % 2]: e^{-2 pi i b c / n_b n_c} */
-    const float *twiddles;
+    const float *in;       /* complex [spectrum][k1][j2] */
+    const float *twiddles; /* complex [a / 2][b][a % 2]: e^{-2 pi i a b / M2}, a < back_radix, b < M2 / back_radix */
     const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
     const float *gain;     /* complex [k1][k2][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
@@ -77,11 +75,11 @@ struct channelise_shape {
     uint32_t front_blocks;     /* per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
     uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
-    uint32_t back_radix_a, back_radix_b; /* of the first passes; the last takes what remains of M2 */
-    uint32_t back_spectra;               /* of a tile: 4, 8 or 16 */
-    uint32_t back_pairs;                 /* of rows of a tile */
-    uint32_t back_tiles;                 /* of a block, of the same rows: 1 or 2; 1 of 16 spectra */
-    uint32_t back_bulk;                  /* 1: points are fetched by bulk copies; 0: each lane loads some */
+    uint32_t back_radix;       /* of the first of two passes, or M2 if there is one */
+    uint32_t back_spectra;     /* of a tile: 4, 8 or 16 */
+    uint32_t back_pairs;       /* of rows of a tile */
+    uint32_t back_tiles;       /* of a block, of the same rows: 1 or 2; 1 of 16 spectra */
+    uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some */
     uint32_t back_threads, back_blocks;
 };
 
@@ -102,7 +100,7 @@ bool channelise_shape_valid(const struct channelise_config *config, const struct
                             size_t shared_bytes);
 
 #define CHANNELISE_FRONT_N_CONSTANTS 12
-#define CHANNELISE_BACK_N_CONSTANTS  13
+#define CHANNELISE_BACK_N_CONSTANTS  12
 void channelise_front_constants(const struct channelise_config *config, const struct channelise_shape *shape,
                                 struct kernel_constant constants[CHANNELISE_FRONT_N_CONSTANTS]);
 void channelise_back_constants(const struct channelise_config *config, const struct channelise_shape *shape,

@@ -41,7 +41,7 @@ struct group {
 static const struct group groups[CHANNELISE_TUNE_N_GROUPS] = {
     {PART_FRONT,
      {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
-    {PART_BACK, {AXIS(back_radix_a, 4, 8, 16, 32), AXIS(back_radix_b, 1, 4, 8, 16, 32)}},
+    {PART_BACK, {AXIS(back_radix, 4, 8, 16, 32)}},
     {PART_BACK,
      {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
     {PART_FRONT, {AXIS(front_tensors, 0, 1)}},
@@ -75,19 +75,16 @@ static bool front_plausible(const struct channelise_config *config, const struct
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
 
-/* Passes of similar length, no more of them than needed or one; points enough for each thread and not too many, and
- * registers for the longest pass. */
+/* Passes of similar length; points enough for each thread and not too many, and registers for the longer pass. */
 static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
-    uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix_a, b = s->back_radix_b, c = m2 / a / b;
+    uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;
     uint32_t most = a > b ? a : b, least = b > 1 && b < a ? b : a;
     uint32_t points = s->back_pairs * 2 * s->back_spectra * m2 / s->back_threads;
     uint32_t available = registers(s->back_threads, s->back_blocks);
 
-    most = c > most ? c : most;
-    least = c > 1 && c < least ? c : least;
-    return (b > 1 || c == 1) && most <= 2 * least && points >= 8 && points <= 64 && available >= 2 * most + 32 &&
-           available >= 64 && available <= 170;
+    return most <= 2 * least && points >= 8 && points <= 64 && available >= 2 * most + 32 && available >= 64 &&
+           available <= 170;
 }
 
 size_t channelise_tune_starts(const struct channelise_config *config, size_t shared_bytes,

@@ -663,13 +663,8 @@ START_TEST(tiles)
     shape.back_tiles = _i == 7 ? 1 : 2;
     shape.back_bulk = _i / 4 != 0;
     shape.back_pairs = 1u << random_below(_i < 8 ? 3 : 2);
-    shape.back_radix_a = 8;
-    shape.back_radix_b = 8;
+    shape.back_radix = _i < 8 ? 8 : 16u << random_below(2);
     shape.back_threads = 32u << random_below(2);
-    if (_i == 9) { /* no warp has lines of its own */
-        shape.back_pairs = 1;
-        shape.back_threads = 512;
-    }
     ck_assert(channelise_shape_valid(&config, &shape, 227 << 10));
     ck_assert(!shape.back_bulk || !channelise_shape_valid(&config, &shape, 163 << 10)); /* of a GPU that has none */
     config.shape = &shape;
