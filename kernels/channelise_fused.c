@@ -144,7 +144,7 @@ struct channelise_shape channelise_fused_shape(const struct channelise_config *c
     uint32_t rows = 8;
 
     if (shared_bytes >= TENSORS_SHARED_BYTES && n_points >= 4096)
-        rows = n_points <= 8192 ? 16 : smaller(n_points / 512, 64);
+        rows = n_points <= 8192 ? n_points / 256 : smaller(n_points / 512, 64);
     if (rows < n_points / 1024)
         rows = n_points / 1024;
     return channelise_shape_of_rows(config, rows, shared_bytes);
@@ -173,7 +173,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     s.front_columns = columns;
     s.front_radix = rows <= 8 ? rows : rows <= 32 ? 4 : rows == 64 ? 8 : 16;
     s.back_radix = back == 16 || back == 128 || back == 256 ? 16 : back <= 64 ? 8 : 32;
-    s.back_threads = back > 256 ? 256 : 128;
+    s.back_threads = back > 256 ? 256 : s.back_bulk ? 64 : 128;
     points = back > 256 ? 8192 : 2048;
     while (s.back_spectra < 16 && 4 * back * s.back_spectra <= points)
         s.back_spectra *= 2;
@@ -188,7 +188,7 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     s.front_blocks = front_threads(&s) > 256 || 2 * front_shared_bytes(config, &s) > shared_bytes ? 1 : 2;
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
-    s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : 768 / s.back_threads;
+    s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
     /* Pieces of 32 bytes, or 16 of 4 bits.  Without bulk copies the points on their way need the L1 cache, of which the
      * tile that waits would take half. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
