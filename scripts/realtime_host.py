@@ -242,7 +242,7 @@ def find_highest(args, run, results):
         return result["clean"]
 
     def in_time():
-        return time.monotonic() < args.deadline - args.confirm - 20
+        return time.monotonic() < args.deadline - confirmation_seconds(args)
 
     clean, lost, rate = 0.0, None, float(args.start)
     while in_time() and clean < args.to and (lost is None or not clean) and rate > args.start / 10:
@@ -267,8 +267,11 @@ def run_or_search(args, run, print_threads, results, unit):
         results.append(run(args.rate, args.seconds))
         print_threads(results[-1])
         return results[-1]["clean"]
+    if args.budget <= confirmation_seconds(args):
+        sys.exit(f"--budget must be more than {confirmation_seconds(args):g} s, which the confirmations may take "
+                 "(--confirm, --confirm-tries); --rate makes one run")
     highest = search(args, run, print_threads, results)
-    print(f"\nclean to {highest:.4g} {unit}\n", flush=True)
+    print(f"\nclean to {highest:.4g} {unit}\n" if highest else f"\nno clean rate was found: {unit}\n", flush=True)
     return highest > 0
 
 
@@ -278,20 +281,27 @@ def keep_results(args, pins, results):
             json.dump({"pins": pins.cpus, "options": vars(args), "runs": results}, file, indent=1, default=str)
 
 
+def confirmation_seconds(args):
+    """That all tries may take, with what comes before and after each."""
+    return args.confirm_tries * (args.confirm + 20)
+
+
 def search(args, run, print_threads, results):
-    """The highest rate that is clean for args.confirm seconds; 0 if none."""
+    """The highest rate that is clean for args.confirm seconds; 0 if none of those tried is, of which the last is no higher
+    than the goal."""
     args.deadline = time.monotonic() + args.budget
     rate = find_highest(args, run, results)
-    for i in range(args.confirm_tries):
-        if not rate or (i > 0 and time.monotonic() + args.confirm + 20 > args.deadline):
-            break
+    for i in range(args.confirm_tries if rate else 0):
+        if i > 0:
+            rate *= 1 - 2 * args.resolution
+        if i > 0 and i == args.confirm_tries - 1:
+            rate = min(rate, args.goal)
         result = run(rate, args.confirm)
         result["confirmation"] = True
         print_threads(result)
         results.append(result)
         if result["clean"]:
             return rate
-        rate *= 1 - 2 * args.resolution
     return 0.0
 
 
@@ -304,7 +314,7 @@ def add_search_options(parser, start, to, goal, unit):
     parser.add_argument("--from", dest="start", type=float, default=start, help=unit)
     parser.add_argument("--to", type=float, default=to, help=unit)
     parser.add_argument("--goal", type=float, default=goal,
-                        help=f"{unit}: up to here a run that is not clean is tried twice")
+                        help=f"{unit}: up to here a run that is not clean is tried twice; the last confirmation is no higher")
     parser.add_argument("--resolution", type=float, default=0.04)
     parser.add_argument("--step-seconds", type=float, default=3)
     parser.add_argument("--confirm", type=float, default=60, help="seconds")

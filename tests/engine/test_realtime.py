@@ -1,5 +1,7 @@
-"""scripts/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; what
-scripts/pacing makes of times; and limits of the kernel, which are what they were after any of these scripts."""
+"""scripts/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; how these
+scripts find the highest rate; what scripts/pacing makes of times; and limits of the kernel, which are what they were after any
+of these scripts."""
+import argparse
 import importlib.machinery
 import importlib.util
 import json
@@ -67,6 +69,37 @@ def test_a_wrong_dump_is_noticed(scripts):
     assert judge(4, bit.view(np.uint8).ravel()) == "wrong"
     assert judge(4, flagged.view(np.uint8).ravel()) == "flagged"
     assert chain.Judge(expected)(4, np.zeros_like(half).view(np.uint8).ravel()) == "wrong"
+
+
+def search_options(host, *given):
+    parser = argparse.ArgumentParser()
+    host.add_search_options(parser, 900, 3000, 1712, "MS/s")
+    return parser.parse_args(given)
+
+
+@pytest.mark.parametrize("holds, expected, confirmed", [
+    (5000, 3000, [3000]),
+    (2800, 2760, [3000, 2760]),
+    (1800, 1712, [3000, 2760, 1712]),
+    (1000, 0, [3000, 2760, 1712]),
+])
+def test_a_rate_that_does_not_hold_is_lowered_to_the_goal_at_last(scripts, capsys, holds, expected, confirmed):
+    """All rates are clean for a moment, and up to 'holds' for longer."""
+    host = scripts("realtime_host.py")
+    args, results = search_options(host), []
+
+    def run(rate, seconds):
+        return {"rate": rate, "clean": seconds < args.confirm or rate <= holds}
+
+    assert host.run_or_search(args, run, lambda result: None, results, "MS/s") == (expected > 0)
+    assert [r["rate"] for r in results if r.get("confirmation")] == pytest.approx(confirmed)
+    assert (f"clean to {expected} MS/s" if expected else "no clean rate was found") in capsys.readouterr().out
+
+
+def test_no_search_without_time_for_its_confirmations(scripts):
+    host = scripts("realtime_host.py")
+    with pytest.raises(SystemExit, match="--budget must be more than 240 s"):
+        host.run_or_search(search_options(host, "--budget", "240"), None, None, [], "MS/s")
 
 
 def test_it_is_said_who_is_late_and_when_what_is_lost(scripts, monkeypatch):
