@@ -90,6 +90,16 @@ def test_more_spectra_than_a_gpu_takes(emulated, work):
            "262140 at most" in done.stderr
 
 
+def test_too_little_memory(emulated, work):
+    config = scenario.fgpu_config(outputs=({}, {"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 64}),
+                                  device={"kind": "cuda", "kernel_cache": str(work)})
+    done = tune(config, work, *emulated[:-1], f"{emulated[-1]},memory_mib=1")
+    assert done.returncode == 1 and "wide0: " in done.stderr
+    assert "outputs[1].batches_per_buffer: there is not enough memory to measure output wide1: stop what uses the GPU" in \
+           done.stderr
+    assert [path.name for path in work.glob("*.tuned")] == [path.name for path in work.glob("*-64ch-*1x16-*.tuned")]
+
+
 def test_nowhere_to_keep_it(emulated, work):
     config = scenario.fgpu_config(outputs=({},), device={"kind": "cuda", "kernel_cache": str(work / "is-not-there")})
     done = tune(config, work, *emulated)

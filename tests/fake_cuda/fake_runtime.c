@@ -89,6 +89,11 @@ cudaError_t cudaGetDeviceCount(int *n)
     return *n ? cudaSuccess : cudaErrorNoDevice;
 }
 
+static size_t memory_bytes(void)
+{
+    return (size_t)fake_setting("memory_mib", 1024) << 20;
+}
+
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
 {
     memset(prop, 0, sizeof(*prop));
@@ -96,7 +101,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int index)
     for (int k = 0; k < 16; k++)
         prop->uuid.bytes[k] = (char)(index * 16 + k);
     prop->pciBusID = 0x3a + index;
-    prop->totalGlobalMem = (size_t)fake_setting("memory_mib", 1024) << 20;
+    prop->totalGlobalMem = memory_bytes();
     /* The last one is as asked for, those before it are older. */
     prop->major = index == fake_setting("gpus", 1) - 1 ? (int)fake_setting("major", 9) : 7;
     return cudaSuccess;
@@ -151,17 +156,17 @@ cudaError_t cudaGetLastError(void)
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total)
 {
-    *total = (size_t)fake_setting("memory_mib", 1024) << 20;
+    *total = memory_bytes();
     *available = *total / 2;
     return state();
 }
 
-/* GPUs align to 256 bytes. */
+/* GPUs align to 256 bytes.  Each allocation by itself is no more than the GPU has. */
 static cudaError_t allocate(enum fake_memory kind, void **memory, size_t bytes)
 {
     if (state() != cudaSuccess)
         return state();
-    if (bytes >= PTRDIFF_MAX || posix_memalign(memory, 256, bytes))
+    if ((kind == FAKE_DEVICE && bytes > memory_bytes()) || bytes >= PTRDIFF_MAX || posix_memalign(memory, 256, bytes))
         return cudaErrorMemoryAllocation;
     fake_taken(kind, *memory, bytes);
     return cudaSuccess;
