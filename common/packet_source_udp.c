@@ -2,7 +2,8 @@
  *
  * One socket per endpoint, because the kernel grants a socket 20 memberships only, and because a socket that is bound
  * to its group gets nobody else's packets.  epoll tells which sockets are ready; those take turns until they are dry,
- * so a busy group cannot starve the others.  Nothing is allocated after open.
+ * and after one turn of each it is asked again: a busy group cannot starve the others, and after the thread was held up the
+ * groups of one stream stay together, so that none becomes too old.  Nothing is allocated after open.
  *
  * Where the kernel joins packets into a message (UDP_GRO), their way through it costs once for all of them.  Such
  * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
@@ -30,7 +31,6 @@
 
 #define PARTS_MAX   4  /* those of a slot, and what does not fit into them */
 #define READY_MAX   64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
-#define READY_TURNS 16 /* of the ready sockets, before it is asked again which are */
 #define SINGLES_MAX 64 /* messages of one packet in a row, after which the kernel seems to join no more */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
@@ -64,7 +64,7 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left;         /* until it is asked again which are ready */
+    int n_turns_left;         /* until it is asked again which are ready: one of each, as others may be by now */
     int64_t alone_timeout_ns; /* what the only socket waits, as set last */
     bool alone_dry;           /* the only socket had no more */
     bool may_nap;             /* the sockets have the room, and the thread is to sleep at all */
@@ -296,7 +296,7 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
     }
     source->next_ready = 0;
     source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
-    source->n_turns_left = READY_TURNS * source->n_ready;
+    source->n_turns_left = source->n_ready;
     if (source->n_ready >= 0)
         return 0;
     source->n_ready = 0;
@@ -306,7 +306,7 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
 /* Whether it is to be asked again which sockets are ready.  Where all are, none can have been left out. */
 static bool turns_are_over(struct udp_source *source)
 {
-    return (size_t)source->n_ready < source->n_sockets && source->n_turns_left-- <= 0;
+    return (size_t)source->n_ready < source->n_sockets && source->n_turns_left <= 0;
 }
 
 /* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
@@ -314,6 +314,7 @@ static int serve_next(struct udp_source *source, struct packet_slot *slots, size
 {
     int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
 
+    source->n_turns_left--;
     if (!dry) {
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;

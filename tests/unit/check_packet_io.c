@@ -328,6 +328,39 @@ START_TEST(a_busy_group_starves_nobody)
 }
 END_TEST
 
+/* After the thread was held up all have a lot, but for one that was dry when it was asked which were ready. */
+START_TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
+{
+    static struct landing landing;
+    struct endpoint_list list;
+    struct packet_source *source;
+    struct packet_sink *sink;
+    size_t n_before = 0;
+    int n = 0;
+
+    parse(&list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
+    source = open_source(&list, 3 << 20, NULL);
+    sink = open_sink(&list, NULL);
+    for (unsigned i = 0; i < 200; i++) {
+        send_one(sink, 0, i, 8, NULL);
+        send_one(sink, 1, i, 8, NULL);
+    }
+    make_landing(&landing, 16, 0, 0);
+    receive_n(source, landing.slots, 16);
+    send_one(sink, 2, 0, 8, NULL);
+    while (n == 0 || landing.slots[0].endpoint != 2) {
+        make_landing(&landing, 16, 0, 0);
+        n = packet_source_recv(source, landing.slots, 16, NS_PER_S);
+        ck_assert_int_gt(n, 0);
+        n_before += (size_t)n;
+    }
+    ck_assert_uint_le(n_before, 3 * 16 + 1); /* the other's turn, and one of each */
+    packet_sink_close(sink);
+    packet_source_close(source);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
 START_TEST(every_receiver_of_a_group_gets_a_copy)
 {
     static struct landing landing;
@@ -1052,6 +1085,7 @@ int main(void)
     suite_add_tcase(suite, slots);
     tcase_add_test(sockets, more_groups_than_a_socket_may_join);
     tcase_add_test(sockets, a_busy_group_starves_nobody);
+    tcase_add_test(sockets, who_has_packets_later_waits_for_a_turn_of_the_others);
     tcase_add_test(sockets, every_receiver_of_a_group_gets_a_copy);
     tcase_add_test(sockets, sockets_share_a_group);
     tcase_add_test(sockets, kernel_drops_are_counted);
