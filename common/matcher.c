@@ -23,8 +23,9 @@ struct matcher {
     struct matcher_config config; /* [const] */
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
-    int64_t window_samples;       /* [const] */
-    int64_t far_samples;          /* [const] further than this from the last set is far */
+    int64_t wait_samples;         /* [const] */
+    int64_t far_samples;          /* [const] further than this behind the last set is far */
+    int64_t far_ahead_samples;    /* [const] further than this ahead of it is far */
     bool started;                 /* there was a set, and no jump back since */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
@@ -38,7 +39,7 @@ struct matcher {
 
 unsigned matcher_depth(const struct matcher_config *config)
 {
-    return config->window_chunks + 1;
+    return config->wait_chunks + 1;
 }
 
 /* ---- What is held ------------------------------------------------------------------------------------------------ */
@@ -187,7 +188,7 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
     return found;
 }
 
-/* Whether a member has a chunk that is a window or more ahead of 'timestamp', on this side of the horizon. */
+/* Whether a member has a chunk for which 'timestamp' waits no more, on this side of the horizon. */
 static bool someone_is_ahead(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
@@ -196,7 +197,7 @@ static bool someone_is_ahead(const struct matcher *matcher, int64_t timestamp)
         for (unsigned k = 0; k < member->n_held; k++) {
             int64_t held_samples = member->held[k]->timestamp_samples;
 
-            if (held_samples >= timestamp + matcher->window_samples && held_samples <= matcher->horizon_samples)
+            if (held_samples >= timestamp + matcher->wait_samples && held_samples <= matcher->horizon_samples)
                 return true;
         }
     }
@@ -227,7 +228,7 @@ static bool make_set(struct matcher *matcher)
 
         set[i] = member->n_held > 0 && oldest_samples(member) == timestamp ? take_oldest(member) : NULL;
     }
-    int64_t horizon_samples = timestamp + matcher->far_samples;
+    int64_t horizon_samples = timestamp + matcher->far_ahead_samples;
     if (matcher->n_alive > 0 && (!matcher->started || matcher->horizon_samples < horizon_samples))
         matcher->horizon_samples = horizon_samples;
     matcher->started = true;
@@ -260,7 +261,8 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
 {
     struct matcher *m;
 
-    assert(config->n_members >= 1 && config->window_chunks >= 1 && config->jump_members >= 1);
+    assert(config->n_members >= 1 && config->jump_members >= 1);
+    assert(config->window_chunks >= 1 && config->wait_chunks >= config->window_chunks);
     assert(config->chunk_samples > 0 && config->max_chunks > 0);
     m = calloc(1, sizeof(*m) + config->n_members * sizeof(m->members[0]));
     if (!m)
@@ -268,10 +270,10 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->config = *config;
     m->depth = matcher_depth(config);
     m->chunk_samples = config->chunk_samples;
-    m->window_samples = config->chunk_samples * config->window_chunks;
-    /* One window may be held since the last set, and an assembler leaves out less than another without calling it a
-     * jump. */
-    m->far_samples = 2 * m->window_samples;
+    m->wait_samples = config->chunk_samples * config->wait_chunks;
+    m->far_samples = config->chunk_samples * 2 * config->window_chunks;
+    /* So much may be held since the last set, and an assembler leaves out less than a window without calling it a jump. */
+    m->far_ahead_samples = config->chunk_samples * (config->wait_chunks + config->window_chunks);
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;
     m->sets = calloc(config->max_chunks * config->n_members, sizeof(m->sets[0]));

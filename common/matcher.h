@@ -7,10 +7,11 @@
  * Sets that are ready wait for matcher_next() as long as need be: a slow worker makes nobody late.
  *
  * A set is ready when every member has its chunk or will not bring it any more: it has brought a later one, it has
- * ended, or another member is 'window_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last
+ * ended, or another member is 'wait_chunks' chunks ahead.  Absent members are NULL.  A chunk not later than the last
  * set cannot be placed any more: it is given back at once (late).
  *
- * Jumps: a chunk more than 2 'window_chunks' chunks from the last set is far, and a claim.  It is believed when more
+ * Jumps: a chunk further from the last set than 'wait_chunks' + 'window_chunks' chunks ahead, or twice 'window_chunks'
+ * behind, is far, and a claim.  It is believed when more
  * members make the same claim than brought something near since the claimant's chunk before, and they are
  * 'jump_members' (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others
  * were silent.  Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind
@@ -18,7 +19,7 @@
  * members that contradict each other the one that was there first stays; they match again by themselves when they
  * agree.)
  *
- * Depth: a member that is not far has at most 'window_chunks' chunks held after an add, because
+ * Depth: a member that is not far has at most 'wait_chunks' chunks held after an add, because
  * with one more it is that many ahead of its own oldest; one that is far has at most one more.  Sets that are ready
  * come on top.  So where a receiver waits for free chunks, it gets one if each member has 'window_chunks' (open) +
  * matcher_depth() + 1.
@@ -38,7 +39,8 @@ struct matcher;
 
 struct matcher_config {
     unsigned n_members;
-    unsigned window_chunks; /* >= 1 */
+    unsigned window_chunks; /* of the members' assemblers; >= 1 */
+    unsigned wait_chunks;   /* >= window_chunks */
     unsigned jump_members;  /* 2; more than there are means all that there are */
     int64_t chunk_samples;
     size_t max_chunks;           /* that can be in it at once: those of all members' pools */

@@ -343,6 +343,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
     struct matcher_config matcher = {
         .n_members = N_POLS,
         .window_chunks = (unsigned)a->config->recv.window_chunks,
+        .wait_chunks = fgpu_layout_wait_chunks(&a->config->recv),
         .jump_members = N_POLS,
         .chunk_samples = a->config->recv.chunk_samples,
         .max_chunks = N_POLS * (size_t)a->config->recv.n_chunks,

@@ -307,11 +307,23 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
 }
 
+/* Of an input's chunks so many are open, with one more in the matcher than it waits for; one is uploaded, and one free. */
+static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
+{
+    struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};
+
+    return recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+}
+
+unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv)
+{
+    return (unsigned)(recv->n_chunks - chunks_to_wait(recv, 0));
+}
+
 static void check_recv(const struct fgpu_config *config, struct config *errors)
 {
     const struct fgpu_config_recv *recv = &config->recv;
-    struct matcher_config matcher = {.n_members = N_POLS, .window_chunks = (unsigned)recv->window_chunks};
-    int64_t n_min = recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+    int64_t n_min = chunks_to_wait(recv, recv->window_chunks);
 
     if (recv->sample_bits == 11 || (recv->sample_bits > 12 && recv->sample_bits < 16))
         config_error(errors, &recv->sample_bits, "sample_bits must be 2 to 10, 12 or 16, not %lld",

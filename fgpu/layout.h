@@ -85,6 +85,10 @@ size_t fgpu_power_output(const struct fgpu_config *config);
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct channelise_choice *choices, size_t mtu);
 
+/* Chunks that a polarisation may be behind the other before that one is given up, chunk by chunk, as neither is of use
+ * alone: as many as an input's chunks suffice for, at least 'window_chunks'.  It costs no time while both come. */
+unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
+
 /* The chunks of an input. */
 struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config);
 

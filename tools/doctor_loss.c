@@ -59,7 +59,8 @@ static const struct {
                      "switch lost them",
                      "cbf-doctor streams   # which sources; then the switch's counters of the port to %s"},
     [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
-                     "raise recv.window, or look at why one input is behind: cbf-doctor streams; interface %s"},
+                     "raise recv.chunks of fgpu, recv.window of xbgpu, or look at why one input is behind: cbf-doctor "
+                     "streams; interface %s"},
     [PLACE_OUTPUT] = {"output", "for want of an output buffer", "the sender is behind: too little pace, or no CPU",
                       "raise send.rate_factor, buffers of the output, or send.threads; interface %s"},
     [PLACE_SEND] = {"send", "as packets that the kernel refused or a card did not send",

@@ -320,7 +320,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     size_t n_members = (size_t)(recv->n_threads < recv->n_ants ? recv->n_threads : recv->n_ants);
-    struct matcher_config matcher = {.n_members = (unsigned)n_members, .window_chunks = (unsigned)recv->window_chunks};
+    struct matcher_config matcher = {.n_members = (unsigned)n_members, .wait_chunks = (unsigned)recv->window_chunks};
     struct xbgpu_layout shifts = {.n_spectra = (size_t)recv->spectra_per_heap};
 
     if (check_shifts(recv, errors))

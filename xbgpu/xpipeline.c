@@ -216,6 +216,7 @@ static int create_device_side(struct xpipeline *p)
     struct matcher_config matcher = {
         .n_members = (unsigned)p->layout->n_members,
         .window_chunks = (unsigned)p->config->recv.window_chunks,
+        .wait_chunks = (unsigned)p->config->recv.window_chunks,
         .jump_members = 2,
         .chunk_samples = p->layout->chunk_samples,
         .max_chunks = p->layout->n_members * (size_t)p->config->recv.n_chunks,

@@ -62,11 +62,12 @@ class Member:
                 f"incomplete), {self.n_refused} packets refused")
 
 
-def match(members):
-    """Finds the late chunks: who is silent while another goes on for a window is not waited for.
+def match(members, wait):
+    """Finds the late chunks: who is silent while another goes on for 'wait' chunks, at least a window, is not waited for.
 
     Chunks are put together by time, once every member has brought its own or a later one, or is given up.  One further
-    than two windows from those before waits until others agree, or nobody contradicts it for a window.
+    than two windows behind those before, or a window more than 'wait' ahead, waits until others agree, or nobody contradicts
+    it for a window.
     """
     window = members[0].window
     far = 2 * window
@@ -92,12 +93,12 @@ def match(members):
         if last is not None and c <= last:
             members[m].late.add(c)
             continue
-        if len(held[m]) > window:
+        if len(held[m]) > wait:
             members[m].late.add(held[m].pop(0))
         held[m].append(c)
         while any(h and h[0] <= horizon for h in held):
             oldest = min(h[0] for h in held if h)
-            if not all(held) and max(c for h in held for c in h if c <= horizon) < oldest + window:
+            if not all(held) and max(c for h in held for c in h if c <= horizon) < oldest + wait:
                 break
-            last, horizon = oldest, max(oldest + far, -math.inf if last is None else horizon)
+            last, horizon = oldest, max(oldest + wait + window, -math.inf if last is None else horizon)
             held = [h[1:] if h[:1] == [oldest] else h for h in held]

@@ -32,7 +32,7 @@ N_PACKETS = 420  # of each polarisation
 FIRST_PACKET = 1237  # in the middle of a chunk, of a batch and of an accumulation
 RATE = 1_000_000
 SYNC_TIME = 1700000000
-F_CHUNK, F_WINDOW = 11, 2  # packets of a chunk, chunks of the window
+F_CHUNK, F_WINDOW, F_CHUNKS = 11, 2, 9  # packets of a chunk, chunks of the window, and of an input
 X_CHUNK, X_WINDOW = 4, 2  # batches of a chunk, chunks of the window
 V_WINDOW = 2  # dumps
 CHANNELS, SUBSTREAMS = 64, 2
@@ -108,7 +108,7 @@ class Recordings:
         time = {"sync_time": SYNC_TIME, "adc_sample_rate": RATE}
         self.fgpu = scenario.fgpu_config(
             F_OUTPUTS, feng_ids=range(N_ANTS), pol_groups=2, time=time,
-            recv={"packet_samples": PACKET, "chunk_samples": F_CHUNK * PACKET, "window": F_WINDOW},
+            recv={"packet_samples": PACKET, "chunk_samples": F_CHUNK * PACKET, "window": F_WINDOW, "chunks": F_CHUNKS},
             send={"packet_payload": 512})
         self.xbgpu = [self.xbgpu_config(substream, time) for substream in range(SUBSTREAMS)]
         dsim = {
@@ -260,7 +260,7 @@ class FengModel:
         self.sent, self.n_skipped = {}, {}
         for a in range(N_ANTS):
             pair = self.inputs[2 * a:2 * a + 2]
-            match(pair)
+            match(pair, F_CHUNKS - F_WINDOW - 3)
             present = np.zeros((2, N_PACKETS), bool)
             for pol, member in enumerate(pair):
                 present[pol, [time - FIRST_PACKET for _, time in member.used]] = True
@@ -324,7 +324,7 @@ class XengModel:
             of_member = [p for p in packets if low <= p[0] < high]
             self.members[f"F-engines {low}-{high - 1}"] = Member(of_member, high - low, n, X_CHUNK, X_WINDOW)
         members = list(self.members.values())
-        match(members)
+        match(members, X_WINDOW)
         complete = set().union(*(member.used for member in members))
         end = max([0, *(e for member in members for e in member.ends().values())])
         self.n_late = sum(len(member.late) for member in members)

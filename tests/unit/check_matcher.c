@@ -19,7 +19,7 @@ static struct counter late;
 static struct matcher *matcher;
 static struct matcher_config config;
 
-static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned jump_members)
+static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned wait_chunks, unsigned jump_members)
 {
     late.value = 0;
     memset(chunks, 0, sizeof(chunks));
@@ -33,6 +33,7 @@ static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned ju
     config = (struct matcher_config){
         .n_members = n_members,
         .window_chunks = window_chunks,
+        .wait_chunks = wait_chunks,
         .jump_members = jump_members,
         .chunk_samples = CHUNK_SAMPLES,
         .max_chunks = N_CHUNKS,
@@ -110,6 +111,7 @@ static const struct scenario {
     const char *in;
     const char *out;
     uint64_t n_late;
+    unsigned wait_chunks; /* 0: window_chunks */
 } scenarios[] = {
     {"one member waits for nobody", 1, 2, 2, "A5 A6 A8", "A5 A6 A8", 0},
     {"one member is believed at once", 1, 2, 2, "A5 A6 A1000 A1001 A7 A8", "A5 A6 A1000 A1001 A7 A8", 0},
@@ -147,6 +149,13 @@ static const struct scenario {
     {"one of three is mad", 3, 2, 2, "A5 B5 C5 A1000 B6 C6 A1001 B7 C7 A1002 B8 C8", "ABC5 -BC6 -BC7 -BC8", 0},
     {"halves that contradict each other", 4, 2, 2, "A5 B5 C5 D5 A1000 B6 C1000 D6 A1001 B7 C1001 D7 A1002 B8 C1002 D8",
      "ABCD5 -B-D6 -B-D7 -B-D8", 0},
+    {"one that is waited for beyond the window", 2, 2, 2, "A5 B5 A6 A7 A8 A9 A10 B6 B7 A11 B8", "AB5 AB6 AB7 AB8", 0,
+     5},
+    {"one that is not waited for any more", 2, 2, 2, "A5 B5 A6 A7 A8 A9 A10 A11 B6 B7", "AB5 A-6 AB7", 1, 5},
+    {"ahead by what is waited for and a window is near", 3, 2, 3, "A5 B5 C5 A12 B12 C.", "ABC5 AB-12", 0, 5},
+    {"further ahead is far", 3, 2, 3, "A5 B5 C5 A13 B13 C.", "ABC5", 0, 5},
+    {"behind by more than two windows is far, whatever is waited for", 2, 2, 2, "A1005 B1005 A1000 B1000 A1001 B1001",
+     "AB1005 -B1000 AB1001", 1, 5},
 };
 
 START_TEST(scenario_gives_its_sets)
@@ -155,7 +164,8 @@ START_TEST(scenario_gives_its_sets)
     char text[1000] = "";
     const char *in = scenario->in;
 
-    make_matcher(scenario->n_members, scenario->window_chunks, scenario->jump_members);
+    make_matcher(scenario->n_members, scenario->window_chunks,
+                 scenario->wait_chunks ? scenario->wait_chunks : scenario->window_chunks, scenario->jump_members);
     while (*in) {
         unsigned member = (unsigned)(*in++ - 'A');
 
@@ -181,7 +191,7 @@ START_TEST(what_is_dropped_is_counted)
 {
     int64_t index;
 
-    make_matcher(2, 2, 2);
+    make_matcher(2, 2, 2, 2);
     for (int64_t i = 5; i < 10; i++)
         add_chunk(0, i);
     add_chunk(1, 8); /* sets of one chunk, a set of two, a chunk that waits */
@@ -206,13 +216,13 @@ START_TEST(what_is_dropped_is_counted)
 }
 END_TEST
 
-/* Members lose chunks and end at random, but none gets a window ahead of another: then each chunk must come out once,
- * with all others of its time, whatever the interleaving. */
+/* Members lose chunks and end at random, but none gets as far ahead of another as is waited for: then each chunk must come
+ * out once, with all others of its time, whatever the interleaving. */
 static void check_interleaving(unsigned *seed)
 {
     enum { N_TIMES = 40 };
     unsigned n_members = 1 + (unsigned)rand_r(seed) % MEMBERS_MAX;
-    unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4;
+    unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4, wait_chunks = window_chunks + (unsigned)rand_r(seed) % 4;
     int64_t base = rand_r(seed);
     unsigned expected[N_TIMES] = {0};
     int next[MEMBERS_MAX];    /* the time that the member brings next */
@@ -220,9 +230,9 @@ static void check_interleaving(unsigned *seed)
     unsigned n_ended = 0;
     int last = -1;
 
-    make_matcher(n_members, window_chunks, 2);
+    make_matcher(n_members, window_chunks, wait_chunks, 2);
     for (unsigned i = 0; i < n_members; i++) {
-        next[i] = rand_r(seed) % (int)window_chunks;
+        next[i] = rand_r(seed) % (int)wait_chunks;
         n_times[i] = N_TIMES - rand_r(seed) % 20;
         for (int t = next[i]; t < n_times[i]; t++)
             expected[t] |= rand_r(seed) % 10 ? 1u << i : 0;
@@ -236,7 +246,7 @@ static void check_interleaving(unsigned *seed)
             next[member]++;
         bool may_go = next[member] <= n_times[member];
         for (unsigned i = 0; i < n_members; i++)
-            may_go = may_go && (next[i] > n_times[i] || next[member] < next[i] + (int)window_chunks);
+            may_go = may_go && (next[i] > n_times[i] || next[member] < next[i] + (int)wait_chunks);
         if (!may_go)
             continue;
         if (next[member] == n_times[member]) {
@@ -273,10 +283,10 @@ END_TEST
 static void check_chaos(unsigned *seed)
 {
     unsigned n_members = 1 + (unsigned)rand_r(seed) % MEMBERS_MAX;
-    unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4;
+    unsigned window_chunks = 1 + (unsigned)rand_r(seed) % 4, wait_chunks = window_chunks + (unsigned)rand_r(seed) % 3;
     int64_t now[MEMBERS_MAX], index;
 
-    make_matcher(n_members, window_chunks, 1 + (unsigned)rand_r(seed) % 3);
+    make_matcher(n_members, window_chunks, wait_chunks, 1 + (unsigned)rand_r(seed) % 3);
     for (unsigned i = 0; i < n_members; i++)
         now[i] = 100000;
     for (int n = 0; n < 500; n++) {
