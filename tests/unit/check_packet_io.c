@@ -294,6 +294,18 @@ START_TEST(more_groups_than_a_socket_may_join)
 }
 END_TEST
 
+/* Three groups, of which the first two have 200 packets each. */
+static void open_busy_groups(struct endpoint_list *list, struct packet_source **source, struct packet_sink **sink)
+{
+    parse(list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
+    *source = open_source(list, 3 << 20, NULL);
+    *sink = open_sink(list, NULL);
+    for (unsigned i = 0; i < 200; i++) {
+        send_one(*sink, 0, i, 8, NULL);
+        send_one(*sink, 1, i, 8, NULL);
+    }
+}
+
 START_TEST(a_busy_group_starves_nobody)
 {
     static struct landing landing;
@@ -303,13 +315,7 @@ START_TEST(a_busy_group_starves_nobody)
     size_t n_before = 0;
     bool found = false;
 
-    parse(&list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
-    source = open_source(&list, 3 << 20, NULL);
-    sink = open_sink(&list, NULL);
-    for (unsigned i = 0; i < 200; i++) {
-        send_one(sink, 0, i, 8, NULL);
-        send_one(sink, 1, i, 8, NULL);
-    }
+    open_busy_groups(&list, &source, &sink);
     send_one(sink, 2, 0, 8, NULL);
     while (!found) {
         int n;
@@ -338,13 +344,7 @@ START_TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
     size_t n_before = 0;
     int n = 0;
 
-    parse(&list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
-    source = open_source(&list, 3 << 20, NULL);
-    sink = open_sink(&list, NULL);
-    for (unsigned i = 0; i < 200; i++) {
-        send_one(sink, 0, i, 8, NULL);
-        send_one(sink, 1, i, 8, NULL);
-    }
+    open_busy_groups(&list, &source, &sink);
     make_landing(&landing, 16, 0, 0);
     receive_n(source, landing.slots, 16);
     send_one(sink, 2, 0, 8, NULL);
