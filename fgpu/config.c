@@ -25,7 +25,7 @@ static const struct config_key recv_keys[] = {
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
      "Chunks that an input keeps open for late packets."},
     {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
-     "Receive buffers per input; at least 2 window + 3. It waits for the other polarisation for 3 + window less."},
+     "Receive buffers per input; at least 2 window + 3. All but window + 3 may wait for the other polarisation."},
     {"threads", CFG_INT, UNIT_NONE, 0, 256, "0", false, AT(n_threads), NULL,
      "Receive threads, among which inputs are dealt; 0 is one per input."},
     CONFIG_AFFINITY_ROW(struct fgpu_config_recv),
