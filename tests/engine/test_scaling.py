@@ -41,7 +41,7 @@ def test_limits(scaling):
     assert limits["cores"] == pytest.approx(15 * 0.7 / (packets_in * 940e-9 + packets_out * 1540e-9))
     assert limits["memory"] == pytest.approx(150e9 / (4 * 4.28e9 + 5 * 3.424e9))
     assert limits["PCIe"] == pytest.approx(25 / 4.28)
-    assert limits["GPU"] == pytest.approx(129.4 / 1.712)
+    assert limits["GPU"] == pytest.approx(130.2 / 1.712)
     limits = scaling.x_limits(array, host)
     assert limits["network in"] == pytest.approx(95 / (80 * 27.392 * 8330 / 8192) * 32768)
     assert limits["GPU"] == pytest.approx(420 / (80 * 0.856) * 32768)

