@@ -236,7 +236,8 @@ def test_spead2_and_pace(daemon, work, rng, ends):
 def check_pace(config, packets):
     """What each sender has sent is never ahead of its rate by more than the lateness that it may make up for.
 
-    And its best run of packets keeps the rate: the others wait for a host that is busy with something else.
+    And its best run of packets keeps the rate: the others wait for a host that is busy with something else, and with
+    sanitizers all do.
     """
     for output in config["outputs"]:
         rate = None
@@ -253,7 +254,8 @@ def check_pace(config, packets):
             ahead_s = np.cumsum(sent[:, 1]) / rate - (sent[:, 0] - sent[0, 0])
             assert len(sent) > 500
             assert ahead_s.max() < 0.1, f"{ahead_s.max():.3f} s ahead of its time"
-            assert max(ahead_s[RUN:] - ahead_s[:-RUN]) > -0.25 * RUN * packet_bytes / rate, "too slow everywhere"
+            best_s = max(ahead_s[RUN:] - ahead_s[:-RUN])
+            assert harness.SANITIZED or best_s > -0.25 * RUN * packet_bytes / rate, "too slow everywhere"
 
 
 # ---- What fails ------------------------------------------------------------------------------------------------------
