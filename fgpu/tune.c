@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A chunk's spectra are appended at once, as far as the buffer takes them. */
 static struct channelise_work work_of(const struct fgpu_config *config, size_t output)
@@ -87,6 +88,22 @@ static int tune_output(const struct fgpu_config *config, struct device *device, 
     return err;
 }
 
+/* Before minutes are spent on what cannot be kept. */
+static int check_cache(struct device *device, char *why, size_t why_bytes)
+{
+    const char *directory = device_cache_directory(device);
+
+    if (!directory) {
+        snprintf(why, why_bytes, "device.kernel_cache: there is no directory in which to keep what is measured");
+        return -ENOENT;
+    }
+    if (access(directory, W_OK | X_OK) == 0)
+        return 0;
+    int err = -errno;
+    snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s", directory, strerror(-err));
+    return err;
+}
+
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes)
 {
     const struct fgpu_config *config = values;
@@ -95,11 +112,9 @@ int fgpu_tune(const void *values, struct device *device, char *why, size_t why_b
         log_info("there is nothing to tune on the %s device", device_name(device));
         return 0;
     }
-    if (!device_cache_directory(device)) {
-        snprintf(why, why_bytes, "device.kernel_cache: there is no directory in which to keep what is measured");
-        return -ENOENT;
-    }
-    int err = fgpu_layout_check_buffers(config, device, why, why_bytes);
+    int err = check_cache(device, why, why_bytes);
+    if (!err)
+        err = fgpu_layout_check_buffers(config, device, why, why_bytes);
     for (size_t o = 0; o < config->outputs.n && !err; o++)
         if (is_narrow(config, o))
             log_info("%s: there is nothing to tune in a narrow band", fgpu_config_output(config, o)->name);
