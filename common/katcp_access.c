@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses "a.b.c.d" or "a.b.c.d/bits". */
+/* Parses "a.b.c.d", "a.b.c.d/bits" or "any". */
 static bool parse_network(const char *text, uint32_t *address, uint32_t *mask)
 {
     struct in_addr parsed;
@@ -15,6 +15,10 @@ static bool parse_network(const char *text, uint32_t *address, uint32_t *mask)
     size_t n = strcspn(text, "/");
     unsigned long bits = 32;
 
+    if (strcmp(text, "any") == 0) {
+        *address = *mask = 0;
+        return true;
+    }
     if (n >= sizeof(number))
         return false;
     memcpy(number, text, n);
@@ -46,7 +50,7 @@ int katcp_access_parse(const char *text, struct katcp_access *access, char *why,
         size_t n = strcspn(at, separators);
         snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), at);
         if (n >= sizeof(item) || !parse_network(item, &address, &mask)) {
-            snprintf(why, why_bytes, "\"%s\" is neither a network, a.b.c.d/bits, nor an address", item);
+            snprintf(why, why_bytes, "\"%s\" is neither a network, a.b.c.d/bits, nor an address, nor any", item);
             return -EINVAL;
         }
         if (address & ~mask) {
@@ -73,4 +77,9 @@ bool katcp_access_allows(const struct katcp_access *access, struct in_addr addre
         if ((number & access->networks[i].mask) == access->networks[i].address)
             return true;
     return access->n == 0;
+}
+
+bool katcp_access_is_local(struct in_addr address)
+{
+    return ntohl(address.s_addr) >> 24 == 127;
 }

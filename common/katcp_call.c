@@ -61,6 +61,7 @@ void katcp_call_begin(struct katcp_client *client)
     }
     call->active = true;
     const struct katcp_request *request = katcp_find_request(server, call->message.name);
+    client->speaks_katcp |= request != NULL;
     if (!request)
         katcp_invalid(call, "unknown request %.64s", call->message.name);
     else if (call->message.has_nul)
@@ -145,7 +146,10 @@ static void reply(struct katcp_call *call, const char *result, int n, const char
 {
     answer(call, '!', result, n, args);
     call->active = false;
-    katcp_server_go_on(katcp_call_client(call)->server);
+    call->go_on = NULL;
+    free(call->memory);
+    call->memory = NULL;
+    katcp_client_wake(katcp_call_client(call));
 }
 
 void katcp_ok(struct katcp_call *call, int n, const char *const *args)

@@ -108,9 +108,13 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, log_pause);
     struct queued message;
 
-    for (size_t i = 0; i <= QUEUE_MESSAGES && pop(&message); i++)
+    while (katcp_steps_left(server) > 0) {
+        if (!pop(&message))
+            return;
         tell_all(server, &message);
-    katcp_clients_tidy(server);
+    }
+    ev_timer_set(timer, PAUSE_S, 0.);
+    ev_timer_start(loop, timer);
 }
 
 /* Not at once, so that a storm of messages is not one of packets as well. */

@@ -1,7 +1,8 @@
 /* katcp_sampling.c - which client wants to be told what of which sensor, and when.
  *
  * All of it is a look at every sensor that anybody samples, each KATCP_LOOK_S.  It costs a few loads for a sensor that
- * has not been set since, and a line is written once for all clients that get it.  What changes and changes back
+ * has not been set since, and a line is written once for all clients that get it.  A look that has more to tell than a
+ * turn of the loop allows goes on in the next one.  What changes and changes back
  * between two looks is not seen, whatever the strategy. */
 #include "common/katcp_internal.h"
 
@@ -163,8 +164,24 @@ static struct seen see(const struct katcp_server *server, const struct sensor_en
     return seen;
 }
 
-/* Tells those clients of a sensor for whom it is due. */
-static void tell(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen)
+/* Lets the list of clients begin with 'first', so that nobody is always the last to be told. */
+static void rotate(struct katcp_server *server, struct katcp_client *first)
+{
+    struct katcp_client **end = &server->clients;
+
+    while (*end)
+        end = &(*end)->next;
+    *end = server->clients;
+    while (server->clients != first) {
+        end = &server->clients->next;
+        server->clients = *end;
+    }
+    *end = NULL;
+}
+
+/* Tells those clients of a sensor for whom it is due, and of them as many as the steps are for.  Returns whether all
+ * have been. */
+static bool tell(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen, int64_t end_steps)
 {
     bool has_line = false;
 
@@ -173,6 +190,11 @@ static void tell(struct katcp_server *server, struct sensor_entry *entry, const 
         struct katcp_sampling *sampling = client->samplings ? &client->samplings[entry->index] : NULL;
         if (!sampling || client->fd < 0 || !is_due(sampling, seen, &entry->due_ns))
             continue;
+        if (has_line && server->steps_left <= end_steps) {
+            entry->due_ns = seen->now_ns;
+            rotate(server, client);
+            return false;
+        }
         if (!has_line)
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
@@ -184,22 +206,30 @@ static void tell(struct katcp_server *server, struct sensor_entry *entry, const 
         int64_t due_ns = next_due_ns(sampling);
         entry->due_ns = due_ns < entry->due_ns ? due_ns : entry->due_ns;
     }
+    return true;
 }
 
 void katcp_sampling_look(struct katcp_server *server)
 {
     const struct sensors *sensors = server->device->sensors;
+    int64_t end_steps = katcp_steps_left(server) - KATCP_LOOK_STEPS;
 
-    for (size_t i = 0; i < sensors->n; i++) {
-        struct sensor_entry *entry = sensors->entries[i];
+    for (; server->look_next < sensors->n; server->look_next++) {
+        struct sensor_entry *entry = sensors->entries[server->look_next];
         if (entry->n_sampled == 0)
             continue;
+        if (server->steps_left <= end_steps)
+            break;
+        katcp_count_steps(server, KATCP_SENSOR_STEPS + 4 * entry->n_sampled);
         struct seen seen = see(server, entry);
         if (seen.version == entry->looked_version && seen.now_ns < entry->due_ns)
             continue;
         entry->looked_version = seen.version;
-        tell(server, entry, &seen);
+        if (!tell(server, entry, &seen, end_steps))
+            break;
     }
+    if (server->look_next < sensors->n)
+        katcp_server_go_on(server);
 }
 
 /* ---- ?sensor-sampling -------------------------------------------------------------------------------------------- */
@@ -390,28 +420,44 @@ static void query(struct katcp_call *call, const struct sensors *sensors)
         answer_sampling(call, client->samplings ? &client->samplings[entry->index] : &none);
 }
 
+/* Sets those that are marked, as far as it goes in this turn. */
+static void go_on_setting(struct katcp_call *call)
+{
+    struct katcp_client *client = katcp_call_client(call);
+    struct sensors *sensors = client->server->device->sensors;
+    const bool *marks = call->memory;
+
+    do {
+        while (call->next < sensors->n && !marks[call->next])
+            call->next++;
+        if (call->next == sensors->n) {
+            answer_sampling(call, &call->wanted);
+            return;
+        }
+        set_sampling(client, sensors->entries[call->next++], &call->wanted);
+    } while (katcp_call_may_go_on(call));
+}
+
 void katcp_sensor_sampling(struct katcp_call *call, void *server)
 {
     struct katcp_client *client = katcp_call_client(call);
     struct sensors *sensors = client->server->device->sensors;
-    struct katcp_sampling wanted = {0};
 
     if (katcp_n_args(call) == 1) {
         query(call, sensors);
         return;
     }
-    if (!parse_strategy(call, &wanted))
+    call->wanted = (struct katcp_sampling){0};
+    if (!parse_strategy(call, &call->wanted))
         return;
-    bool *marks = calloc(sensors->n + 1, sizeof(*marks));
+    call->memory = calloc(sensors->n + 1, sizeof(bool));
     if (!client->samplings)
         client->samplings = calloc(sensors->n + 1, sizeof(*client->samplings));
-    if (!marks || !client->samplings)
+    if (!call->memory || !client->samplings) {
         katcp_fail(call, "there is no memory for it");
-    else if (mark_named(call, sensors, &wanted, marks)) {
-        for (size_t i = 0; i < sensors->n; i++)
-            if (marks[i])
-                set_sampling(client, sensors->entries[i], &wanted);
-        answer_sampling(call, &wanted);
+    } else if (mark_named(call, sensors, &call->wanted, call->memory)) {
+        call->next = 0;
+        call->go_on = go_on_setting;
+        go_on_setting(call);
     }
-    free(marks);
 }

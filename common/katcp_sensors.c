@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/clock_state.h"
+#include "common/log.h"
 #include "common/units.h"
 
 #include <sys/timex.h>
@@ -98,8 +99,11 @@ void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop)
 
 void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp)
 {
-    if (timestamp <= own->steady_state)
+    if (timestamp == own->steady_state)
         return;
+    if (timestamp < own->steady_state)
+        log_warning("the time of the data went back: steady-state-timestamp goes back from %lld to %lld",
+                    (long long)own->steady_state, (long long)timestamp);
     own->steady_state = timestamp;
     sensor_set_integer(&own->steady_state_timestamp, clock_unix_ns(), SENSOR_NOMINAL, timestamp);
 }

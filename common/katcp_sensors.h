@@ -1,6 +1,7 @@
 /* katcp_sensors.h - the sensors that every program has.
  *
- * steady-state-timestamp  ADC timestamp from which on the data show all that was asked for before; never goes back
+ * steady-state-timestamp  ADC timestamp from which on the data show all that was asked for before; it goes
+ *                         back only where the data's time does, and the log says so
  * device-status           of all sensors that are no aggregates themselves
  * time.*                  how well the kernel knows the time, every 10 s
  *
@@ -16,7 +17,7 @@
 struct katcp_sensors {
     struct sensor steady_state_timestamp, device_status;
     struct sensor esterror, maxerror, state, synchronised;
-    int64_t steady_state; /* the latest so far */
+    int64_t steady_state; /* what the first says */
     ev_timer timer;
 };
 
@@ -27,7 +28,8 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors);
 void katcp_sensors_start(struct katcp_sensors *own, struct ev_loop *loop);
 void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop);
 
-/* What was asked for until now shows in all data from ADC timestamp 'timestamp' on. */
+/* What was asked for until now shows in all data from ADC timestamp 'timestamp' on.  One that is earlier than before
+ * means that the data's time has gone back. */
 void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp);
 
 #endif

@@ -4,6 +4,7 @@
 #include "common/endpoint.h"
 #include "common/log.h"
 #include "common/sections.h"
+#include "common/stats.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -15,14 +16,70 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* ---- Refusals ---------------------------------------------------------------------------------------------------- */
+
+const char *const katcp_refusal_sentences[KATCP_N_REFUSALS] = {
+    [KATCP_NOT_ALLOWED] = "katcp.allow does not name its network",
+    [KATCP_TOO_MANY] = "there are katcp.max_clients already",
+    [KATCP_TOO_MANY_OF_HOST] = "its host has 16 connections already",
+    [KATCP_RESERVED] = "the last places of katcp.max_clients are for hosts without a connection",
+    [KATCP_NO_KATCP] = "its first line is no request of KATCP",
+    [KATCP_UNFINISHED] = "a line of it has had no end for 30 s",
+    [KATCP_UNREAD] = "it does not read what it asked for",
+    [KATCP_STALLED] = "it has read nothing for 30 s",
+    [KATCP_TOO_MUCH] = "all clients together take too much memory, and it most of all",
+    [KATCP_NO_MEMORY] = "there is no memory for it",
+};
+
+static const char *const refusal_labels[KATCP_N_REFUSALS] = {
+    [KATCP_NOT_ALLOWED] = "not_allowed", [KATCP_TOO_MANY] = "too_many", [KATCP_TOO_MANY_OF_HOST] = "too_many_of_host",
+    [KATCP_RESERVED] = "reserved",       [KATCP_NO_KATCP] = "no_katcp", [KATCP_UNFINISHED] = "unfinished_line",
+    [KATCP_UNREAD] = "unread",           [KATCP_STALLED] = "stalled",   [KATCP_TOO_MUCH] = "too_much_memory",
+    [KATCP_NO_MEMORY] = "no_memory",
+};
+
+/* They outlive the server, as the page does that shows them. */
+static struct counter n_refused[KATCP_N_REFUSALS];
+
+static void count_refusals(void)
+{
+    char labels[64];
+
+    for (size_t i = KATCP_SERVED + 1; i < KATCP_N_REFUSALS; i++) {
+        labels[0] = '\0';
+        stats_counter("katcp_refused_connections",
+                      "Connections to KATCP that were refused or closed, by reason (docs/katcp.md).",
+                      stats_label(labels, sizeof(labels), "reason", refusal_labels[i]), &n_refused[i]);
+    }
+}
+
+void katcp_count_refusal(enum katcp_refusal why, const char *address)
+{
+    static struct log_limit limit;
+
+    counter_add_alone(&n_refused[why], 1);
+    log_limited(&limit, LOG_LEVEL_WARNING, "KATCP client %s is dropped: %s", address, katcp_refusal_sentences[why]);
+}
+
 /* ---- The loop's callbacks ---------------------------------------------------------------------------------------- */
+
+int64_t katcp_steps_left(struct katcp_server *server)
+{
+    unsigned turn = ev_iteration(server->loop);
+
+    if (turn != server->turn)
+        server->steps_left = KATCP_TURN_STEPS;
+    server->turn = turn;
+    return server->steps_left;
+}
 
 static void on_again(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, again);
 
-    for (struct katcp_client *client = server->clients; client; client = client->next)
-        katcp_client_go_on(client);
+    if (server->look_next < server->device->sensors->n)
+        katcp_sampling_look(server);
+    katcp_clients_serve(server);
     katcp_clients_tidy(server);
 }
 
@@ -34,12 +91,15 @@ void katcp_server_go_on(struct katcp_server *server)
     ev_timer_start(server->loop, &server->again);
 }
 
+/* A look that is not over goes on by itself. */
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, look);
 
+    if (server->look_next < server->device->sensors->n)
+        return;
+    server->look_next = 0;
     katcp_sampling_look(server);
-    katcp_clients_tidy(server);
 }
 
 /* Also begins to accept again, where there were no more files. */
@@ -47,7 +107,7 @@ static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, housekeeping);
 
-    katcp_clients_tidy(server);
+    katcp_clients_check(server);
     for (size_t i = 0; i < ARRAY_LEN(server->listeners); i++)
         if (server->listeners[i].fd >= 0)
             ev_io_start(loop, &server->listeners[i].accepts);
@@ -56,19 +116,19 @@ static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 /* ---- Accepting --------------------------------------------------------------------------------------------------- */
 
 /* Says why, and closes. */
-static void refuse(int fd, const char *address, const char *why)
+static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 {
-    static struct log_limit limit;
     struct katcp_text line = {0};
+    char where[32];
 
     katcp_text_begin(&line, '#', "disconnect", 0);
-    katcp_text_add_arg(&line, why);
+    katcp_text_add_arg(&line, katcp_refusal_sentences[why]);
     katcp_text_end(&line);
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         errno = 0; /* it is none the wiser */
     katcp_text_fini(&line);
     close(fd);
-    log_limited(&limit, LOG_LEVEL_WARNING, "KATCP client %s is refused: %s", address, why);
+    katcp_count_refusal(why, endpoint_format(peer, where, sizeof(where)));
 }
 
 static void set_options(int fd)
@@ -83,13 +143,38 @@ static void set_options(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes));
 }
 
+/* All addresses of loopback are one host. */
+static bool is_same_host(struct in_addr a, struct in_addr b)
+{
+    return a.s_addr == b.s_addr || (katcp_access_is_local(a) && katcp_access_is_local(b));
+}
+
+/* Whether a listener has a place for one more: each has its own, so that readers never take those of operators. */
+static enum katcp_refusal find_place(const struct katcp_listener *listener, struct in_addr host)
+{
+    const struct katcp_server *server = listener->server;
+    size_t reserve = server->max_clients / 8 < KATCP_RESERVE ? server->max_clients / 8 : KATCP_RESERVE;
+    size_t n = 0, n_of_host = 0;
+
+    for (const struct katcp_client *client = server->clients; client; client = client->next) {
+        bool counts = client->fd >= 0 && client->read_only == listener->read_only;
+        n += counts;
+        n_of_host += counts && is_same_host(client->host, host);
+    }
+    if (!katcp_access_allows(&server->access, host))
+        return KATCP_NOT_ALLOWED;
+    if (n >= server->max_clients)
+        return KATCP_TOO_MANY;
+    if (n_of_host > 0 && n >= server->max_clients - reserve)
+        return KATCP_RESERVED;
+    return n_of_host >= KATCP_MAX_OF_HOST && !katcp_access_is_local(host) ? KATCP_TOO_MANY_OF_HOST : KATCP_SERVED;
+}
+
 static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
 {
     struct katcp_listener *listener = CONTAINER_OF(watcher, struct katcp_listener, accepts);
-    struct katcp_server *server = listener->server;
     struct sockaddr_in address;
     socklen_t address_bytes = sizeof(address);
-    char where[32];
 
     int fd = accept4(listener->fd, (struct sockaddr *)&address, &address_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
@@ -98,14 +183,12 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
         return;
     }
     struct endpoint peer = {.address = address.sin_addr, .port = ntohs(address.sin_port)};
-    endpoint_format(&peer, where, sizeof(where));
+    enum katcp_refusal why = find_place(listener, peer.address);
     set_options(fd);
-    if (!katcp_access_allows(&server->access, peer.address))
-        refuse(fd, where, "katcp.allow does not name its network");
-    else if (server->n_clients >= server->max_clients)
-        refuse(fd, where, "there are katcp.max_clients already");
+    if (why)
+        refuse(fd, &peer, why);
     else
-        katcp_client_open(server, fd, where, listener->read_only);
+        katcp_client_open(listener->server, fd, &peer, listener->read_only);
 }
 
 static const char *cure(int err)
@@ -176,6 +259,11 @@ static void init(struct katcp_server *server, struct ev_loop *loop, const struct
     server->device = device;
     server->loop = loop;
     server->max_clients = (size_t)config->max_clients;
+    server->halt_stays = config->halt_stays;
+    server->end_waiting = &server->first_waiting;
+    server->look_next = SIZE_MAX;
+    for (size_t i = 0; i < device->sensors->n; i++)
+        server->names_bytes += strlen(device->sensors->entries[i]->about.name) + 1;
     ev_timer_init(&server->again, on_again, 0., 0.);
     ev_timer_init(&server->look, on_look, KATCP_LOOK_S, KATCP_LOOK_S);
     ev_timer_init(&server->housekeeping, on_housekeeping, 1., 1.);
@@ -193,6 +281,7 @@ int katcp_server_open(const struct config_katcp *config, struct ev_loop *loop, c
         return -ENOMEM;
     why[0] = '\0';
     init(s, loop, device, config);
+    count_refusals();
     katcp_log_open(s);
     s->read_buffer = malloc(KATCP_READ_BYTES);
     if (s->read_buffer)
@@ -229,14 +318,12 @@ static void close_client(struct katcp_client *client, int *left_ms)
     katcp_text_add_arg(line, "the program is ending");
     katcp_text_end(line);
     katcp_client_tell(client, line);
-    katcp_client_flush(client);
     while (client->fd >= 0 && client->out.n > client->out_at && *left_ms > 0) {
         struct pollfd out = {.fd = client->fd, .events = POLLOUT};
-        if (poll(&out, 1, 10) == 0)
-            *left_ms -= 10;
+        *left_ms -= poll(&out, 1, 10) == 0 ? 10 : 1;
         katcp_client_flush(client);
     }
-    katcp_client_drop(client, NULL);
+    katcp_client_drop(client);
 }
 
 void katcp_server_close(struct katcp_server *server)
@@ -251,8 +338,10 @@ void katcp_server_close(struct katcp_server *server)
         ev_io_stop(server->loop, &server->listeners[i].accepts);
         close(server->listeners[i].fd);
     }
-    for (struct katcp_client *client = server->clients; client; client = client->next)
+    for (struct katcp_client *client = server->clients; client; client = client->next) {
         close_client(client, &left_ms);
+        client->waits = false;
+    }
     katcp_clients_tidy(server);
     katcp_log_close(server);
     ev_timer_stop(server->loop, &server->again);

@@ -6,11 +6,15 @@
  *            sensors --a look at all that clients sample, every 10 ms while any do--> #sensor-status
  *            log.c --a bounded queue--> #log
  * Threads:   all of it is main's; what a handler sets off is posted to the worker, so nothing here delays data.
- * Limits:    a line has at most 16 MiB; a client that leaves 32 MiB unread, or reads nothing for half a minute, is
- *            dropped; so many clients, and no more, are served (katcp.max_clients).  Reading stops at a client whose
- *            request waits for the worker, until it is answered, and at one whose answers wait for it.
+ * Limits:    a line has at most 64 KiB, or 16 MiB where its request is marked so, and 30 s from its first byte to its
+ *            end.  A client that leaves 32 MiB unread, or reads nothing for half a minute, is dropped; if all together
+ *            have more than 256 MiB, the one that has most.  Reading stops at a client whose request waits for the
+ *            worker, until it is answered, and at one whose answers wait for it.
+ * Turns:     in each turn of the loop a bounded number of steps is done for clients (katcp_internal.h), in the order in
+ *            which they came; what takes more goes on in the next turn.
  * Access:    katcp.listen and katcp.read_only_listen, where only requests that change nothing are carried out; of both,
- *            only clients of katcp.allow's networks. */
+ *            only clients of katcp.allow's networks, each with places of its own (katcp.max_clients).
+ * Strangers: a connection whose first line is no request of KATCP is closed before anything of it is carried out. */
 #ifndef COMMON_KATCP_SERVER_H
 #define COMMON_KATCP_SERVER_H
 
@@ -37,7 +41,8 @@ struct katcp_request {
     /* With so many arguments or more it changes something, and is refused on read-only listeners: 0 where it always
      * does, 2 where two arguments are a query, KATCP_CHANGES_NOTHING. */
     int changes_from;
-    double timeout_s; /* for ?request-timeout-hint; 0: none */
+    double timeout_s;    /* for ?request-timeout-hint; 0: none */
+    bool has_long_lines; /* up to 16 MiB, where it may change something; else 64 KiB */
 };
 
 /* What a server serves: lists and strings are the caller's and outlive it. */

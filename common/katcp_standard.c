@@ -1,9 +1,10 @@
 /* katcp_standard.c - the requests that every KATCP device answers. */
 #include "common/katcp_internal.h"
 
+#include "common/log.h"
+#include "common/name_pattern.h"
 #include "common/version.h"
 
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,12 +117,22 @@ static void watchdog(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-static void halt(struct katcp_call *call, void *server)
+/* A stranger who got here does not keep the program down. */
+static void halt(struct katcp_call *call, void *arg)
 {
-    const struct katcp_device *device = ((struct katcp_server *)server)->device;
+    static const char *const sentence[] = {"it is started again, as katcp.halt_stays is not set"};
+    const struct katcp_server *server = arg;
+    const struct katcp_device *device = server->device;
+    const struct katcp_client *client = katcp_call_client(call);
+    bool stays = server->halt_stays || katcp_access_is_local(client->host);
 
-    katcp_ok(call, 0, NULL);
-    device->halt(device->life_arg);
+    if (!stays)
+        log_info("KATCP client %s asks for a halt: %s", client->address, sentence[0]);
+    katcp_ok(call, !stays, sentence);
+    if (stays)
+        device->halt(device->life_arg);
+    else
+        device->restart(device->life_arg);
 }
 
 static void restart(struct katcp_call *call, void *server)
@@ -134,48 +145,6 @@ static void restart(struct katcp_call *call, void *server)
 
 /* ---- ?sensor-list, ?sensor-value --------------------------------------------------------------------------------- */
 
-/* What may not be in an expression: repetition counts and back-references, by which a few bytes occupy a matcher for
- * minutes; and a + of more than a character or a list of them, since glibc compiles x+ as xx*, so that with some dozens
- * of them within one another no memory is left.  NULL: it is all right. */
-static const char *find_costly(const char *pattern)
-{
-    for (char before = 0; *pattern; pattern++) {
-        bool escaped = *pattern == '\\';
-        if (*pattern == '{' || (escaped && pattern[1] && strchr("123456789", pattern[1])))
-            return "an expression has neither {...} nor back-references here";
-        if (*pattern == '+' && before && strchr(")*+?", before))
-            return "an expression has no + behind a group or another repetition here";
-        before = escaped ? 0 : *pattern;
-        pattern += escaped && pattern[1];
-    }
-    return NULL;
-}
-
-/* Compiles "/expression/" as an extended one of POSIX.  Returns false having failed the call. */
-static bool compile(struct katcp_call *call, const char *arg, regex_t *expression)
-{
-    char pattern[KATCP_MAX_PATTERN_BYTES], why[128];
-    size_t n = strlen(arg) - 2;
-
-    if (n >= sizeof(pattern)) {
-        katcp_fail(call, "an expression has at most %d characters", KATCP_MAX_PATTERN_BYTES - 1);
-        return false;
-    }
-    memcpy(pattern, arg + 1, n);
-    pattern[n] = '\0';
-    const char *costly = find_costly(pattern);
-    if (costly) {
-        katcp_fail(call, "%s", costly);
-        return false;
-    }
-    int err = regcomp(expression, pattern, REG_EXTENDED | REG_NOSUB);
-    if (err) {
-        regerror(err, expression, why, sizeof(why));
-        katcp_fail(call, "%s is no regular expression: %s", arg, why);
-    }
-    return !err;
-}
-
 static bool is_expression(const char *arg)
 {
     size_t n = strlen(arg);
@@ -183,40 +152,66 @@ static bool is_expression(const char *arg)
     return n >= 2 && arg[0] == '/' && arg[n - 1] == '/';
 }
 
+/* Answers with the sensors that the call's pattern finds, or all, as far as it goes in this turn. */
+static void go_on_with_sensors(struct katcp_call *call)
+{
+    struct katcp_server *server = katcp_call_client(call)->server;
+    const struct sensors *sensors = server->device->sensors;
+    size_t n_steps;
+
+    do {
+        if (call->next == sensors->n) {
+            katcp_ok_count(call, call->n_told);
+            return;
+        }
+        const struct sensor_entry *entry = sensors->entries[call->next++];
+        n_steps = 0;
+        if (!call->memory || name_pattern_matches(call->memory, entry->about.name, &n_steps)) {
+            call->each(call, entry);
+            call->n_told++;
+        }
+        katcp_count_steps(server, KATCP_SENSOR_STEPS + n_steps);
+    } while (katcp_call_may_go_on(call));
+}
+
+/* Compiles "/expression/" into the call's memory.  Returns false having failed the call. */
+static bool compile(struct katcp_call *call, const char *arg)
+{
+    struct name_pattern *pattern = malloc(sizeof(*pattern));
+    const char *why = pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for it";
+
+    call->memory = pattern;
+    if (why)
+        katcp_fail(call, "%s", why);
+    return !why;
+}
+
 /* Calls each() for the sensors that the argument names, or all, and answers with their number. */
 static void each_sensor(struct katcp_call *call, const struct katcp_server *server,
-                        void (*each)(struct katcp_call *, const struct katcp_server *, const struct sensor_entry *))
+                        void (*each)(struct katcp_call *, const struct sensor_entry *))
 {
-    const struct sensors *sensors = server->device->sensors;
     const char *arg = katcp_n_args(call) ? katcp_arg(call, 0) : NULL;
     bool some = arg && is_expression(arg);
-    regex_t expression;
-    size_t n = 0;
 
     if (arg && !some) {
-        const struct sensor_entry *entry = sensors_find(sensors, arg);
+        const struct sensor_entry *entry = sensors_find(server->device->sensors, arg);
         if (!entry) {
             katcp_fail(call, "Unknown sensor '%.256s'", arg);
             return;
         }
-        each(call, server, entry);
+        each(call, entry);
         katcp_ok_count(call, 1);
         return;
     }
-    if (some && !compile(call, arg, &expression))
+    if (some && !compile(call, arg))
         return;
-    for (size_t i = 0; i < sensors->n; i++) {
-        if (some && regexec(&expression, sensors->entries[i]->about.name, 0, NULL, 0) != 0)
-            continue;
-        each(call, server, sensors->entries[i]);
-        n++;
-    }
-    if (some)
-        regfree(&expression);
-    katcp_ok_count(call, n);
+    call->next = call->n_told = 0;
+    call->each = each;
+    call->go_on = go_on_with_sensors;
+    go_on_with_sensors(call);
 }
 
-static void inform_about(struct katcp_call *call, const struct katcp_server *server, const struct sensor_entry *entry)
+static void inform_about(struct katcp_call *call, const struct sensor_entry *entry)
 {
     const struct sensor_about *about = &entry->about;
     const char *args[4 + 64] = {about->name, about->description, about->units, sensor_type_name(about->type)};
@@ -232,11 +227,11 @@ static void sensor_list(struct katcp_call *call, void *server)
     each_sensor(call, server, inform_about);
 }
 
-static void inform_value(struct katcp_call *call, const struct katcp_server *server, const struct sensor_entry *entry)
+static void inform_value(struct katcp_call *call, const struct sensor_entry *entry)
 {
     struct katcp_client *client = katcp_call_client(call);
     struct katcp_text *line = &client->server->line;
-    struct sensor_reading reading = sensors_read(server->device->sensors, entry, NULL);
+    struct sensor_reading reading = sensors_read(client->server->device->sensors, entry, NULL);
 
     katcp_sensor_line(line, "sensor-value", call->message.mid, entry, &reading);
     katcp_client_answer(client, line);
@@ -252,8 +247,11 @@ static void sensor_value(struct katcp_call *call, void *server)
 /* In the order of names, which katcp_find_request() relies on. */
 const struct katcp_request katcp_standard_requests[] = {
     {"client-list", "Lists the clients that are connected.", 0, 0, client_list, KATCP_CHANGES_NOTHING, 0},
-    {"halt", "Ends the program as SIGTERM does: what has been received is sent, then the stop heaps.", 0, 0, halt, 0,
-     0},
+    {"halt",
+     "Ends the program as SIGTERM does: what has been received is sent, then the stop heaps.\n"
+     "?halt\n"
+     "From another host it acts as ?restart, unless katcp.halt_stays is set.",
+     0, 0, halt, 0, 0},
     {"help", "Lists the requests, or describes one.\n?help [REQUEST]", 0, 1, help, KATCP_CHANGES_NOTHING, 0},
     {"log-level",
      "Asks for or sets the level of what is logged to all clients.\n"
@@ -273,7 +271,7 @@ const struct katcp_request katcp_standard_requests[] = {
      "?sensor-sampling NAME[,NAME...] [none | auto | period SECONDS | event | differential DIFFERENCE | event-rate "
      "SHORTEST LONGEST | differential-rate DIFFERENCE SHORTEST LONGEST]\n"
      "SHORTEST and LONGEST are seconds between two readings.",
-     1, 5, katcp_sensor_sampling, KATCP_CHANGES_NOTHING, 0},
+     1, 5, katcp_sensor_sampling, KATCP_CHANGES_NOTHING, 0, .has_long_lines = true},
     {"sensor-sampling-clear", "Ends all sampling of this client.", 0, 0, katcp_sensor_sampling_clear,
      KATCP_CHANGES_NOTHING, 0},
     {"sensor-value", "Reads sensors.\n?sensor-value [NAME|/REGULAR EXPRESSION/]", 0, 1, sensor_value,

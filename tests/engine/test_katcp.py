@@ -256,6 +256,7 @@ def test_grammar(served, rng):
     lines = [random_line(rng) for _ in range(20000)]
     n_refused = 0
     with Line(address_of(served.config)) as line:
+        assert line.answer("?watchdog") == ["!watchdog ok"]
         for begin in range(0, len(lines), 500):
             part = lines[begin:begin + 500]
             line.socket.sendall(b"".join(text + rng.choice([b"\n", b"\r", b"\r\n"]) for text in part))
@@ -277,14 +278,31 @@ def test_grammar(served, rng):
 
 
 def test_large_lines(served):
-    """16 MiB in a line are taken, in pieces of any size; one that is longer costs itself only."""
+    """Gains have lines of up to 16 MiB, in pieces of any size, other requests 64 KiB; a longer one costs itself only."""
     with Line(address_of(served.config)) as line:
-        most = 16 << 20
-        line.say("?help " + "x" * (most - 6))
-        assert line.line().startswith(r"!help fail unknown\_request\_xxx")
-        line.say("?help " + "x" * (most - 5))
-        assert line.line().startswith("#log error ")
-        assert line.answer("?watchdog[5]") == ["!watchdog[5] ok"]
+        assert line.answer("?watchdog") == ["!watchdog ok"]
+        for request, most in [("help", 64 << 10)] + [("gain", 16 << 20)] * (served.program == "fgpu"):
+            line.say(f"?{request} " + "x" * (most - 2 - len(request)))
+            assert line.line().startswith(f"!{request} fail ")
+            line.say(f"?{request} " + "x" * (most - 1 - len(request)))
+            assert line.line().startswith("#log error ")
+            assert line.answer("?watchdog[5]") == ["!watchdog[5] ok"]
+
+
+@pytest.mark.parametrize("first", [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03abcd\x20",  # TLS, whose session's name is the page's to choose
+    b"POST / HTTP/1.1\r\nHost: x\r\n\r", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r", b"\0\1", b"hello"])
+def test_strangers(served, first):
+    """A connection that does not begin with a request is closed, and nothing behind it is carried out."""
+    address = address_of(served.config)
+    with Line(address) as stranger:
+        stranger.socket.sendall(first + b"\n?log-level off\n?halt\n")
+        try:
+            assert stranger.line() in ("", r"#disconnect its\_first\_line\_is\_no\_request\_of\_KATCP")
+        except ConnectionResetError:
+            pass
+    with Line(address) as line:
+        assert line.answer("?log-level") == ["!log-level ok warn"]
 
 
 # ---- Configuration -----------------------------------------------------------------------------------------------------
@@ -297,6 +315,9 @@ def test_large_lines(served):
     ({"listen": "127.0.0.1:7147", "read_only_listen": "127.0.0.1:7147"}, "read_only_listen must not be the same"),
     ({"listen": "127.0.0.1:7147, 127.0.0.2:7147"}, "listen"),
     ({"max_clients": 0}, "max_clients"),
+    ({"listen": "0.0.0.0:7147"}, "listen can be reached from other hosts, so allow must name the networks"),
+    ({"listen": "192.0.2.1:7147", "allow": " ,"}, "listen can be reached from other hosts, so allow must name"),
+    ({"allow": "anyone"}, 'allow: "anyone" is neither a network'),
 ])
 def test_bad_configuration(work, katcp, sentence):
     for program in ("fgpu", "xbgpu"):
@@ -306,6 +327,17 @@ def test_bad_configuration(work, katcp, sentence):
                               timeout=TIMEOUT_S)
         assert done.returncode == CONFIG
         assert sentence in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("katcp", [
+    {"listen": "0.0.0.0:7147", "allow": "any"},
+    {"listen": "192.0.2.1:7147", "allow": "192.0.2.0/24"},
+    {"listen": "127.1.2.3:7147", "read_only_listen": "0.0.0.0:7150"},
+])
+def test_good_configuration(work, katcp):
+    path = work / "fgpu.yaml"
+    path.write_text(yaml.safe_dump(make_config("fgpu", **katcp), sort_keys=False))
+    subprocess.run([BUILD / "fgpu", "--check-config", path], check=True, timeout=TIMEOUT_S)
 
 
 def test_port_left_out(work):

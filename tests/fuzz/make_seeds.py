@@ -120,7 +120,10 @@ def katcp_lines():
     return [rb"?help", rb"?watchdog[5]", rb"?sensor-list /^[a-c]|x$/", rb"?sensor-value a", rb"?log-level debug",
             rb"?sensor-sampling a,b.c,h event", rb"?sensor-sampling a differential-rate 1 0 inf", rb"?set 1 2.5 1e3 \@",
             rb"?sensor-sampling b.c period 0.01", rb"?sensor-sampling-clear", rb"?client-list", rb"?version-list",
-            rb"?request-timeout-hint set", rb"!x[2147483647] ok a\_b\\\0\n\r\e\t", rb"#log error 1 a b", rb"?halt", rb"?restart"]
+            rb"?request-timeout-hint set", rb"!x[2147483647] ok a\_b\\\0\n\r\e\t", rb"#log error 1 a b", rb"?halt", rb"?restart",
+            rb"?sensor-list /^input\\d+\\.(rx|dig-.*s)[.a-z]/", rb"?sensor-value /(^a|t$|^$)*(e|\\w+?|[^-.]*)/",
+            rb"?sensor-sampling time.esterror,wide.input0.feng-clip-cnt,device-status period 0.001", b"\x16\x03\x01",
+            rb"POST / HTTP/1.1"]
 
 
 def katcp_client_seeds():

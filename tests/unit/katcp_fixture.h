@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* ---- A clock of our own, which the linker prefers to the real one ------------------------------------------------ */
@@ -51,6 +52,24 @@ struct timespec clock_timespec(int64_t monotonic_ns)
 static inline void pass(double seconds)
 {
     fake_ns += (int64_t)(seconds * 1e9);
+}
+
+/* ---- Hosts of our own: clients come from 'fake_host', if that is set --------------------------------------------- */
+
+static struct in_addr fake_host;
+
+int accept4(int fd, struct sockaddr *address, socklen_t *address_bytes, int flags)
+{
+    int accepted = (int)syscall(SYS_accept4, fd, address, address_bytes, flags);
+
+    if (accepted >= 0 && fake_host.s_addr)
+        ((struct sockaddr_in *)address)->sin_addr = fake_host;
+    return accepted;
+}
+
+static inline void come_from(const char *host)
+{
+    fake_host.s_addr = host ? inet_addr(host) : 0;
 }
 
 /* ---- The server -------------------------------------------------------------------------------------------------- */
@@ -105,7 +124,7 @@ static inline void restart(void *arg)
 static const struct katcp_request requests[] = {
     {"echo", "Says it again.\n?echo [word...]", 0, 3, echo, 2, 1.5},
     {"keep", "Waits.", 0, 1, keep, KATCP_CHANGES_NOTHING, 0},
-    {"add", "Adds.", 2, 2, add, 0, 0},
+    {"add", "Adds.", 2, 2, add, 0, 0, .has_long_lines = true},
 };
 static const struct katcp_device device = {
     .name = "device-1.0",
