@@ -1,36 +1,46 @@
 /* http.c - the registry of stats.c, for Prometheus and for people: /metrics, /healthz, /status.json and the page. */
 #include "common/http.h"
 
+#include "common/clock.h"
+#include "common/http_clients.h"
+#include "common/http_names.h"
 #include "common/katcp_access.h"
+#include "common/log.h"
 #include "common/page.h"
 #include "common/process.h"
 #include "common/stats.h"
 #include "common/status.h"
+#include "common/thread.h"
 #include "common/units.h"
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <pthread.h>
-#include <signal.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Enough for several scrapers and browsers; more would only be a mistake or an attack.  A client that holds connections
- * without using them keeps the others out for as long as its time-out at worst, and not at all those of other hosts. */
-#define MAX_CONNECTIONS        64
-#define MAX_CLIENT_CONNECTIONS 32
-#define CONNECTION_TIMEOUT_S   10
+/* A connection on which no byte moves; http_clients.h bounds all others. */
+#define CONNECTION_TIMEOUT_S 10
+#define SWEEP_MS             500 /* between looks at the deadlines of connections */
 
 struct http {
     struct katcp_access access;  /* [const] */
     const struct gauge *healthy; /* [const] */
     struct status *status;       /* NULL: none */
-    struct MHD_Daemon *daemon;
+    char *names, *own_names;     /* [const] that a request's Host: may have */
+    struct http_clients clients; /* [thread] */
+    struct log_limit host_limit; /* [thread] */
+    struct MHD_Daemon *daemon;   /* [thread] while that runs */
+    struct thread thread;
+    int stop_fd;
     unsigned port;
 };
+
+#define REFUSED_HOST "the name in Host: is not one of this host's; http.names in the configuration adds names"
 
 /* Sends 'response' (NULL: out of memory, the connection is closed) and lets go of it. */
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
@@ -133,11 +143,34 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection, const char 
     return MHD_NO;
 }
 
+/* Only HTTP/1.0 may leave Host: out, which no browser does. */
+static bool is_host_accepted(struct http *http, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+
+    if (!host || http_names_accept(http->own_names, http->names, host))
+        return true;
+    int n_plain =
+        (int)strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"); /* for a log */
+    log_limited(&http->host_limit, LOG_LEVEL_WARNING, "HTTP: a request for \"%.*s\" was refused: " REFUSED_HOST,
+                n_plain < 100 ? n_plain : 100, host);
+    return false;
+}
+
+static struct http_client *client_of(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* Called once the header is whole; the answer is queued at once, so there is no second call. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
-    const struct http *http = arg;
+    struct http *http = arg;
 
+    http_client_answering(client_of(connection), clock_monotonic_ns());
+    if (!is_host_accepted(http, connection))
+        return reply_text(connection, MHD_HTTP_MISDIRECTED_REQUEST, REFUSED_HOST "\n");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
     if (!strcmp(url, "/metrics"))
@@ -184,21 +217,66 @@ static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, soc
     return katcp_access_allows(&http->access, ((const struct sockaddr_in *)address)->sin_addr) ? MHD_YES : MHD_NO;
 }
 
-/* libmicrohttpd's thread takes over the signal mask of the one that starts it; signals are the main thread's. */
-static struct MHD_Daemon *start_daemon(int fd, const struct http *http)
+static void on_connection(void *arg, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode what)
 {
-    struct MHD_Daemon *daemon;
-    sigset_t all, before;
+    struct http *http = arg;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL, 0, is_allowed, (void *)http, on_request,
-                              (void *)http, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-                              (unsigned)MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-                              (unsigned)MAX_CLIENT_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT,
-                              (unsigned)CONNECTION_TIMEOUT_S, MHD_OPTION_END);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return daemon;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        http_client_remove(*context);
+        return;
+    }
+    const struct sockaddr *address =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    *context =
+        http_clients_add(&http->clients, ((const struct sockaddr_in *)address)->sin_addr, fd, clock_monotonic_ns());
+}
+
+/* Not watched: a page that hangs is no reason to end an observation. */
+static void *run(void *arg)
+{
+    struct http *http = arg;
+    struct pollfd fds[] = {
+        {.fd = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
+        {.fd = http->stop_fd, .events = POLLIN}};
+    MHD_UNSIGNED_LONG_LONG timeout_ms;
+
+    thread_watched(false);
+    while (!(fds[1].revents & POLLIN)) {
+        bool sooner = MHD_get_timeout(http->daemon, &timeout_ms) == MHD_YES && timeout_ms < SWEEP_MS;
+        poll(fds, ARRAY_LEN(fds), sooner ? (int)timeout_ms : SWEEP_MS);
+        MHD_run(http->daemon);
+        http_clients_close_late(&http->clients, clock_monotonic_ns());
+    }
+    return NULL;
+}
+
+/* On a thread of ours, that can look at deadlines.  What is shut down is still the daemon's for a moment, so its own
+ * limit is that of the slots. */
+static int start_daemon(int fd, struct http *http)
+{
+    http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (http->stop_fd < 0)
+        return -errno;
+    errno = 0;
+    http->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, is_allowed, http, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
+                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CLIENTS_SLOTS,
+                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S,
+                                    MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+    return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
+}
+
+/* Frees all but the listener, which the daemon closes where there is one. */
+static void free_http(struct http *http)
+{
+    if (http->daemon)
+        MHD_stop_daemon(http->daemon);
+    if (http->stop_fd >= 0)
+        close(http->stop_fd);
+    free(http->own_names);
+    free(http->names);
+    free(http);
 }
 
 static const char *cure(int err)
@@ -221,31 +299,35 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
 
     if (!h)
         goto fail;
+    h->stop_fd = -1;
     err = katcp_access_parse(config->allow, &h->access, sentence, sizeof(sentence));
     if (err) {
         snprintf(why, why_bytes, "http.allow: %s", sentence);
-        free(h);
+        free_http(h);
         return err;
     }
     h->healthy = healthy;
     h->status = status;
+    h->own_names = http_names_own("/etc/hosts");
+    h->names = strdup(config->names ? config->names : "");
+    err = h->own_names && h->names ? 0 : -ENOMEM;
+    if (err)
+        goto undo_http;
     fd = open_listener(listen_at, &h->port);
     if (fd < 0) {
         err = fd;
-        goto undo_alloc;
+        goto undo_http;
     }
-    errno = 0;
-    h->daemon = start_daemon(fd, h);
-    if (!h->daemon) {
-        err = errno ? -errno : -EIO;
+    err = start_daemon(fd, h);
+    if (err)
         goto undo_listener;
-    }
     *http = h;
     return 0;
 undo_listener:
-    close(fd);
-undo_alloc:
-    free(h);
+    if (!h->daemon)
+        close(fd);
+undo_http:
+    free_http(h);
 fail:
     snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
              endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
@@ -261,6 +343,7 @@ void http_close(struct http *http)
 {
     if (!http)
         return;
-    MHD_stop_daemon(http->daemon);
-    free(http);
+    eventfd_write(http->stop_fd, 1);
+    thread_join(&http->thread);
+    free_http(http);
 }

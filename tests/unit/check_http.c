@@ -1,6 +1,7 @@
 /* check_http.c - requests over a real socket, and a port that is taken. */
 #include "common/http.h"
 
+#include "common/http_clients.h"
 #include "common/stats.h"
 #include "common/status.h"
 #include "common/units.h"
@@ -8,13 +9,29 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+/* The monotonic clock is ahead by this: in place of the library's.  libmicrohttpd's own time-out has another clock. */
+static _Atomic int64_t ahead_s;
+
+int clock_gettime(clockid_t id, struct timespec *now)
+{
+    int err = (int)syscall(SYS_clock_gettime, id, now);
+
+    if (id == CLOCK_MONOTONIC)
+        now->tv_sec += atomic_load(&ahead_s);
+    return err;
+}
 
 static struct http *open_any(struct status *status)
 {
@@ -28,18 +45,27 @@ static struct http *open_any(struct status *status)
     return http;
 }
 
+static int connect_from(const struct http *http, const char *source)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {inet_addr(source)}};
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)http_port(http))};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    signal(SIGPIPE, SIG_IGN); /* the server may not want to hear all of it */
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+    return fd;
+}
+
 /* Sends 'request' and reads until the server closes; the answer stands in a static buffer. */
 static const char *ask(const struct http *http, const char *request)
 {
     static char answer[65536];
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)http_port(http))};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = connect_from(http, "127.0.0.1");
     size_t used = 0;
     ssize_t n;
 
-    signal(SIGPIPE, SIG_IGN); /* the server may not want to hear all of it */
-    ck_assert_int_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
     n = write(fd, request, strlen(request));
     ck_assert(n == (ssize_t)strlen(request) || errno == EPIPE || errno == ECONNRESET);
     while ((n = read(fd, answer + used, sizeof(answer) - 1 - used)) > 0)
@@ -54,10 +80,11 @@ static const char *get(const struct http *http, const char *method_and_url)
 {
     char request[200];
 
-    snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", method_and_url);
+    snprintf(request, sizeof(request), "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", method_and_url);
     return ask(http, request);
 }
 
+/* The bytes behind the header. */
 static const char *body(const char *answer)
 {
     const char *end = strstr(answer, "\r\n\r\n");
@@ -110,7 +137,8 @@ START_TEST(other_requests)
     answer = get(http, "DELETE /metrics");
     check_status(answer, "405");
     ck_assert_ptr_nonnull(strstr(answer, "Allow: GET, HEAD\r\n"));
-    answer = ask(http, "POST /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc");
+    answer =
+        ask(http, "POST /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc");
     check_status(answer, "405");
     http_close(http);
     http_close(NULL);
@@ -143,6 +171,109 @@ START_TEST(allow)
     config.allow = "10.0.0.1/8";
     ck_assert_int_eq(http_open(&config, NULL, NULL, &http, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is no network: its address has bits beyond the mask");
+}
+END_TEST
+
+static void check_host(const struct http *http, const char *host, const char *status)
+{
+    char request[400];
+
+    snprintf(request, sizeof(request), "GET /healthz HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host);
+    const char *answer = ask(http, request);
+    ck_assert_msg(!strncmp(answer, "HTTP/1.1 ", 9) && !strncmp(answer + 9, status, 3), "%s: expected %s: %s", host,
+                  status, answer);
+}
+
+/* Addresses and names of this host are served; a name that leads here by another's wish is not. */
+START_TEST(host)
+{
+    static const struct {
+        const char *host, *status;
+    } cases[] = {{"localhost", "200"},
+                 {"LocalHost.:8000", "200"},
+                 {"127.0.0.1:8000", "200"},
+                 {"192.0.2.7", "200"}, /* that of a proxy */
+                 {"[::1]:8000", "200"},
+                 {"gpu7.example:80", "200"},
+                 {"GPU8", "200"},
+                 {"evil.example", "421"},
+                 {"gpu7.example.evil.example", "421"},
+                 {"gpu7", "421"},
+                 {"localhost.evil.example:8000", "421"},
+                 {"127.0.0.1.evil.example", "421"},
+                 {"127.0.0.1:80:80", "421"},
+                 {"[::1", "421"},
+                 {"[127.0.0.1]", "421"},
+                 {"evil.example, localhost", "421"},
+                 {"localhost,gpu8", "421"},
+                 {".", "421"},
+                 {":80", "421"}};
+    struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}, .port = 0};
+    struct config_http config = {.listen = {1, &endpoint}, .names = "gpu7.example., gpu8"};
+    struct http *http;
+    char why[200], name[300] = "", long_name[300];
+
+    ck_assert_int_eq(http_open(&config, NULL, NULL, &http, why, sizeof(why)), 0);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        check_host(http, cases[i].host, cases[i].status);
+    ck_assert_int_eq(gethostname(name, sizeof(name) - 1), 0);
+    check_host(http, name, "200");
+    memset(long_name, 'x', sizeof(long_name) - 1);
+    long_name[sizeof(long_name) - 1] = '\0';
+    check_host(http, long_name, "421");
+    const char *answer = ask(http, "GET /status.json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
+    ck_assert_str_eq(body(answer), "the name in Host: is not one of this host's; http.names in the configuration adds "
+                                   "names\n");
+    check_status(ask(http, "GET /healthz HTTP/1.0\r\n\r\n"), "200");
+    http_close(http);
+}
+END_TEST
+
+/* Whether the server has closed 'fd' within 'wait_ms'. */
+static bool is_closed(int fd, int wait_ms)
+{
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    char byte;
+
+    return poll(&poll_fd, 1, wait_ms) == 1 && recv(fd, &byte, 1, MSG_DONTWAIT) <= 0;
+}
+
+/* A byte a second, of the clock that deadlines have: the header must be whole after 10 s all the same. */
+START_TEST(slow_header)
+{
+    struct http *http = open_any(NULL);
+    int fd = connect_from(http, "127.0.0.1"), n_s = 0;
+    const char begin[] = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: ";
+
+    ck_assert_int_eq((int)send(fd, begin, strlen(begin), 0), (int)strlen(begin));
+    while (!is_closed(fd, 20)) {
+        ck_assert_msg(n_s < 200, "%d s", n_s); /* it is accepted, and deadlines are looked at, before so many */
+        ck_assert_int_eq((int)send(fd, "a", 1, MSG_NOSIGNAL), 1);
+        atomic_fetch_add(&ahead_s, 1);
+        n_s++;
+    }
+    ck_assert_int_ge(n_s, 10);
+    close(fd);
+    http_close(http);
+}
+END_TEST
+
+/* Many connections from two addresses, which do not ask, or do not read: others are served at once. */
+START_TEST(crowd)
+{
+    struct http *http = open_any(NULL);
+    int fds[3 * HTTP_CLIENTS_MAX];
+
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        fds[i] = connect_from(http, i % 2 ? "127.0.0.2" : "127.0.0.3");
+        ck_assert_int_eq((int)send(fds[i], "GET", 3, MSG_NOSIGNAL), 3);
+        if (i % 10 == 0)
+            check_status(get(http, "GET /healthz"), "200");
+    }
+    check_status(get(http, "GET /healthz"), "200");
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+        close(fds[i]);
+    http_close(http);
 }
 END_TEST
 
@@ -273,6 +404,9 @@ int main(void)
     tcase_add_test(tcase, metrics);
     tcase_add_test(tcase, other_requests);
     tcase_add_test(tcase, allow);
+    tcase_add_test(tcase, host);
+    tcase_add_test(tcase, slow_header);
+    tcase_add_test(tcase, crowd);
     tcase_add_test(tcase, page);
     tcase_add_test(tcase, starting);
     tcase_add_test(tcase, port_in_use);
