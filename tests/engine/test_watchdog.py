@@ -2,7 +2,9 @@
 thread that does not is named."""
 import contextlib
 import itertools
+import os
 import queue
+import socket
 import threading
 import time
 
@@ -19,7 +21,7 @@ THREADS = {
 
 
 class Listener:
-    """What a process tells the init system, taken as it comes: nobody reads, and the process would wait."""
+    """What a process tells the init system, taken as it comes: messages that find its queue full are lost."""
 
     def __init__(self, process):
         self.messages = queue.SimpleQueue()
@@ -121,3 +123,43 @@ def test_every_thread_is_watched(daemon, work, monkeypatch):
     stop_in_turn([["recv0", "worker"]] * 2)
     for process in processes.values():
         process.terminate().wait_end()
+
+
+def full_pipe():
+    """Both ends of a pipe that takes nothing more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"\n" * 4096)
+    os.set_blocking(writer, True)
+    return reader, writer
+
+
+def fill_queue(process):
+    """Nothing more that the process tells the init system finds room."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(BlockingIOError):
+        sender.setblocking(False)
+        while True:
+            sender.sendto(b"STATUS=filler", process.notify.getsockname())
+
+
+def test_nobody_reads(daemon, work, monkeypatch):
+    """An init system and a log that nobody reads: data flow, and SIGTERM ends the process."""
+    monkeypatch.setattr(harness, "WATCHDOG_S", WATCHDOG_S)
+    layout = chain.Layout(work)
+    pipe = full_pipe()
+    programs = [daemon(name.rstrip("0"), layout.config(name), name, stderr=pipe[1]) for name in ("xbgpu0", "fgpu0", "dsim")]
+    for process in programs:
+        process.wait_ready()
+        fill_queue(process)
+    xbgpu, fgpu, _ = programs
+    n_heaps = fgpu.metrics().get("fgpu_output_heaps_total")
+    fgpu.wait_metric(lambda m: m.get("fgpu_output_heaps_total") > n_heaps + 30, "heaps")
+    xbgpu.wait_metric(lambda m: m.get("xbgpu_output_x_heaps_total") > 3, "dumps")
+    for process in programs:
+        process.terminate()
+    for process in programs:
+        process.wait_end()
+    for end in pipe:
+        os.close(end)
