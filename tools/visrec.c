@@ -1,10 +1,9 @@
 /* visrec.c - records the visibilities of one correlation stream to UVH5.  Boot order, and shutdown as its mirror.
  *
- *   X-engines --packets--> receive thread --dumps--> writer thread --rows--> file
+ *   X-engines --packets--> receive thread --dumps--> writer thread --rows--> files
  *                                ^---- free chunks ----'
- * The main thread listens for signals and tells the operator when nothing comes. */
+ * The main thread listens for signals.  Once a second it looks whether dumps come and are written. */
 #include "common/chunk.h"
-#include "common/clock.h"
 #include "common/daemon.h"
 #include "common/device.h"
 #include "common/http.h"
@@ -16,8 +15,9 @@
 #include "common/units.h"
 #include "common/version.h"
 #include "tools/visrec_config.h"
+#include "tools/visrec_files.h"
+#include "tools/visrec_health.h"
 #include "tools/visrec_recv.h"
-#include "tools/visrec_uvh5.h"
 #include "tools/visrec_writer.h"
 
 #include <errno.h>
@@ -26,7 +26,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define WHY_BYTES 512
@@ -34,15 +33,17 @@
 /* Beside the dumps that are open: one that the writer reads, one that waits for it. */
 #define SPARE_CHUNKS 2
 
-/* A stream may pause (capture-stop) for longer than the window, and a heap here is a substream's whole dump: two, not
- * the eight of a stream of packets, are asked for before a jump of the timestamp is believed. */
-#define JUMP_HEAPS 2
+/* A substream sends one heap for each dump, and a dump is half a second to a second long.  Three heaps in a row are two
+ * intervals of dumps: no single stray or doubled dump makes a claim, and no pair at the edge of a dump does.  Each heap
+ * more costs every true jump (capture-stop and start, a new synchronisation) another dump: with three it is two dumps,
+ * a second.  The eight heaps of a stream of packets would cost four seconds. */
+#define JUMP_HEAPS 3
 
+#define LOOK_S    1.0
 #define SILENCE_S 10.0
 
 struct visrec {
     const struct visrec_config *config;
-    char path[4096]; /* of the file */
     struct visrec_array array;
     struct visrec_dump_shape shape;
     struct timebase timebase;
@@ -51,14 +52,15 @@ struct visrec {
     struct inbox *free_chunks;
     struct inbox *inbox; /* the writer's */
     struct chunk_pool *pool;
-    struct visrec_uvh5 *file;
+    struct visrec_files *files;
     struct assembler_stats assembler_stats;
     struct receiver *receiver;
     struct visrec_writer_stats writer_stats;
     struct visrec_writer *writer;
     struct http *http;
-    ev_timer silence;
-    uint64_t silence_dumps; /* that had come as of the last look */
+    ev_timer look;
+    struct visrec_health health;
+    struct gauge healthy; /* of /healthz */
 };
 
 static int describe(struct visrec *v)
@@ -78,48 +80,6 @@ static int describe(struct visrec *v)
         .from_packets = config->time.timebase == CONFIG_TIMEBASE_PACKETS,
     };
     return visrec_array_init(&v->array, config);
-}
-
-/* A time in the name lets a recorder that was killed start again beside the file that it left. */
-static int name_file(struct visrec *v, char *why, size_t why_bytes)
-{
-    time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
-    struct stat old;
-    struct tm utc;
-
-    gmtime_r(&now_s, &utc);
-    if (strftime(v->path, sizeof(v->path), v->config->output.file, &utc) == 0) {
-        snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %zu bytes; shorten it",
-                 sizeof(v->path) - 1);
-        return -EINVAL;
-    }
-    /* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
-    if (stat(v->path, &old) == 0 && !S_ISREG(old.st_mode) && !S_ISDIR(old.st_mode)) {
-        snprintf(why, why_bytes, "output.file: \"%s\" is not a regular file", v->config->output.file);
-        return -EINVAL;
-    }
-    return 0;
-}
-
-/* The history is what made the file, so that it can be made again. */
-static int create_file(struct visrec *v, char *why, size_t why_bytes)
-{
-    char *history = NULL;
-    size_t history_bytes;
-    FILE *text = open_memstream(&history, &history_bytes);
-    int err;
-
-    if (!text)
-        return -ENOMEM;
-    fprintf(text, "Recorded by visrec %s with this configuration:\n", cbf_build_id);
-    config_print(&visrec_config_table, v->config, text);
-    if (fclose(text) != 0) {
-        free(history);
-        return -ENOMEM;
-    }
-    err = visrec_uvh5_create(v->path, v->config->output.overwrite, &v->array, history, &v->file, why, why_bytes);
-    free(history);
-    return err;
 }
 
 static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
@@ -148,6 +108,17 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     return err;
 }
 
+/* A dump leaves when it has ended, so its timestamp is as old as it is long; and one more for the way. */
+static int64_t clock_tolerance_ns(const struct visrec_config *config)
+{
+    const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
+
+    if (config->time.clock_tolerance_s <= 0)
+        return 0;
+    return (int64_t)(config->time.clock_tolerance_s * (double)NS_PER_S) +
+           2 * timebase_duration_ns(&timebase, visrec_config_integration_samples(config));
+}
+
 static int create_receiver(struct visrec *v, char *why, size_t why_bytes)
 {
     const struct visrec_config_recv *recv = &v->config->recv;
@@ -163,6 +134,7 @@ static int create_receiver(struct visrec *v, char *why, size_t why_bytes)
         .jump_sources = n_substreams > 1 ? 2 : 1,
         .may_wait = recv->pcap_file != NULL,
         .timebase = v->timebase,
+        .clock_tolerance_ns = clock_tolerance_ns(v->config),
         .free_chunks = v->free_chunks,
         .worker = v->inbox,
         .full_kind = VISREC_ITEM_CHUNK,
@@ -199,7 +171,7 @@ static int create_writer(struct visrec *v)
         .timebase = v->timebase,
         .integration_samples = visrec_config_integration_samples(v->config),
         .max_dumps = v->config->output.max_dumps,
-        .file = v->file,
+        .files = v->files,
         .service = v->service,
         .outlasts_full_disk = v->config->recv.pcap_file == NULL,
         .on_terminal = isatty(STDERR_FILENO),
@@ -213,16 +185,15 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
 {
     int err = describe(v);
 
+    gauge_set(&v->healthy, 1);
     if (!err)
         err = create_buffers(v, why, why_bytes);
     if (!err && v->config->http.listen.n > 0)
-        err = http_open(&v->config->http, NULL, NULL, &v->http, why, why_bytes);
+        err = http_open(&v->config->http, &v->healthy, NULL, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
     if (!err)
-        err = name_file(v, why, why_bytes);
-    if (!err)
-        err = create_file(v, why, why_bytes);
+        err = visrec_files_open(v->config, &v->array, &v->files, why, why_bytes);
     if (!err)
         err = create_writer(v);
     if (err)
@@ -246,49 +217,75 @@ static void destroy(struct visrec *v)
     visrec_array_fini(&v->array);
 }
 
-static void on_silence(struct ev_loop *loop, ev_timer *timer, int events)
+static double silence_s(const struct visrec *v)
 {
-    struct visrec *v = timer->data;
-    uint64_t n_dumps = counter_get(&v->writer_stats.dumps) + counter_get(&v->writer_stats.unwritten_dumps);
-    double wait_s = SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
+    /* A dump is written when the window has moved on, so silence is what lasts longer than that. */
+    return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
+}
+
+static void look(struct visrec *v)
+{
+    const struct visrec_writer_stats *writer = &v->writer_stats;
+    char text[WHY_BYTES];
+    const struct visrec_health_counts counts = {
+        .n_dumps = counter_get(&writer->dumps) + counter_get(&writer->unwritten_dumps),
+        .n_lost = counter_get(&writer->unwritten_dumps),
+        .n_refused = visrec_recv_count_refused(receiver_get_stats(v->receiver), &v->assembler_stats),
+    };
+
+    visrec_health_look(&v->health, &counts);
+    gauge_set(&v->healthy, visrec_health_is_good(&v->health));
+    if (visrec_health_is_silent(&v->health))
+        log_warning("no dump in the last %.0f s: %s", silence_s(v),
+                    visrec_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
+}
+
+static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    look(timer->data);
+}
+
+/* Says what was lost here.  Returns the exit code, which was 'exit_code' until now. */
+static int account(struct visrec *v, int exit_code)
+{
+    uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
     char text[WHY_BYTES];
 
-    if (n_dumps == v->silence_dumps)
-        log_warning("no dump in the last %.0f s: %s", wait_s,
-                    visrec_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
-    v->silence_dumps = n_dumps;
+    if (n_unwritten > 0)
+        log_error("%" PRIu64 " dumps were lost because the disk was full", n_unwritten);
+    bool refused = visrec_health_was_refusing(&v->health);
+    if (refused)
+        log_error("the last dumps were refused: %s",
+                  visrec_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
+    return n_unwritten > 0 || refused ? EXIT_FAILURE : exit_code;
 }
 
 /* Waits for the end, whoever calls it.  Returns the exit code. */
 static int record(struct visrec *v)
 {
-    /* A dump is written when the window has moved on, so silence is what lasts longer than that. */
-    double wait_s = SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
     char why[WHY_BYTES];
     int exit_code, err;
 
-    v->silence.data = v;
-    ev_timer_init(&v->silence, on_silence, wait_s, wait_s);
-    ev_timer_start(service_loop(v->service), &v->silence);
+    visrec_health_init(&v->health, (unsigned)(silence_s(v) / LOOK_S));
+    v->look.data = v;
+    ev_timer_init(&v->look, on_look, LOOK_S, LOOK_S);
+    ev_timer_start(service_loop(v->service), &v->look);
     exit_code = service_run(v->service);
-    ev_timer_stop(service_loop(v->service), &v->silence);
+    ev_timer_stop(service_loop(v->service), &v->look);
     service_stopping(v->service);
 
     receiver_stop(v->receiver); /* hands on what is open */
     inbox_stop(v->inbox);
     if (visrec_writer_join(v->writer) != 0)
         exit_code = EXIT_FAILURE;
-    err = visrec_uvh5_close(v->file, why, sizeof(why));
+    err = visrec_files_close(v->files, why, sizeof(why));
     if (err) {
         log_error("%s", why);
         exit_code = EXIT_FAILURE;
     }
-    v->file = NULL;
-    uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
-    if (n_unwritten > 0) {
-        log_error("%" PRIu64 " dumps were lost because the disk was full", n_unwritten);
-        exit_code = EXIT_FAILURE;
-    }
+    v->files = NULL;
+    look(v);
+    exit_code = account(v, exit_code);
     printf("%" PRIu64 " dumps, %" PRIu64 " of %" PRIu64 " heaps missing\n", counter_get(&v->writer_stats.dumps),
            counter_get(&v->writer_stats.missing_heaps), counter_get(&v->writer_stats.expected_heaps));
     return exit_code;
@@ -325,9 +322,10 @@ static int run(const struct visrec_config *config, const struct config *book, st
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_uvh5_close(v->file, close_why, sizeof(close_why)); /* which is empty, and so removed */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* the file is empty, and so removed */
     } else {
-        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan, v->path);
+        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,
+                 visrec_files_first_path(v->files));
         exit_code = record(v);
     }
     destroy(v);
@@ -342,6 +340,7 @@ int main(int argc, char **argv)
     struct service *service = NULL;
     int exit_code;
 
+    service_catch_signals();
     log_init("visrec", LOG_LEVEL_INFO);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
     exit_code = config_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);

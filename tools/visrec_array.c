@@ -42,6 +42,7 @@ int visrec_array_init(struct visrec_array *array, const struct visrec_config *co
         .latitude_rad = config->telescope.latitude_deg * RAD_PER_DEG,
         .longitude_rad = config->telescope.longitude_deg * RAD_PER_DEG,
         .altitude_m = config->telescope.altitude_m,
+        .ut1_utc_s = config->telescope.ut1_utc_s,
         .n_ants = n_ants,
         .ants = ants,
         .n_baselines = n_baselines,
@@ -87,24 +88,56 @@ double visrec_julian_date(int64_t unix_ns)
     return (JD_OF_UNIX_EPOCH + (double)day) + fraction;
 }
 
-/* Mean sidereal time: Aoki et al. 1982 (A&A 105, 359), as rearranged by Meeus, "Astronomical Algorithms", eq. 12.4.
- * Equation of the equinoxes: the two leading terms of nutation in longitude, the same book, chapter 22. */
-double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad)
+/* Leading terms of the nutation in longitude, IAU 2000B (McCarthy & Luzum 2003, Celest. Mech. 85, 37): the multiples of
+ * the Moon's and the Sun's mean anomaly, the Moon's distance from its node, its elongation and its node, and the sine's
+ * factor in mas.  Those that are left out come to 35 mas at most. */
+static const struct nutation_term {
+    signed char moon, sun, from_node, elongation, node;
+    double mas;
+} nutation_terms[] = {
+    {0, 0, 0, 0, 1, -17206.4161}, {0, 0, 2, -2, 2, -1317.0906}, {0, 0, 2, 0, 2, -227.6413}, {0, 0, 0, 0, 2, 207.4554},
+    {0, 1, 0, 0, 0, 147.5877},    {0, 1, 2, -2, 2, -51.6821},   {1, 0, 0, 0, 0, 71.1159},   {0, 0, 2, 0, 1, -38.7298},
+    {1, 0, 2, 0, 2, -30.1461},    {0, -1, 2, -2, 2, 21.5829},   {0, 0, 2, -2, 1, 12.8227},  {-1, 0, 2, 0, 2, 12.3457},
+    {-1, 0, 0, 2, 0, 15.6994},    {1, 0, 0, 0, 1, 6.3110},      {-1, 0, 0, 0, 1, -5.7976},  {-1, 0, 2, 2, 2, -5.9641},
+    {1, 0, 2, 0, 1, -5.1613},     {-2, 0, 2, 0, 1, 4.5893},     {0, 0, 0, 2, 0, 6.3384},    {0, 0, 2, 2, 2, -3.8571},
+};
+
+/* The equation of the equinoxes; 'centuries' since J2000.  The node's terms beside the nutation: IERS Conventions 2010,
+ * table 5.2e. */
+static double equinox_arcsec(double centuries)
+{
+    double moon_rad = (134.96340251 + 477198.8675605 * centuries) * RAD_PER_DEG;
+    double sun_rad = (357.52910918 + 35999.0502911 * centuries) * RAD_PER_DEG;
+    double from_node_rad = (93.27209062 + 483202.0174577 * centuries) * RAD_PER_DEG;
+    double elongation_rad = (297.85019547 + 445267.1114469 * centuries) * RAD_PER_DEG;
+    double node_rad = (125.04455501 - 1934.1362619 * centuries) * RAD_PER_DEG;
+    double obliquity_rad = (23.4392794 - 0.0130102 * centuries) * RAD_PER_DEG;
+    double nutation_arcsec = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(nutation_terms); i++) {
+        const struct nutation_term *term = &nutation_terms[i];
+
+        nutation_arcsec += term->mas / 1000 *
+                           sin(term->moon * moon_rad + term->sun * sun_rad + term->from_node * from_node_rad +
+                               term->elongation * elongation_rad + term->node * node_rad);
+    }
+    return nutation_arcsec * cos(obliquity_rad) + 0.00264096 * sin(node_rad) + 0.00006352 * sin(2 * node_rad);
+}
+
+/* IERS Conventions 2010: Earth rotation angle, eq. 5.15, and the precession in right ascension, eq. 5.32.  UTC stands
+ * for TT in all but the first: a minute of precession is 0.1 mas. */
+double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s)
 {
     int64_t day = floor_div(unix_ns, NS_PER_DAY);
-    double turns_of_day = (double)(unix_ns - day * NS_PER_DAY) / (double)NS_PER_DAY;
-    double days = (double)day - UNIX_DAY_OF_J2000 + turns_of_day; /* since J2000 */
+    double turns_of_day = ((double)(unix_ns - day * NS_PER_DAY) / (double)NS_PER_S + ut1_utc_s) / 86400;
+    double days = (double)day - UNIX_DAY_OF_J2000 + turns_of_day; /* UT1 since J2000 */
     double centuries = days / 36525;
-    double node_rad = (125.04452 - 0.0529537648 * days) * RAD_PER_DEG; /* of the Moon's orbit */
-    double sun_rad = (280.4665 + 0.98564736 * days) * RAD_PER_DEG;     /* its mean longitude */
-    double obliquity_rad = (23.4392911 - 0.0130042 * centuries) * RAD_PER_DEG;
-    double nutation_deg = (-17.20 * sin(node_rad) - 1.32 * sin(2 * sun_rad)) / 3600;
-    double mean_deg;
-    double angle_rad;
+    /* The turns of this day are taken apart, so that decades cost no digits. */
+    double turns = 0.7790572732640 + 0.00273781191135448 * days + (turns_of_day + 0.5);
+    double precession_arcsec = 0.014506 + (4612.156534 + 1.3915817 * centuries) * centuries;
+    double angle_rad = 2 * M_PI * fmod(turns, 1) +
+                       (precession_arcsec + equinox_arcsec(centuries)) / 3600 * RAD_PER_DEG + longitude_rad;
 
-    /* 360 degrees per day are taken apart as turns of this day, so that decades cost no digits. */
-    mean_deg = 280.46061837 + 0.98564736629 * days + 360 * (turns_of_day + 0.5) + 0.000387933 * centuries * centuries;
-    angle_rad = (mean_deg + nutation_deg * cos(obliquity_rad)) * RAD_PER_DEG + longitude_rad;
     angle_rad = fmod(angle_rad, 2 * M_PI);
     if (angle_rad < 0)
         angle_rad += 2 * M_PI;

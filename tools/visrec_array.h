@@ -23,6 +23,7 @@ struct visrec_baseline {
 struct visrec_array {
     const char *telescope; /* the configuration's */
     double latitude_rad, longitude_rad, altitude_m;
+    double ut1_utc_s;
     size_t n_ants;
     struct visrec_antenna *ants;
     size_t n_baselines;
@@ -53,7 +54,7 @@ void visrec_array_uvw(const struct visrec_array *array, struct visrec_baseline b
 /* Julian date (UTC) of a UNIX time.  A double of today's dates resolves 40 us. */
 double visrec_julian_date(int64_t unix_ns);
 
-/* Local apparent sidereal time in [0, 2 pi), taking UT1 for UTC: good to 1 s of time (15 arcsec). */
-double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad);
+/* Local apparent sidereal time in [0, 2 pi), good to 2 ms of time (30 mas) from 1990 to 2060 with the right UT1 - UTC. */
+double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s);
 
 #endif

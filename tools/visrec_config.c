@@ -18,6 +18,7 @@ static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW(struct visrec_config_recv),
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Read this capture instead of listening to the network; nothing is lost, however slow."},
+    CONFIG_RECV_FROM_ROW(struct visrec_config_recv),
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
      "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."},
     CONFIG_TRANSPORT_ROW(struct visrec_config_recv),
@@ -57,6 +58,8 @@ static const struct config_key telescope_keys[] = {
      "Longitude of the reference position, east positive.", .example = "21.4436"},
     {"altitude", CFG_DOUBLE, UNIT_M, -1000, 10000, NULL, false, AT(altitude_m), NULL,
      "Height of the reference position above the ellipsoid.", .example = "1038"},
+    {"ut1_utc", CFG_DOUBLE, UNIT_S, -0.9, 0.9, "0", false, AT(ut1_utc_s), NULL,
+     "UT1 - UTC of these days (IERS Bulletin A), for the file's sidereal times; 0 leaves them wrong by as much."},
 };
 #undef AT
 
@@ -163,7 +166,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
 
 void visrec_config_check(void *values_, struct config *config)
 {
-    const struct visrec_config *values = values_;
+    struct visrec_config *values = values_;
     const struct visrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
@@ -174,6 +177,8 @@ void visrec_config_check(void *values_, struct config *config)
                      (long long)stream->n_chan);
     check_integration(values, config);
     config_check_sources(&values->recv.sources, config);
+    config_check_from(&values->recv.from, &values->recv.senders, config);
+    config_set_senders(&values->recv.sources, &values->recv.senders);
     config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
     check_heap(values, config);
     if (files_are_same(values->recv.pcap_file, values->output.file))

@@ -15,6 +15,8 @@ struct visrec_config_recv {
     struct endpoint_list sources;
     char *interface;
     char *pcap_file;
+    char *from;                  /* networks that may send; NULL: anybody */
+    struct katcp_access senders; /* of these, by the check */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -37,6 +39,7 @@ struct visrec_config_telescope {
     double latitude_deg;
     double longitude_deg;
     double altitude_m;
+    double ut1_utc_s;
 };
 
 struct visrec_config_antenna {

@@ -5,6 +5,7 @@
  * reserved: HDF5 does not survive a disk that is full halfway through, and nor does the file. */
 #include "tools/visrec_uvh5.h"
 
+#include "common/file.h"
 #include "tools/visrec_uvh5_internal.h"
 
 #include <assert.h>
@@ -102,11 +103,13 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 /* ---- The place of an older file ---------------------------------------------------------------------------------- */
 
 /* What was recorded before stays until there is something to put in its place. */
-static int choose_paths(struct visrec_uvh5 *file, const char *path)
+static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwrite)
 {
     struct stat old;
 
-    if (stat(path, &old) == 0 && S_ISREG(old.st_mode)) {
+    if (overwrite && stat(path, &old) == 0) {
+        if (S_ISDIR(old.st_mode))
+            return -EISDIR;
         file->replaces = realpath(path, NULL);
         if (!file->replaces)
             return -errno;
@@ -115,26 +118,35 @@ static int choose_paths(struct visrec_uvh5 *file, const char *path)
         file->path = NULL;
         return -ENOMEM;
     }
+    if (file->replaces)
+        unlink(file->path); /* left by a recorder that was killed before its first dump */
     return 0;
 }
 
-/* With the first dump. */
+static bool sync_name(struct visrec_uvh5 *file)
+{
+    file->os_errno = -file_sync_name(file->path);
+    return file->os_errno == 0;
+}
+
+/* With the first dump, which is on the disk before the old file is gone. */
 static bool replace_old(struct visrec_uvh5 *file)
 {
     if (!file->replaces)
         return true;
-    if (rename(file->path, file->replaces) != 0) {
+    if (fsync(file->fd) != 0 || rename(file->path, file->replaces) != 0) {
         file->os_errno = errno;
         return false;
     }
     free(file->path);
     file->path = file->replaces;
     file->replaces = NULL;
-    return true;
+    return sync_name(file);
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
+/* The file must be new, and a link is not followed (O_EXCL). */
 static hid_t open_file(const char *path)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
@@ -143,9 +155,19 @@ static hid_t open_file(const char *path)
     /* Closing the file closes whatever of it is open; and no lock keeps others from looking at it meanwhile. */
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     H5Pset_file_locking(access, false, true);
-    file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
+    file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access);
     H5Pclose(access);
     return file;
+}
+
+/* HDF5's own descriptor, so that it is of this very file, whatever its name leads to by now.  Negative: failed. */
+static int duplicate_descriptor(hid_t file)
+{
+    void *fd;
+
+    if (H5Fget_vfd_handle(file, H5P_DEFAULT, &fd) < 0)
+        return -1;
+    return fcntl(*(int *)fd, F_DUPFD_CLOEXEC, 0);
 }
 
 /* HDF5 crashes where it gets no memory, so it is asked for before. */
@@ -177,18 +199,27 @@ static void free_memory(struct visrec_uvh5 *file)
     free(file);
 }
 
+/* HDF5 does not say EEXIST of all that exists. */
+static int creation_failure(const struct visrec_uvh5 *file, bool overwrite, char *why, size_t why_bytes)
+{
+    struct stat old, target;
+
+    if ((file->os_errno && file->os_errno != EEXIST) || lstat(file->path, &old) != 0)
+        return failure(file, "create the file", why, why_bytes);
+    if (S_ISLNK(old.st_mode) && stat(file->path, &target) != 0)
+        snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link that leads nowhere; remove it", file->path);
+    else
+        snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away%s", file->path,
+                 overwrite ? "" : ", or say output.overwrite: true");
+    return -EEXIST;
+}
+
 int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
                        struct visrec_uvh5 **out, char *why, size_t why_bytes)
 {
-    struct visrec_uvh5 *file;
+    struct visrec_uvh5 *file = calloc(1, sizeof(*file));
     int err;
 
-    if (!overwrite && access(path, F_OK) == 0) {
-        snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away, or say output.overwrite: true",
-                 path);
-        return -EEXIST;
-    }
-    file = calloc(1, sizeof(*file));
     if (!file || !has_memory_for_hdf5()) {
         snprintf(why, why_bytes, "output.file: there are no %d MiB of memory for HDF5", HDF5_BYTES >> 20);
         free(file);
@@ -197,24 +228,24 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
     file->array = array;
     H5dont_atexit(); /* HDF5's own cleaning up crashes after a write that failed */
     watch_errors(file);
-    err = choose_paths(file, path);
+    err = choose_paths(file, path, overwrite);
     if (err) {
-        snprintf(why, why_bytes, "output.file: cannot tell where \"%s\" is: %s", path, strerror(-err));
+        snprintf(why, why_bytes, "output.file: \"%s\" cannot be overwritten: %s", path, strerror(-err));
         goto undo_memory;
     }
     file->file = open_file(file->path);
     if (file->file < 0) {
-        err = failure(file, "create the file", why, why_bytes);
+        err = creation_failure(file, overwrite, why, why_bytes);
         goto undo_memory;
     }
-    file->fd = open(file->path, O_RDWR | O_CLOEXEC);
+    file->fd = duplicate_descriptor(file->file);
     if (file->fd < 0) {
         file->os_errno = errno;
         err = failure(file, "open the file", why, why_bytes);
         goto undo_file;
     }
     file->os_errno = allocate(file->fd, 0, RESERVE_BYTES);
-    if (file->os_errno || !fill_new_file(file, history)) {
+    if (file->os_errno || !fill_new_file(file, history) || !sync_name(file)) {
         err = failure(file, "write the header", why, why_bytes);
         goto undo_fd;
     }

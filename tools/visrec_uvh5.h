@@ -5,6 +5,7 @@
  * Crashes:   after each append the file is complete and readable, while we run, too; a kill costs the dump that is
  *            being written.  One that strikes between the last few writes of a flush, which bring the metadata up to date
  *            (tens of microseconds per dump), leaves a file that scripts/repair_uvh5.py makes whole.
+ * Damage:    the data, flags and samples have HDF5's checksums (Fletcher), which every reader of HDF5 checks.
  * Source:    pyuvdata's "Memo: UVH5 file format", version 1.2; docs/visibilities.md has what it leaves open. */
 #ifndef TOOLS_VISREC_UVH5_H
 #define TOOLS_VISREC_UVH5_H
@@ -20,6 +21,8 @@ struct visrec_uvh5;
 
 /* Makes the file with its header and no dumps; 'array' must outlive it, 'history' is copied into it.  One that is to be
  * overwritten stays as it is until the first dump: until then the new one is beside it, as PATH.new.
+ * Where PATH is a symbolic link, it is the file that it leads to that is overwritten; a link that leads nowhere is refused.
+ * Its name is on the disk before a dump is.
  * Returns 0 or negative errno (-EEXIST where it exists and may not be overwritten) with one sentence in 'why'. */
 int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
                        struct visrec_uvh5 **file, char *why, size_t why_bytes);

@@ -153,8 +153,8 @@ bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, co
            write_string(header, "instrument", array->telescope) && write_string(header, "vis_units", "uncalib") &&
            write_double(header, "latitude", array->latitude_rad * 180 / M_PI) &&
            write_double(header, "longitude", array->longitude_rad * 180 / M_PI) &&
-           write_double(header, "altitude", array->altitude_m) &&
-           write_int(header, "Nants_data", (int64_t)array->n_ants) &&
+           write_double(header, "altitude", array->altitude_m) && write_double(header, "dut1", array->ut1_utc_s) &&
+           write_string(header, "timesys", "UTC") && write_int(header, "Nants_data", (int64_t)array->n_ants) &&
            write_int(header, "Nants_telescope", (int64_t)array->n_ants) &&
            write_int(header, "Nbls", (int64_t)array->n_baselines) &&
            write_int(header, "Nfreqs", (int64_t)array->n_chan) && write_int(header, "Npols", N_POL_PRODUCTS) &&

@@ -25,7 +25,7 @@ hid_t visrec_uvh5_bool_type(void);
 
 /* ---- visrec_uvh5_rows.c: the datasets that grow ------------------------------------------------------------------ */
 
-#define VISREC_UVH5_N_COLUMNS 9
+#define VISREC_UVH5_N_COLUMNS 10
 #define VISREC_UVH5_N_CUBES   3
 
 /* A header array with one entry per row. */

@@ -13,12 +13,25 @@
 /* Rows in a chunk of the per-row columns of the header. */
 #define COLUMN_CHUNK_ROWS 4096
 
-enum column_index { ANT_1, ANT_2, TIME, INTEGRATION, UVW, APP_RA, APP_DEC, FRAME_PA, PHASE_CENTER, N_COLUMNS };
+enum column_index {
+    ANT_1,
+    ANT_2,
+    TIME,
+    SIDEREAL,
+    INTEGRATION,
+    UVW,
+    APP_RA,
+    APP_DEC,
+    FRAME_PA,
+    PHASE_CENTER,
+    N_COLUMNS
+};
 
 static const struct visrec_uvh5_column column_kinds[VISREC_UVH5_N_COLUMNS] = {
     [ANT_1] = {"ant_1_array", true, 1},
     [ANT_2] = {"ant_2_array", true, 1},
     [TIME] = {"time_array", false, 1},
+    [SIDEREAL] = {"lst_array", false, 1},
     [INTEGRATION] = {"integration_time", false, 1},
     [UVW] = {"uvw_array", false, 3},
     [APP_RA] = {"phase_center_app_ra", false, 1},
@@ -33,9 +46,12 @@ _Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CU
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
+/* Filters of a dataset's chunks. */
+enum { PLAIN = 0, CHECKED = 1, COMPRESSED = 2 };
+
 /* 'fill' is what a reader finds where nothing was written, or NULL for zero. */
 static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dims, const hsize_t *row_dims,
-                            hsize_t chunk_rows, bool compress, const void *fill)
+                            hsize_t chunk_rows, int filters, const void *fill)
 {
     hsize_t dims[3] = {0}, max_dims[3] = {H5S_UNLIMITED}, chunk_dims[3] = {chunk_rows};
     hid_t properties = H5Pcreate(H5P_DATASET_CREATE);
@@ -45,8 +61,10 @@ static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dim
         dims[i] = max_dims[i] = chunk_dims[i] = row_dims[i];
     space = H5Screate_simple(n_dims, dims, max_dims);
     H5Pset_chunk(properties, n_dims, chunk_dims);
-    if (compress)
+    if (filters & COMPRESSED)
         H5Pset_deflate(properties, 1);
+    if (filters & CHECKED)
+        H5Pset_fletcher32(properties);
     if (fill)
         H5Pset_fill_value(properties, type, fill);
     dataset = H5Dcreate2(group, name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT);
@@ -55,6 +73,8 @@ static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dim
     return dataset;
 }
 
+/* Columns have no checksum: dumps share their chunks.  A write of one that a kill cuts short leaves the rows of all dumps
+ * as they were, as it repeats them; a checksum would make all of them unreadable. */
 static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
 {
     const struct visrec_array *array = rows->array;
@@ -66,7 +86,7 @@ static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
 
         column->dump.doubles = calloc(array->n_baselines * column->width, sizeof(double));
         column->dataset = create_growing(header, column->name, column->is_int ? H5T_STD_I64LE : H5T_IEEE_F64LE,
-                                         column->width > 1 ? 2 : 1, row_dims, COLUMN_CHUNK_ROWS, false, NULL);
+                                         column->width > 1 ? 2 : 1, row_dims, COLUMN_CHUNK_ROWS, PLAIN, NULL);
         if (!column->dump.doubles || column->dataset < 0)
             return false;
     }
@@ -109,9 +129,11 @@ static bool create_cubes(struct visrec_uvh5_rows *rows, hid_t data)
     hsize_t n_rows = chunk_rows(rows->array);
     const int8_t flagged = 1;
 
-    rows->cubes[VISDATA] = create_growing(data, "visdata", rows->vis_type, 3, row_dims, n_rows, false, NULL);
-    rows->cubes[FLAGS] = create_growing(data, "flags", rows->bool_type, 3, row_dims, n_rows, true, &flagged);
-    rows->cubes[NSAMPLES] = create_growing(data, "nsamples", H5T_IEEE_F32LE, 3, row_dims, n_rows, true, NULL);
+    rows->cubes[VISDATA] = create_growing(data, "visdata", rows->vis_type, 3, row_dims, n_rows, CHECKED, NULL);
+    rows->cubes[FLAGS] =
+        create_growing(data, "flags", rows->bool_type, 3, row_dims, n_rows, CHECKED | COMPRESSED, &flagged);
+    rows->cubes[NSAMPLES] =
+        create_growing(data, "nsamples", H5T_IEEE_F32LE, 3, row_dims, n_rows, CHECKED | COMPRESSED, NULL);
     return rows->cubes[VISDATA] >= 0 && rows->cubes[FLAGS] >= 0 && rows->cubes[NSAMPLES] >= 0;
 }
 
@@ -185,14 +207,15 @@ bool visrec_uvh5_rows_append(struct visrec_uvh5_rows *rows, hsize_t n_dumps, con
 {
     const struct visrec_array *array = rows->array;
     double date = visrec_julian_date(unix_ns);
-    double sidereal_rad = visrec_sidereal_time_rad(unix_ns, array->longitude_rad);
+    double sidereal_rad = visrec_sidereal_time_rad(unix_ns, array->longitude_rad, array->ut1_utc_s);
     hsize_t n_rows = array->n_baselines;
     hsize_t first_row = n_dumps * n_rows;
     hsize_t row_dims[3] = {0, array->n_chan, N_POL_PRODUCTS};
 
     for (size_t b = 0; b < array->n_baselines; b++) {
         rows->columns[TIME].dump.doubles[b] = date;
-        rows->columns[APP_RA].dump.doubles[b] = sidereal_rad;
+        rows->columns[SIDEREAL].dump.doubles[b] = sidereal_rad;
+        rows->columns[APP_RA].dump.doubles[b] = sidereal_rad; /* the zenith's */
     }
     return append_rows(rows->cubes[VISDATA], rows->vis_type, 3, row_dims, first_row, n_rows, dump->vis) &&
            append_rows(rows->cubes[FLAGS], rows->bool_type, 3, row_dims, first_row, n_rows, dump->flags) &&

@@ -1,4 +1,4 @@
-/* visrec_writer.c - takes dumps from the receive thread, appends them to the file, says how it goes. */
+/* visrec_writer.c - takes dumps from the receive thread, appends them to a file, says how it goes. */
 #include "tools/visrec_writer.h"
 
 #include "common/chunk.h"
@@ -7,8 +7,8 @@
 #include "common/service.h"
 #include "common/thread.h"
 #include "common/units.h"
+#include "tools/visrec_files.h"
 #include "tools/visrec_recv.h"
-#include "tools/visrec_uvh5.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -27,10 +27,11 @@ struct visrec_writer {
     struct thread thread;
     bool ended;                  /* enough is written, or writing failed */
     int err;                     /* of the write that failed */
-    int64_t last_samples;        /* timestamp of the last dump written, if any */
+    bool begun;                  /* the file has a dump */
+    int64_t last_samples;        /* timestamp of its last dump */
     bool disk_full;              /* as of the last dump */
     uint64_t n_unwritten_before; /* when that began */
-    struct log_limit full_limit, room_limit;
+    struct log_limit full_limit, room_limit, rollover_limit;
     uint64_t shown_dumps; /* as of the last line of progress */
     int64_t shown_ns;
 };
@@ -67,8 +68,7 @@ void visrec_writer_register(const struct visrec_writer_stats *stats)
     stats_counter("visrec_dumps", "Dumps written.", NULL, &stats->dumps);
     stats_counter("visrec_values", "Visibilities written.", NULL, &stats->values);
     stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
-    stats_counter("visrec_backward_dumps", "Dumps left out because a later one had been written.", NULL,
-                  &stats->backward_dumps);
+    stats_counter("visrec_rollovers", "Files begun because time had gone back.", NULL, &stats->rollovers);
     stats_counter("visrec_unwritten_dumps", "Dumps left out because the disk was full.", NULL, &stats->unwritten_dumps);
 }
 
@@ -89,7 +89,7 @@ static void show_progress(struct visrec_writer *writer)
              (unsigned long long)counter_get(&stats->expected_heaps),
              100.0 * (double)counter_get(&stats->flagged) / (double)counter_get(&stats->values));
     if (writer->config.on_terminal)
-        fprintf(stderr, "\r%s\033[K", line);
+        log_terminal("\r%s\033[K", line);
     else
         log_info("%s", line);
     service_status(writer->config.service, "%s", line);
@@ -101,9 +101,10 @@ static void count_dump(struct visrec_writer *writer)
     uint64_t n_heaps = visrec_dump_n_substreams(&dump->shape);
     uint64_t n_absent_dumps = 0; /* between the dump before and this one */
 
-    if (counter_get(&writer->stats->dumps) > 0)
+    if (writer->begun)
         n_absent_dumps =
             (uint64_t)((dump->timestamp_samples - writer->last_samples) / writer->config.integration_samples) - 1;
+    writer->begun = true;
     writer->last_samples = dump->timestamp_samples;
     counter_add(&writer->stats->expected_heaps, (n_absent_dumps + 1) * n_heaps);
     counter_add(&writer->stats->missing_heaps, n_absent_dumps * n_heaps + dump->n_missing_heaps);
@@ -143,14 +144,36 @@ static void note_room(struct visrec_writer *writer)
                 (unsigned long long)(counter_get(&writer->stats->unwritten_dumps) - writer->n_unwritten_before));
 }
 
+/* The times of a file rise from dump to dump: UVH5 counts distinct times, and pyuvdata expects them in order. */
+static int roll_over_if_backward(struct visrec_writer *writer, char *why, size_t why_bytes)
+{
+    struct visrec_files *files = writer->config.files;
+    int64_t timestamp_samples = writer->dump.timestamp_samples;
+    int err;
+
+    if (!writer->begun || timestamp_samples > writer->last_samples)
+        return 0;
+    err = visrec_files_next(files, why, why_bytes);
+    if (err)
+        return err;
+    log_limited(&writer->rollover_limit, LOG_LEVEL_WARNING,
+                "time went back from sample %lld to %lld: the recording goes on in %s", (long long)writer->last_samples,
+                (long long)timestamp_samples, visrec_files_path(files));
+    counter_add(&writer->stats->rollovers, 1);
+    writer->begun = false;
+    return 0;
+}
+
 static void append_dump(struct visrec_writer *writer)
 {
     const struct visrec_writer_config *config = &writer->config;
     int64_t middle_samples = writer->dump.timestamp_samples + config->integration_samples / 2;
     char why[WHY_BYTES];
-    int err = visrec_uvh5_append(config->file, &writer->dump, timebase_unix_ns(&config->timebase, middle_samples), why,
-                                 sizeof(why));
+    int err = roll_over_if_backward(writer, why, sizeof(why));
 
+    if (!err)
+        err = visrec_files_append(config->files, &writer->dump, timebase_unix_ns(&config->timebase, middle_samples),
+                                  why, sizeof(why));
     if ((err == -ENOSPC || err == -EDQUOT) && config->outlasts_full_disk) {
         note_full_disk(writer, why);
         return;
@@ -169,25 +192,11 @@ static void append_dump(struct visrec_writer *writer)
 
 static void take_chunk(struct visrec_writer *writer, struct chunk *chunk)
 {
-    static struct log_limit limit;
-    int64_t timestamp_samples = chunk->timestamp_samples;
-    bool backward = counter_get(&writer->stats->dumps) > 0 && timestamp_samples <= writer->last_samples;
-
-    if (!writer->ended && !backward)
-        visrec_dump_fill(&writer->dump, writer->config.array, timestamp_samples, chunk->present, chunk->payload);
+    if (!writer->ended)
+        visrec_dump_fill(&writer->dump, writer->config.array, chunk->timestamp_samples, chunk->present, chunk->payload);
     loan_put(&chunk->loan);
-    if (writer->ended)
-        return;
-    if (backward) {
-        /* UVH5 counts distinct times, and pyuvdata expects them in order. */
-        counter_add(&writer->stats->backward_dumps, 1);
-        log_limited(&limit, LOG_LEVEL_WARNING,
-                    "time went back to sample %lld: not recorded; start a new file after a "
-                    "new synchronisation",
-                    (long long)timestamp_samples);
-        return;
-    }
-    append_dump(writer);
+    if (!writer->ended)
+        append_dump(writer);
 }
 
 static void *run(void *arg)
@@ -197,13 +206,16 @@ static void *run(void *arg)
 
     writer->shown_ns = clock_monotonic_ns();
     while (inbox_pop(writer->config.inbox, &item) == 0) {
-        if (item.kind == VISREC_ITEM_CHUNK)
+        if (item.kind == VISREC_ITEM_CHUNK) {
+            thread_watched(false); /* a disk that is slow is no reason to end the process */
             take_chunk(writer, item.object);
-        else if (!writer->ended)
+            thread_watched(true);
+        } else if (!writer->ended) {
             end(writer, 0); /* the capture has been read */
+        }
     }
     if (writer->config.on_terminal && counter_get(&writer->stats->dumps) > 0)
-        fputc('\n', stderr);
+        log_terminal("\n");
     return NULL;
 }
 

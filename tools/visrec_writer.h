@@ -1,9 +1,11 @@
-/* visrec_writer.h - the thread between the receive thread and the file.
+/* visrec_writer.h - the thread between the receive thread and the files.
  *
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
- * Threads:   one; it alone uses the file between start and join.
+ * Threads:   one; it alone uses the files between start and join.
+ * Time back: a dump that is not later than the one before begins the next file (visrec_files.h).
  * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
- * Full disk: dumps are dropped and counted until there is room again; then the recording goes on in the same file.
+ * Full disk: dumps are dropped and counted until there is room again; then the recording goes on in the same file (where
+ *            time had gone back: in the next).
  *            Not so with a capture, which can be read again: there it is a write that fails.
  * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given
  *            back until the inbox is stopped, so the receive thread never waits for it. */
@@ -19,7 +21,7 @@
 #include <stdint.h>
 
 struct service;
-struct visrec_uvh5;
+struct visrec_files;
 struct visrec_writer;
 
 struct visrec_writer_config {
@@ -29,7 +31,7 @@ struct visrec_writer_config {
     struct timebase timebase;
     int64_t integration_samples;
     int64_t max_dumps; /* 0: no end */
-    struct visrec_uvh5 *file;
+    struct visrec_files *files;
     struct service *service;
     bool outlasts_full_disk;
     bool on_terminal; /* progress as one line that changes, else a line now and then */
@@ -37,10 +39,10 @@ struct visrec_writer_config {
 
 struct visrec_writer_stats {
     struct counter dumps;           /* written */
-    struct counter expected_heaps;  /* from the first dump written to the last */
+    struct counter expected_heaps;  /* of each file from the first dump written to the last */
     struct counter missing_heaps;   /* of those */
     struct counter values, flagged; /* visibilities written, and those of them that are flagged */
-    struct counter backward_dumps;  /* not written, because a later one had been */
+    struct counter rollovers;       /* files begun because time had gone back */
     struct counter unwritten_dumps; /* because the disk was full */
 };
 

@@ -146,22 +146,24 @@ START_TEST(julian_dates)
 }
 END_TEST
 
-/* Apparent sidereal times of astropy 8 with IERS's UT1, which is within 0.9 s of UTC; here within 1.1 s (8e-5 rad). */
+/* Apparent sidereal times of ERFA (gst06a, sp00) with that UT1; here within 2 ms of time. */
 START_TEST(sidereal_times)
 {
     static const struct {
         int64_t unix_s;
-        double longitude_deg, expected_rad;
+        double longitude_deg, ut1_utc_s, expected_rad;
     } cases[] = {
-        {1700000000, 21.4439, 0.8469968}, {946728000, 0.0, 4.8949252},    {1263254400, -118.28, 6.1628356},
-        {1735689599, 179.9, 4.9008081},   {1480000000, 302.5, 4.0695340},
+        {1700000000, 21.4439, 0.0127, 0.8469969291}, {946728000, 0.0, 0.3554, 4.8949252394},
+        {1263254400, -118.28, 0.113, 6.1628362155},  {1735689599, 179.9, 0.0463, 4.9008080663},
+        {1480000000, 302.5, -0.3557, 4.0695344250},  {2000000000, 21.4439, -0.9, 5.4265006447},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        double rad = visrec_sidereal_time_rad(cases[i].unix_s * NS_PER_S, RAD(cases[i].longitude_deg));
+        double rad =
+            visrec_sidereal_time_rad(cases[i].unix_s * NS_PER_S, RAD(cases[i].longitude_deg), cases[i].ut1_utc_s);
 
         ck_assert(rad >= 0 && rad < 2 * M_PI);
-        ck_assert_double_eq_tol(remainder(rad - cases[i].expected_rad, 2 * M_PI), 0, 8e-5);
+        ck_assert_double_eq_tol(remainder(rad - cases[i].expected_rad, 2 * M_PI), 0, 1.5e-7);
     }
 }
 END_TEST
