@@ -20,7 +20,7 @@ static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
             a->totals.real[i] += (double)a->sums.real[i];
             a->sums.real[i] = 0;
         } else {
-            a->totals.integer[i] += a->sums.integer[i];
+            a->totals.integer[i] = add_wrapped(a->totals.integer[i], a->sums.integer[i]);
             a->sums.integer[i] = 0;
         }
 }
@@ -39,7 +39,7 @@ static inline void take_integers(const struct reduce_args *a, size_t at, int64_t
         return;
     int64_t *totals = a->totals.integer + at;
     for (size_t i = 0; i < N_PARTS; i++)
-        taken[i] += totals[i];
+        taken[i] = add_wrapped(taken[i], totals[i]);
     memset(totals, 0, N_PARTS * sizeof(*totals));
 }
 

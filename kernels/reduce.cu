@@ -7,8 +7,7 @@
  * Constants: those of reduce_constants(). */
 #include "kernels/reduce.h"
 
-#define FULL_WARP   0xffffffffu
-#define MISSING_NAN 0x7FC00000 /* a quiet NaN */
+#define FULL_WARP 0xffffffffu
 
 #if REAL
 typedef double2 wide; /* a visibility's parts */
@@ -20,7 +19,7 @@ static __device__ __forceinline__ wide widen(int re, int im)
 
 static __device__ __forceinline__ int2 convert(wide sum, bool missing, uint32_t &n_clipped)
 {
-    return missing ? make_int2(MISSING_NAN, MISSING_NAN)
+    return missing ? make_int2(REDUCE_MISSING_NAN, REDUCE_MISSING_NAN)
                    : make_int2(__float_as_int((float)sum.x), __float_as_int((float)sum.y));
 }
 #else

@@ -18,8 +18,9 @@
 
 #include "kernels/correlate.h"
 
-#define REDUCE_MISSING_RE (-2147483647 - 1)
-#define REDUCE_MISSING_IM 1
+#define REDUCE_MISSING_RE  (-2147483647 - 1)
+#define REDUCE_MISSING_IM  1
+#define REDUCE_MISSING_NAN 0x7FC00000 /* the bits of a float: a quiet NaN */
 
 /* 8 bytes a part, of the type that goes with the sums'. */
 union reduce_totals {

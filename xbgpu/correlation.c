@@ -20,6 +20,7 @@ static void clear_sums(struct correlation *c)
     device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32 bits for each of the dump's */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
+    checksums_clear(&c->checksums, c->compute);
 }
 
 static int create_select(struct correlation *c)
@@ -101,6 +102,8 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
                          layout->n_chan, layout->n_spectra);
     if (!err)
         err = create_kernels(correlation);
+    if (!err && output->audit_checksum)
+        err = checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
     if (!err && correlation->gate >= 0)
         err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, layout->vis_bytes)))
@@ -122,6 +125,7 @@ void correlation_fini(struct correlation *correlation)
 {
     window_fini(&correlation->window);
     audit_fini(&correlation->audit);
+    checksums_fini(&correlation->checksums);
     free(correlation->audited);
     device_kernel_destroy(correlation->select);
     device_kernel_destroy(correlation->reduce);
@@ -161,18 +165,21 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     args.min_weight = dump->min_weight;
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
     device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
+    checksums_finish(&c->checksums, c->compute, &args, dump->device_checks);
     launch_reduce(c, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);
     device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
     device_copy(c->download, dump->n_saturated, dump->device_n_saturated, sizeof(uint64_t));
+    if (dump->checks)
+        device_copy(c->download, dump->checks, dump->device_checks, l->checks_bytes);
     loan_out(&dump->download, 1);
     device_then(c->download, loan_put, &dump->download);
     c->n_finished++;
 }
 
 /* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
- * the first, nor behind a jump back.) */
+ * the first, nor behind a jump that no time that passed accounts for.) */
 static void count_absent(struct correlation *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -343,8 +350,10 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     args.n_batches = (uint32_t)n;
     if (c->gate >= 0)
         select_taken(c, input, n, &args);
-    if (args.n_batches > 0)
+    if (args.n_batches > 0) {
+        checksums_add(&c->checksums, c->compute, &args);
         correlate_kernels_launch(&c->correlate, c->compute, &args, 0);
+    }
     c->n_held += (uint32_t)(n * l->n_spectra);
     for (size_t b = c->next; b < c->next + n; b++) {
         window_add(&c->window, input->present + b * l->n_ants);
@@ -370,6 +379,8 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
         if (c->next == input->n_batches)
             return true;
         if (!c->window.open) {
+            if (input->restarts)
+                c->next_window = NO_WINDOW;
             window_open(&c->window, batch);
             audit_draw(&c->audit);
         }
@@ -378,11 +389,24 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
     }
 }
 
+static bool check_checksums(struct xdump *dump)
+{
+    static struct log_limit limit;
+    const struct xstream *stream = dump->stream;
+    char why[240];
+
+    if (!dump->checks || checksums_agree(stream->layout, dump->checks, dump->visibilities, why, sizeof(why)))
+        return true;
+    log_limited(&limit, LOG_LEVEL_ERROR, "%s: dump %lld is wrong: %s: memory, bus or GPU corrupts data",
+                stream->output->name, (long long)dump->timestamp_samples, why);
+    return false;
+}
+
 bool correlation_check(struct xdump *dump)
 {
     static struct log_limit limit;
     struct xstream *stream = dump->stream;
-    bool ok = true;
+    bool ok = check_checksums(dump);
 
     for (size_t i = 0; i < (size_t)stream->output->audit_samples; i++) {
         const struct audit_sample *s = &dump->audit[i];

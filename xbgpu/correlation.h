@@ -1,7 +1,7 @@
 /* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      correlation_walk(device input, host chunks) --> correlate launches, and where sums have no room for the
- *            next, reduce to totals; at each window's end reduce --> download
+ * Flow:      correlation_walk(device input, host chunks) --> correlate and checksum launches, and where sums have no room
+ *            for the next, reduce to totals; at each window's end checksum_dump, reduce --> download
  *            worker, when the dump is in host memory: correlation_check --> xsend_push
  * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
@@ -10,6 +10,7 @@
 
 #include "kernels/correlate_shape.h"
 #include "xbgpu/audit.h"
+#include "xbgpu/checksums.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/window.h"
 #include "xbgpu/xsend.h"
@@ -38,6 +39,7 @@ struct correlation_input {
     const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
     const struct correlation_gate *gates; /* [n_gates] */
     int64_t last_arrival_ns;
+    bool restarts; /* time was set: no window before it is absent */
 };
 
 struct correlation {
@@ -47,6 +49,7 @@ struct correlation {
     struct xstream *stream;
     struct window window;
     struct audit audit;
+    struct checksums checksums;
     struct correlate_kernels correlate;
     struct device_kernel *reduce;
     void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
@@ -76,7 +79,7 @@ void correlation_begin(struct correlation *correlation, const struct correlation
  * else that dump is dropped and counted). */
 bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait);
 
-/* Compares the audit's sums with a dump that has been downloaded.  Returns whether all agree. */
+/* Compares a dump that has been downloaded with its checksums and with the audit's sums.  Returns whether all agree. */
 bool correlation_check(struct xdump *dump);
 
 #endif

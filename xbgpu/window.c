@@ -83,6 +83,8 @@ void window_add(struct window *window, const uint8_t *present)
 void window_add_taken(struct window *window, const uint8_t *present, size_t row, uint32_t n_taken)
 {
     assert(window->open && row < window->n_rows);
+    if (!memchr(present, 1, window->n_ants))
+        return;
     window->n_taken[row] += n_taken;
     if (!memchr(present, 0, window->n_ants))
         window->n_full_taken[row] += n_taken;

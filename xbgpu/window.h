@@ -23,7 +23,7 @@ struct window {
     uint32_t *n_extra;      /* [n_baselines] batches, not full ones, in which both antennas were there */
     /* Spectra that a gate took, where there is one; none of this says anything of flags. */
     size_t n_rows;           /* [const] 0: no gate; 1, or the number of channels, which then differ */
-    uint32_t *n_taken;       /* [n_rows] in all batches that were added */
+    uint32_t *n_taken;       /* [n_rows] in batches in which any antenna was there */
     uint32_t *n_full_taken;  /* [n_rows] in full ones */
     uint32_t *n_extra_taken; /* [n_rows][n_baselines] in others in which both antennas were there */
 };

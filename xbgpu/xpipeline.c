@@ -38,6 +38,7 @@ enum item_kind {
     ITEM_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
 
+#define MAX_WRONG_DUMPS   10       /* with which the process ends */
 #define RX_TIMEOUT_MIN_NS NS_PER_S /* of silence; and ten chunks at least */
 
 struct xpipeline {
@@ -70,6 +71,7 @@ struct xpipeline {
     size_t n_given_up;  /* chunks */
     size_t n_recv_ended;
     size_t n_downloaded;
+    int n_wrong; /* dumps */
 };
 
 static bool may_wait(const struct xpipeline *p)
@@ -85,6 +87,9 @@ static bool advance(struct xpipeline *p)
             if (!xinputs_next(p->inputs, p->draining, &p->walk))
                 return xinputs_have_room(p->inputs); /* else there may be more sets */
             p->walking = true;
+            int64_t first_samples;
+            if (xinputs_went_back(p->inputs, &first_samples))
+                xcontrol_time_went_back(p->control, first_samples);
             for (size_t o = 0; o < p->layout->n_outputs; o++)
                 correlation_begin(&p->outputs[o], &p->walk);
         }
@@ -119,6 +124,8 @@ static void obey(struct xpipeline *p, struct xcommand *command)
     case XCOMMAND_CAPTURE:
         command->holds_samples =
             xstream_set_capture(xsend_stream(p->send, command->index), command->on, command->from_samples);
+        if (command->holds_samples > next_samples) /* a dump of before time went back is still to come */
+            command->holds_samples = next_samples;
         break;
     case XCOMMAND_SHIFTS:
         xinputs_set_delays(p->inputs, command->delays);
@@ -130,6 +137,20 @@ static void obey(struct xpipeline *p, struct xcommand *command)
         break;
     }
     xcontrol_obeyed(p->control, command);
+}
+
+/* A dump that is wrong.  One may be an accident; of a device that goes on like that another may be found, or the same
+ * one begin again. */
+static void flag_dump(struct xpipeline *p, struct xdump *dump)
+{
+    xstream_flag(dump);
+    if (gauge_get(p->c.healthy))
+        service_status(p->c.service, "FAILED: sums of the device are wrong");
+    gauge_set(p->c.healthy, 0);
+    if (++p->n_wrong != MAX_WRONG_DUMPS)
+        return;
+    log_error("%d dumps were wrong since the start: the process ends", MAX_WRONG_DUMPS);
+    service_stop(p->c.service, 1);
 }
 
 static void handle(struct xpipeline *p, const struct inbox_item *item)
@@ -148,10 +169,8 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
             xstream_give(item->object);
             break;
         }
-        if (!correlation_check(item->object) && gauge_get(p->c.healthy)) {
-            gauge_set(p->c.healthy, 0);
-            service_status(p->c.service, "FAILED: sums of the device are wrong");
-        }
+        if (!correlation_check(item->object))
+            flag_dump(p, item->object);
         xbgpu_status_look(p->status, item->object);
         xsend_push(item->object);
         break;
@@ -276,8 +295,8 @@ static int add_sensors(struct xpipeline *p)
 
 static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
 {
-    struct xcontrol_config control = {p->config, p->layout,    &p->labels,        service_loop(p->c.service),
-                                      p->inbox,  ITEM_COMMAND, p->c.katcp_sensors};
+    struct xcontrol_config control = {p->config, p->layout,    &p->labels,         service_loop(p->c.service),
+                                      p->inbox,  ITEM_COMMAND, p->c.katcp_sensors, p->c.sensors};
     int err = xlabels_init(&p->labels, p->config);
 
     if (!err)
@@ -329,11 +348,12 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     memory_log(&(struct memory_use){p->layout->host_bytes, p->layout->chunks_bytes, p->layout->buffers_bytes,
                                     p->layout->device_bytes, p->layout->direct_bytes});
     if (p->config->recv.direct || p->config->recv.gpudirect)
-        log_info("recv.%s: voltages go straight to the device, so no sums are audited",
+        log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",
                  p->config->recv.direct ? "direct" : "gpudirect");
     stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
                   &p->late_chunks);
-    stats_gauge("xbgpu_device_ok", "1 while every audited product agreed, 0 after one did not.", NULL, p->c.healthy);
+    stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
+                p->c.healthy);
     status_set_source(p->c.status, xbgpu_status_describe, p->status);
     *pipeline = p;
     return 0;

@@ -7,6 +7,7 @@
 #include "common/units.h"
 #include "xbgpu/gate.h"
 #include "kernels/correlate.h"
+#include "kernels/reduce.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -58,12 +59,30 @@ void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete)
 static void set_dump_sensors(struct xstream *stream)
 {
     int64_t end_ns = timebase_unix_ns(&stream->timebase, stream->next_samples);
-    uint64_t n_failures = counter_get(&stream->audit_failures);
+    uint64_t n_failures = counter_get(&stream->audit_failures), n_wrong = counter_get(&stream->wrong_accs);
 
     sensor_set_integer(&stream->clip_cnt, end_ns, SENSOR_NOMINAL, (int64_t)counter_get(&stream->clipped_visibilities));
     sensor_set_integer(&stream->next_timestamp, end_ns, SENSOR_NOMINAL, stream->next_samples);
     sensor_set_integer(&stream->audit_failure_cnt, end_ns, n_failures > 0 ? SENSOR_ERROR : SENSOR_NOMINAL,
                        (int64_t)n_failures);
+    sensor_set_integer(&stream->wrong_dump_cnt, end_ns, n_wrong > 0 ? SENSOR_ERROR : SENSOR_NOMINAL, (int64_t)n_wrong);
+}
+
+void xstream_flag(struct xdump *dump)
+{
+    struct xstream *stream = dump->stream;
+    const struct xbgpu_layout *l = stream->layout;
+    int32_t *v = dump->visibilities;
+
+    for (size_t i = 0; i < l->vis_bytes / sizeof(*v); i++)
+        v[i] = correlate_sums_real(l->format) ? REDUCE_MISSING_NAN : i % 2 ? REDUCE_MISSING_IM : REDUCE_MISSING_RE;
+    memset(dump->weights, 0, l->n_baselines * sizeof(*dump->weights));
+    if (dump->gate_weights)
+        memset(dump->gate_weights, 0, dump->gate_weights_bytes);
+    *dump->n_saturated = 0;
+    dump->n_weighted = 0;
+    dump->group.send = dump->group.send && stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
+    counter_add(&stream->wrong_accs, 1);
 }
 
 void xsend_push(struct xdump *dump)
@@ -118,6 +137,7 @@ static void place_counts(struct xsend *send, struct xdump *dump)
     if (!output->gate)
         return;
     dump->gate_weights = weights_bytes ? (uint32_t *)behind : NULL;
+    dump->gate_weights_bytes = weights_bytes;
     dump->gate_spectra = (uint32_t *)(behind + weights_bytes);
     dump->weights = dump->gate_spectra + send->layout->n_chan; /* not sent */
 }
@@ -134,6 +154,12 @@ static int create_dump(struct xsend *send, const struct xsend_config *c, struct 
     dump->visibilities = device_alloc_pinned(send->device, (output->gate ? sent_bytes : vis_bytes) + weight_bytes);
     dump->n_saturated = device_alloc_pinned(send->device, sizeof(uint64_t));
     dump->audit = calloc((size_t)dump->stream->output->audit_samples + 1, sizeof(*dump->audit));
+    if (output->audit_checksum) {
+        dump->device_checks = device_alloc(send->device, send->layout->checks_bytes);
+        dump->checks = device_alloc_pinned(send->device, send->layout->checks_bytes);
+        if (!dump->device_checks || !dump->checks)
+            return -ENOMEM;
+    }
     if (!dump->device_visibilities || !dump->device_weights || !dump->device_n_saturated || !dump->visibilities ||
         !dump->n_saturated || !dump->audit)
         return -ENOMEM;
@@ -152,6 +178,8 @@ static void destroy_dump(struct xsend *send, struct xdump *dump)
     device_free(send->device, dump->device_n_saturated);
     device_free_pinned(send->device, dump->visibilities);
     device_free_pinned(send->device, dump->n_saturated);
+    device_free(send->device, dump->device_checks);
+    device_free_pinned(send->device, dump->checks);
     free(dump->audit);
 }
 
@@ -176,6 +204,8 @@ static void register_metrics(struct xstream *stream)
         {"xbgpu_output_x_absent_accs", "Accumulations not made because no heap of them came.", &stream->absent_accs},
         {"xbgpu_output_x_dropped_accs", "Accumulations not sent because no output buffer was free.",
          &stream->dropped_accs},
+        {"xbgpu_output_x_wrong_accs", "Accumulations flagged because a checksum or the host's sum disagreed.",
+         &stream->wrong_accs},
         {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
         {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
     };
@@ -207,6 +237,8 @@ int xstream_add_sensors(struct xstream *stream, struct sensors *sensors)
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
         {"audit-failure-cnt", "Products of which the host and the device had different sums; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
+        {"wrong-dump-cnt", "Accumulations flagged because a checksum or the host's sum disagreed; above 0 is an error.",
+         SENSOR_INTEGER, SENSOR_NOMINAL, &stream->wrong_dump_cnt},
     };
     int64_t begin_ns = timebase_unix_ns(&stream->timebase, 0);
     int err = 0;
@@ -389,14 +421,15 @@ void xsend_stop(struct xsend *send)
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xstream *stream = &send->streams[o];
         log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped for want of a buffer; "
-                 "%llu products audited, %llu wrong",
+                 "%llu products audited, %llu wrong; %llu dumps wrong",
                  stream->output->name, (unsigned long long)counter_get(&stream->stats.heaps),
                  (unsigned long long)counter_get(&stream->incomplete_accs),
                  (unsigned long long)counter_get(&stream->skipped_accs),
                  (unsigned long long)counter_get(&stream->absent_accs),
                  (unsigned long long)counter_get(&stream->dropped_accs),
                  (unsigned long long)counter_get(&stream->audits),
-                 (unsigned long long)counter_get(&stream->audit_failures));
+                 (unsigned long long)counter_get(&stream->audit_failures),
+                 (unsigned long long)counter_get(&stream->wrong_accs));
     }
 }
 

@@ -30,6 +30,7 @@ struct xdump {
     void *visibilities;            /* [const] pinned */
     uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
     uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    size_t gate_weights_bytes;     /* [const] */
     uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */
     uint64_t *n_saturated;         /* [const] pinned */
     struct device_event *finished; /* [const] */
@@ -39,6 +40,8 @@ struct xdump {
     uint32_t min_weight;           /* baselines below it are flagged */
     size_t n_weighted;             /* baselines that are not */
     struct audit_sample *audit;    /* [audit_samples] the host's sums */
+    uint64_t *device_checks;       /* [const] what checksums say of it (checksums.h); NULL: there are none */
+    uint64_t *checks;              /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
@@ -64,11 +67,13 @@ struct xstream {
     struct counter incomplete_accs;      /* some baseline was not complete */
     struct counter absent_accs;          /* not made: no heap came, though of earlier and later ones */
     struct counter dropped_accs;         /* not sent: no output buffer was free */
+    struct counter wrong_accs;           /* flagged: the audit or a checksum disagreed */
     struct counter audits, audit_failures;
     struct sensor synchronised;   /* whether the last accumulation had all F-engines' data; its time is its end */
     struct sensor clip_cnt;       /* as clipped_visibilities; its time is the end of the last dump */
     struct sensor next_timestamp; /* next_samples, of those below */
     struct sensor audit_failure_cnt;
+    struct sensor wrong_dump_cnt;
 };
 
 struct xsend;
@@ -104,6 +109,10 @@ int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_sample
 
 /* An accumulation has ended, whether it becomes a dump or not. */
 void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete);
+
+/* Flags all of a downloaded dump, which is known to be wrong, and counts it: no cell of it can be told from the wrong
+ * ones.  It leaves as one of which nothing was received does. */
+void xstream_flag(struct xdump *dump);
 
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xsend_push(struct xdump *dump);

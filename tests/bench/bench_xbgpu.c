@@ -18,10 +18,12 @@
  * bytes, read and written once, at the rate of a copy; both are measured in the same run.  What sums come to while that
  * is repeated is nobody's business.
  *
+ * checksum is measured beside correlate, on the same voltages, and checksum_dump beside reduce.
  * reduce is measured in each of its uses: a dump of sums, one of totals and sums, and sums added to totals. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/units.h"
+#include "kernels/checksum_dump.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/reduce.h"
 #include "tests/bench/bench.h"
@@ -65,12 +67,13 @@ struct bed {
     struct device_stream *stream;
 };
 
-/* A launch of correlate, or of reduce. */
+/* A launch of correlate, or of another kernel. */
 struct work {
     const struct bed *bed;
     struct correlate_kernels correlate;
     uint32_t n_parts;
-    struct device_kernel *reduce; /* or NULL */
+    struct device_kernel *other; /* or NULL */
+    struct kernel_grid grid;     /* of the other */
     const void *args;
 };
 
@@ -84,33 +87,53 @@ static struct work make_correlate(const struct bed *bed, const struct correlate_
     return w;
 }
 
+static struct work make_other(const struct bed *bed, const struct kernel *kernel,
+                              const struct kernel_constant *constants, size_t n_constants, struct kernel_grid grid,
+                              const void *args)
+{
+    struct work w = {.bed = bed, .args = args, .grid = grid};
+
+    if (device_kernel_create(bed->device, kernel, constants, n_constants, &w.other))
+        fail("a kernel cannot be made");
+    return w;
+}
+
 static struct work make_reduce(const struct bed *bed, const struct reduce_args *args)
 {
     struct kernel_constant constants[REDUCE_N_CONSTANTS];
-    struct work w = {.bed = bed, .args = args};
 
     reduce_constants(args, constants);
-    if (device_kernel_create(bed->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &w.reduce))
-        fail("a kernel cannot be made");
-    return w;
+    return make_other(bed, &reduce_kernel, constants, REDUCE_N_CONSTANTS, reduce_grid(args), args);
+}
+
+static struct work make_checksum(const struct bed *bed, const struct checksum_args *args)
+{
+    struct kernel_constant constants[CHECKSUM_N_CONSTANTS];
+
+    checksum_constants(args, constants);
+    return make_other(bed, &checksum_kernel, constants, CHECKSUM_N_CONSTANTS, checksum_grid(args), args);
+}
+
+static struct work make_checksum_dump(const struct bed *bed, const struct checksum_dump_args *args)
+{
+    struct kernel_constant constants[CHECKSUM_DUMP_N_CONSTANTS];
+
+    checksum_dump_constants(args, constants);
+    return make_other(bed, &checksum_dump_kernel, constants, CHECKSUM_DUMP_N_CONSTANTS, checksum_dump_grid(args), args);
 }
 
 static void destroy_work(struct work *w)
 {
     correlate_kernels_destroy(&w->correlate);
-    device_kernel_destroy(w->reduce);
+    device_kernel_destroy(w->other);
 }
 
 static void launch_work(const struct work *w)
 {
-    struct kernel_grid grid;
-
-    if (w->reduce) {
-        grid = reduce_grid(w->args);
-        device_launch(w->bed->stream, w->reduce, &grid, w->args);
-    } else {
+    if (w->other)
+        device_launch(w->bed->stream, w->other, &w->grid, w->args);
+    else
         correlate_kernels_launch(&w->correlate, w->bed->stream, w->args, w->n_parts);
-    }
 }
 
 static int64_t time_work(const struct work *w, size_t n)
@@ -344,6 +367,51 @@ static void bench_reduce(const struct options *options, const struct bed *bed, c
     device_free(bed->device, out);
 }
 
+static void bench_other(const struct options *options, const struct ceilings *ceilings, struct work *w,
+                        const char *label, double bytes)
+{
+    if (options->once)
+        time_work(w, 2);
+    else
+        bench_print_row(label, measure(options, w, bytes), ceilings->copy.max, "device copy");
+    destroy_work(w);
+}
+
+/* In bytes of voltages, and of sums, that are checked. */
+static void bench_checksums(const struct options *options, const struct bed *bed, const struct ceilings *ceilings,
+                            const struct correlate_args *a)
+{
+    size_t n_baselines = correlate_n_baselines(a->n_ants);
+    void *rows = alloc(bed, (size_t)a->n_chan * a->n_ants * N_POLS * 3 * sizeof(uint64_t));
+    uint64_t *checks = alloc(bed, (2 + 2 * (size_t)a->n_chan) * sizeof(*checks));
+    uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
+    struct checksum_args add = {.voltages = a->voltages,
+                                .rows = {rows},
+                                .format = a->format,
+                                .n_ants = a->n_ants,
+                                .n_chan = a->n_chan,
+                                .n_spectra = a->n_spectra,
+                                .n_batches = a->n_batches};
+    struct checksum_dump_args dump = {.sums = a->sums,
+                                      .rows = {rows},
+                                      .weights = weights,
+                                      .verdict = checks,
+                                      .words = checks + 2,
+                                      .format = a->format,
+                                      .n_ants = a->n_ants,
+                                      .n_chan = a->n_chan};
+    struct work w = make_checksum(bed, &add);
+
+    device_fill(bed->stream, rows, 0, (size_t)a->n_chan * a->n_ants * N_POLS * 3 * sizeof(uint64_t));
+    device_fill(bed->stream, weights, 1, n_baselines * sizeof(*weights));
+    bench_other(options, ceilings, &w, "    checksum, 10^9 bytes/s", n_jones(a) * N_POLS * voltage_bytes(a->format));
+    w = make_checksum_dump(bed, &dump);
+    bench_other(options, ceilings, &w, "    checksum_dump", 4.0 * (double)n_sums(a));
+    device_free(bed->device, rows);
+    device_free(bed->device, checks);
+    device_free(bed->device, weights);
+}
+
 static struct correlate_args size_of(const struct options *options, bool is_cpu, unsigned n_ants, unsigned bits)
 {
     bool wide = n_ants == 80;
@@ -409,8 +477,10 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
         }
         ok &= bench_shape(options, bed, ceilings, &a, &shapes[i], label);
     }
-    if (!options->shapes)
+    if (!options->shapes) {
+        bench_checksums(options, bed, ceilings, &a);
         bench_reduce(options, bed, ceilings, &a);
+    }
     device_free(bed->device, (void *)a.voltages);
     device_free(bed->device, a.sums.integer);
     return ok;

@@ -168,6 +168,13 @@ template <typename T> static inline T atomicMax(T *most, typename std::common_ty
     return old;
 }
 
+template <typename T> static inline T atomicMin(T *least, typename std::common_type<T>::type value)
+{
+    T old = *least;
+    *least = old < value ? old : value;
+    return old;
+}
+
 static inline void __threadfence()
 {
 }
@@ -354,6 +361,17 @@ static inline int __dp4a(int a, int b, int sum)
     for (int i = 0; i < 4; i++)
         sum += (int8_t)(a >> (8 * i)) * (int8_t)(b >> (8 * i));
     return sum;
+}
+
+/* Products of two signed 16-bit numbers with the two low, or high, bytes, signed, and their sum added to 'sum'. */
+static inline int __dp2a_lo(int a, int b, int sum)
+{
+    return sum + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
+}
+
+static inline int __dp2a_hi(int a, int b, int sum)
+{
+    return __dp2a_lo(a, b >> 16, sum);
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------------------ */

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import harness
+import scenario
+import xmodel
 from scenario import chunk_for, digitiser_heaps, fgpu_config, noise
 
 FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
@@ -85,3 +87,35 @@ def test_gpu_that_hangs(daemon, work, monkeypatch):
     process.notify.settimeout(2)
     with pytest.raises(TimeoutError):
         process.notify.recv(4096)
+
+
+@pytest.mark.parametrize("every, code", [(4, 0), (1, 1)])
+def test_bits_that_flip_in_downloads(every, code, daemon, work, rng, monkeypatch):
+    """A bit flips in every 4th download, or in each: of visibilities, of the count of clipped ones, of checksums, of
+    each dump.  What is sent is right to the last bit or all flagged, with weights of 0.  Ten wrong dumps end xbgpu."""
+    config = scenario.xbgpu_config(device={"kind": "cuda"}, recv={"antennas": 3, "channels_per_substream": 4},
+                                   outputs=[{"integration_batches": 2, "missing": "weights"}])
+    voltages = scenario.random_voltages(rng, config, 25)
+    present = np.ones(voltages.shape[:2], bool)
+    expected = xmodel.dumps(0, voltages, present, 2, "weights")
+    harness.write_heaps(work / "in.pcap", scenario.feng_heaps(config, 0, voltages))
+    config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
+    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
+    monkeypatch.setenv("CBF_FAKE_CUDA", f"flip={every}")
+    process = daemon("xbgpu", config).wait_end(code)
+    (heaps,) = harness.decode_pcap(work / "out.pcap").values()
+    found = [heap.items for heap in heaps if heap.kind == "data"]
+    wrong = {d // 3 for d in range(every - 1, 3 * len(found), every) if d % 3 != 1}
+    assert len(found) == len(expected) == 12 and len(wrong) == (6 if every == 4 else 12)
+    for i, (items, (visibilities, weights, _)) in enumerate(zip(found, expected.values())):
+        if i in wrong:
+            assert xmodel.is_missing(items["xeng_raw"]).all() and not items["xeng_weights"].any(), i
+        else:
+            np.testing.assert_array_equal(items["xeng_raw"], visibilities, f"dump {i}")
+            np.testing.assert_array_equal(items["xeng_weights"], weights, f"dump {i}")
+    log = process.log.read_text()
+    assert f"; {len(wrong)} dumps wrong" in log and re.search("error: bcp0: dump [0-9]+ is wrong: ", log)
+    assert ("10 dumps were wrong since the start: the process ends" in log) == (code == 1)
+    process.notify.settimeout(5)
+    while b"STATUS=FAILED: sums of the device are wrong" not in process.notify.recv(4096):
+        continue

@@ -66,3 +66,17 @@ void fake_given_back(enum fake_memory kind, const void *memory)
         }
     pthread_mutex_unlock(&lock);
 }
+
+bool fake_has(enum fake_memory kind, const void *memory)
+{
+    const uint8_t *at = memory;
+    bool found = false;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; !found && i < n_places; i++) {
+        const uint8_t *first = places[i].memory;
+        found = first && places[i].kind == kind && at >= first && at < first + places[i].bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}

@@ -19,7 +19,8 @@
  *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
  *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every
  *                 call from then on says so
- *   hang=N        the GPU never ends the Nth operation */
+ *   hang=N        the GPU never ends the Nth operation
+ *   flip=N        a bit flips in every Nth copy from the device's memory to the host's */
 #ifndef TESTS_FAKE_CUDA_H
 #define TESTS_FAKE_CUDA_H
 
@@ -42,5 +43,7 @@ enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
 
 void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);
 void fake_given_back(enum fake_memory kind, const void *memory);
+/* Whether 'memory' is in such memory that has been taken. */
+bool fake_has(enum fake_memory kind, const void *memory);
 
 #endif

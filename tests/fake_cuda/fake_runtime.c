@@ -424,6 +424,22 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 /* ---- Operations -------------------------------------------------------------------------------------------------- */
 
 /* After the GPU's death operations are not run.  That copies still are is what a test must not see the use of. */
+static void flip_bit(void *at)
+{
+    *(uint8_t *)at ^= 1;
+}
+
+/* Behind a copy. */
+static void flip_sometimes(struct device_stream *stream, void *dst, const void *src)
+{
+    static _Atomic long n_downloads;
+    long every = fake_setting("flip", 0);
+
+    if (every && fake_has(FAKE_PINNED, dst) && fake_has(FAKE_DEVICE, src) &&
+        (atomic_fetch_add(&n_downloads, 1) + 1) % every == 0)
+        cpu->ops->then(stream, flip_bit, dst);
+}
+
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch, size_t row_bytes,
                               size_t n_rows, enum cudaMemcpyKind kind, cudaStream_t stream)
 {
@@ -433,6 +449,7 @@ cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size
         return cudaErrorInvalidValue;
     if (error == cudaSuccess)
         cpu->ops->copy_2d(stream_of(stream), dst, dst_pitch, src, src_pitch, row_bytes, n_rows);
+    flip_sometimes(stream_of(stream), dst, src);
     return error;
 }
 

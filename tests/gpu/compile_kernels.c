@@ -8,6 +8,7 @@
 #include "common/cuda/nvrtc.h"
 #include "common/units.h"
 #include "kernels/channelise_fused.h"
+#include "kernels/checksum_dump.h"
 #include "kernels/correlate_shape.h"
 #include "kernels/ddc.h"
 #include "kernels/gather.h"
@@ -337,6 +338,23 @@ static void note_correlate(struct device *device, struct device_stream *stream, 
     correlate_kernels_destroy(&kernels);
 }
 
+static void note_checksums(struct device *device, struct device_stream *stream, const struct correlate_args *of)
+{
+    const struct checksum_args args = {.format = of->format,
+                                       .n_ants = of->n_ants,
+                                       .n_chan = of->n_chan,
+                                       .n_spectra = of->n_spectra,
+                                       .n_batches = of->n_batches};
+    const struct checksum_dump_args dump = {.format = of->format, .n_ants = of->n_ants, .n_chan = of->n_chan};
+    struct kernel_constant constants[CHECKSUM_N_CONSTANTS];
+
+    checksum_constants(&args, constants);
+    note_launched(device, stream, &checksum_kernel, constants, CHECKSUM_N_CONSTANTS, checksum_grid(&args));
+    checksum_dump_constants(&dump, constants);
+    note_launched(device, stream, &checksum_dump_kernel, constants, CHECKSUM_DUMP_N_CONSTANTS,
+                  checksum_dump_grid(&dump));
+}
+
 static void note_array(struct device *device, struct device_stream *stream, uint32_t n_ants, enum voltage_format format)
 {
     const struct correlate_args correlate = {
@@ -349,6 +367,7 @@ static void note_array(struct device *device, struct device_stream *stream, uint
 
     ants_now = n_ants;
     format_now = format;
+    note_checksums(device, stream, &correlate);
     note_correlate(device, stream, &correlate, &tiles);
     if (strcmp(gpus[gpu_now].name, "sm_90a") == 0 && correlate_shape_valid(&correlate, &wgmma, device->shared_bytes))
         note_correlate(device, stream, &correlate, &wgmma);

@@ -1,11 +1,13 @@
-/* check_audit - the audit finds a bit that flips in the device's accumulators, and never cries wolf.
+/* check_audit - audit and checksums find a bit that flips between two kernels, and never cry wolf.  Of integers checksums
+ * find every one, wherever it is.
  *
  * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
- * bit of the sums between two kernels. */
+ * bit before or behind a kernel. */
 #include "common/device.h"
 #include "common/inbox.h"
 #include "common/log.h"
 #include "common/units.h"
+#include "kernels/checksum_dump.h"
 #include "kernels/correlate.h"
 #include "kernels/reduce.h"
 #include "tests/unit/test_random.h"
@@ -28,14 +30,18 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
                            "device: {kind: cpu, threads: 1}\n"
                            "recv: {sources: 127.0.0.1, antennas: 3, channels: 4, channels_per_substream: 4,\n"
                            "       spectra_per_heap: 16, samples_between_spectra: 8, batches_per_chunk: 5, %s}\n"
-                           "outputs: [{name: vis, integration_batches: %d, destination: 127.0.0.1, audit_samples: 2,\n"
+                           "outputs: [{name: vis, integration_batches: %d, destination: 127.0.0.1, %s,\n"
                            "           missing: flag}]\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static const char *const formats[] = {"sample_bits: 4", "sample_bits: 4, sample_encoding: offset", "sample_bits: 8",
                                       "sample_bits: 16"};
 
-/* The bit that flips before each reduction; < 0: none. */
+#define AUDIT     "audit_samples: 2, audit_checksum: false"
+#define CHECKSUMS "audit_samples: 0, audit_checksum: true"
+#define BOTH      "audit_samples: 2, audit_checksum: true"
+
+/* The bit of the sums that flips before each reduction; < 0: none. */
 static long flipped_bit = -1;
 static struct device_ops flipping_ops;
 static const struct device_ops *cpu_ops;
@@ -55,16 +61,79 @@ static void flip_cpu(const void *args, int n_threads)
 
 static const struct kernel flip_kernel = {"flip", sizeof(struct flip_args), flip_cpu};
 
+/* Where a bit flips once, in memory of the device but for the last. */
+enum place {
+    NOWHERE,
+    IN_SUMS,         /* before they are compared with the rows */
+    IN_SUMS_LATER,   /* before they are reduced */
+    IN_TOTALS,       /* as IN_SUMS */
+    IN_TOTALS_LATER, /* as IN_SUMS_LATER */
+    IN_ROWS,
+    IN_OPERANDS, /* what correlate reads, and it alone */
+    IN_DUMP,
+    IN_HOST_MEMORY,
+    N_PLACES
+};
+
+static enum place next_place;
+static size_t next_bit; /* modulo the bits of the memory */
+static size_t vis_bytes, rows_bytes, voltages_bytes;
+
+static void flip(struct device_stream *stream, const void *memory, size_t bytes, size_t bit)
+{
+    struct flip_args flip = {(uint8_t *)memory + bit / 8 % bytes, (uint8_t)(1u << (bit % 8))};
+    struct device_kernel flipper = {stream->device, &flip_kernel};
+
+    cpu_ops->launch(stream, &flipper, NULL, &flip);
+}
+
+/* The next flip, if it is one of the launch of 'kernel', or is to come behind it. */
+static void flip_once(struct device_stream *stream, const struct kernel *kernel, const void *args, bool behind)
+{
+    const struct checksum_dump_args *dump = args;
+    const struct reduce_args *reduce = args;
+    const struct correlate_args *correlate = args;
+    const struct {
+        const struct kernel *kernel;
+        bool behind;
+        const void *memory;
+        size_t bytes;
+    } places[N_PLACES] = {
+        [IN_SUMS] = {&checksum_dump_kernel, false, dump->sums.integer, vis_bytes},
+        [IN_SUMS_LATER] = {&reduce_kernel, false, reduce->sums.integer, vis_bytes},
+        [IN_TOTALS] = {&checksum_dump_kernel, false, dump->totals.integer, 2 * vis_bytes},
+        [IN_TOTALS_LATER] = {&reduce_kernel, false, reduce->totals.integer, 2 * vis_bytes},
+        [IN_ROWS] = {&checksum_dump_kernel, false, dump->rows.integer, rows_bytes},
+        [IN_OPERANDS] = {&correlate_kernel, false, correlate->voltages, voltages_bytes},
+        [IN_DUMP] = {&reduce_kernel, true, reduce->out.integer, vis_bytes},
+    };
+
+    if (next_place == NOWHERE || places[next_place].kernel != kernel || places[next_place].behind != behind)
+        return;
+    flip(stream, places[next_place].memory, places[next_place].bytes, next_bit);
+    if (next_place != IN_OPERANDS)
+        next_place = NOWHERE;
+}
+
 static void launch_flipping(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                             const void *args)
 {
-    if (kernel->kernel == &reduce_kernel && flipped_bit >= 0) {
-        const struct reduce_args *reduce = args;
-        struct flip_args flip = {(uint8_t *)reduce->sums.integer + flipped_bit / 8, (uint8_t)(1u << (flipped_bit % 8))};
-        struct device_kernel flipper = {stream->device, &flip_kernel};
-        cpu_ops->launch(stream, &flipper, NULL, &flip);
-    }
+    union {
+        struct checksum_dump_args dump;
+        struct reduce_args reduce;
+        struct correlate_args correlate;
+    } any = {0}; /* so that none is shorter than what is looked at */
+
+    memcpy(&any, args, kernel->kernel->args_bytes < sizeof(any) ? kernel->kernel->args_bytes : sizeof(any));
+    if (kernel->kernel == &reduce_kernel && flipped_bit >= 0)
+        flip(stream, any.reduce.sums.integer, vis_bytes, (size_t)flipped_bit);
+    flip_once(stream, kernel->kernel, &any, false);
     cpu_ops->launch(stream, kernel, grid, args);
+    flip_once(stream, kernel->kernel, &any, true);
+    if (next_place == IN_OPERANDS && kernel->kernel == &correlate_kernel) {
+        flip(stream, any.correlate.voltages, voltages_bytes, next_bit); /* back */
+        next_place = NOWHERE;
+    }
 }
 
 struct rig {
@@ -84,13 +153,13 @@ struct rig {
     uint64_t n_checked, n_wrong;
 };
 
-static void rig_open(struct rig *r, const char *format, int n_length)
+static void rig_open(struct rig *r, const char *format, int n_length, const char *checks)
 {
     char path[] = "/tmp/check_audit.XXXXXX", text[1024], why[256];
     int fd = mkstemp(path);
 
     ck_assert_int_ge(fd, 0);
-    snprintf(text, sizeof(text), yaml, format, n_length);
+    snprintf(text, sizeof(text), yaml, format, n_length, checks);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
     int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
@@ -98,6 +167,9 @@ static void rig_open(struct rig *r, const char *format, int n_length)
     unlink(path);
     ck_assert_int_eq(err, 0);
     xbgpu_layout_init(&r->layout, &r->config, false, 0);
+    vis_bytes = r->layout.vis_bytes;
+    rows_bytes = r->layout.rows_bytes;
+    voltages_bytes = N_BATCHES * N_ANTS * r->layout.heap_bytes;
     struct device_config device_config = {DEVICE_CPU, 1};
     ck_assert_int_eq(device_open(&device_config, &r->device, why, sizeof(why)), 0);
     cpu_ops = r->device->ops;
@@ -127,6 +199,21 @@ static void rig_close(struct rig *r)
     config_free(&xbgpu_config_table, &r->config, r->errors);
 }
 
+/* A wrong dump becomes one of which no antenna was complete. */
+static void check_flagging(struct xdump *dump)
+{
+    const struct xbgpu_layout *l = dump->stream->layout;
+    const int32_t *v = dump->visibilities;
+
+    xstream_flag(dump);
+    for (size_t i = 0; i < l->vis_bytes / sizeof(*v); i++)
+        if (v[i] != (l->format == VOLTAGES_16_BITS ? 0x7FC00000 : i % 2 ? 1 : INT32_MIN))
+            ck_abort_msg("part %zu of a wrong dump is %d", i, v[i]);
+    for (size_t baseline = 0; baseline < l->n_baselines; baseline++)
+        ck_assert_uint_eq(dump->weights[baseline], 0);
+    ck_assert(dump->group.send);
+}
+
 /* Takes home the dumps that have been downloaded, checked. */
 static void check_dumps(struct rig *r)
 {
@@ -135,8 +222,16 @@ static void check_dumps(struct rig *r)
     device_stream_wait(r->compute);
     device_stream_wait(r->download);
     while (inbox_try_pop(r->inbox, &item) == 0) {
+        struct xdump *dump = item.object;
         ck_assert_int_eq(item.kind, ITEM_DOWNLOADED);
-        r->n_wrong += !correlation_check(item.object);
+        if (next_place == IN_HOST_MEMORY) {
+            ((uint8_t *)dump->visibilities)[next_bit / 8 % vis_bytes] ^= (uint8_t)(1u << (next_bit % 8));
+            next_place = NOWHERE;
+        }
+        if (!correlation_check(dump)) {
+            r->n_wrong++;
+            check_flagging(dump);
+        }
         r->n_checked++;
         xstream_give(item.object);
     }
@@ -188,7 +283,7 @@ START_TEST(never_cries_wolf)
 {
     static struct rig rig;
 
-    rig_open(&rig, formats[_i], N_LENGTH);
+    rig_open(&rig, formats[_i], N_LENGTH, BOTH);
     for (int chunk = 0; chunk < 300; chunk++)
         feed_chunk(&rig, true);
     ck_assert_uint_ge(rig.n_checked, 300 * N_BATCHES / N_LENGTH - 1);
@@ -206,7 +301,7 @@ START_TEST(finds_a_flipped_bit)
     for (int i = 0; i < _i; i++)
         random_u64(); /* each round is forked off the same state */
     size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
-    rig_open(&rig, formats[_i % ARRAY_LEN(formats)], N_LENGTH);
+    rig_open(&rig, formats[_i % ARRAY_LEN(formats)], N_LENGTH, AUDIT);
     if (rig.layout.format == VOLTAGES_16_BITS)
         sum -= sum % 2; /* an autocorrelation's imaginary part is 0, which such a flip leaves as good as 0 */
     /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a float one of those of
@@ -218,7 +313,51 @@ START_TEST(finds_a_flipped_bit)
         feed_chunk(&rig, false);
     printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
     ck_assert_uint_gt(rig.n_wrong, 0);
+    ck_assert_uint_eq(counter_get(&xsend_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
     ck_assert_uint_ge(counter_get(&xsend_stream(rig.send, 0)->audit_failures), 1);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Sums that go to totals are added to by nothing here, so totals of any value and their rows agree. */
+static void use_totals(struct rig *r)
+{
+    r->correlation.totals = device_alloc(r->device, r->layout.totals_bytes);
+    ck_assert_ptr_nonnull(r->correlation.totals);
+    device_fill(r->compute, r->correlation.totals, 0, r->layout.totals_bytes);
+}
+
+/* One of 10^4 bits flips in a dump: it is found in that dump, and nothing is found in the next.  Where sums are floats,
+ * that is so of what comes behind them. */
+START_TEST(finds_every_flip)
+{
+    const enum place places[2][N_PLACES] = {
+        {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_HOST_MEMORY},
+        {IN_DUMP, IN_HOST_MEMORY}};
+    static struct rig rig;
+
+    log_init("check_audit", LOG_LEVEL_ERROR + 1);
+    rig_open(&rig, formats[_i], N_BATCHES, CHECKSUMS);
+    bool real = rig.layout.format == VOLTAGES_16_BITS;
+    use_totals(&rig);
+    feed_chunk(&rig, false);
+    for (int n = 0; n < 2500; n++) {
+        enum place place = places[real][n % (real ? 2 : 8)];
+        uint64_t n_wrong = rig.n_wrong;
+        next_bit = random_below(SIZE_MAX);
+        next_place = place;
+        feed_chunk(&rig, false);
+        /* This chunk's dump has operands that were wrong, the last one's all else. */
+        if (place == IN_OPERANDS)
+            feed_chunk(&rig, false);
+        ck_assert_int_eq(next_place, NOWHERE);
+        ck_assert_msg(rig.n_wrong == n_wrong + 1, "%s: bit %zu at place %d: %llu dumps were wrong", formats[_i],
+                      next_bit, place, (unsigned long long)(rig.n_wrong - n_wrong));
+        /* Flagged cells may hold anything, but not before they are compared with the rows. */
+        enum place next = places[real][(n + 1) % (real ? 2 : 8)];
+        feed_chunk(&rig, next == IN_SUMS || next == IN_TOTALS || next == IN_ROWS);
+        ck_assert_uint_eq(rig.n_wrong, n_wrong + 1);
+    }
     rig_close(&rig);
 }
 END_TEST
@@ -231,7 +370,7 @@ START_TEST(time_stands_still)
     const unsigned n_jumps = 40;
     static struct rig rig;
 
-    rig_open(&rig, formats[_i], lengths[_i]);
+    rig_open(&rig, formats[_i], lengths[_i], BOTH);
     ck_assert_ptr_null(rig.correlation.totals);
     if (rig.layout.format == VOLTAGES_16_BITS)
         random_voltages(&rig);
@@ -261,6 +400,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, never_cries_wolf, 0, ARRAY_LEN(formats));
     tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 8);
+    tcase_add_loop_test(tcase, finds_every_flip, 0, ARRAY_LEN(formats));
     tcase_add_loop_test(tcase, time_stands_still, 0, ARRAY_LEN(formats));
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);

@@ -1,0 +1,45 @@
+/* checksums.h - one output's checksums: whether each cell of a dump, on its way through the device, is as it must be.
+ *
+ * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
+ *            worker, when the dump is in host memory: checksums_agree(checks, visibilities)
+ * Finds:     any single integer that changes in sums, totals or rows, in what correlate multiplied (unless all other inputs
+ *            were 0 in that spectrum), in reduce, in the dump on the device, during its download and in host memory until it is compared.
+ *            Half floats: sums that are wrong by more than CHECKSUM_TOLERANCE; behind them every bit.
+ * Misses:    what both ways read: voltages that changed before they were on the device.  The host's audit (audit.h) looks
+ *            at those.
+ * Threads:   the worker only.   Blocking: never. */
+#ifndef XBGPU_CHECKSUMS_H
+#define XBGPU_CHECKSUMS_H
+
+#include "kernels/checksum_dump.h"
+#include "xbgpu/layout.h"
+
+#include <stdbool.h>
+
+struct device;
+struct device_stream;
+
+struct checksums {
+    const struct xbgpu_layout *layout;
+    struct device *device;
+    struct device_kernel *add, *dump;
+    void *rows; /* device, as checksum.h says; NULL: there are no checksums */
+};
+
+/* The kernels of heaps of 'n_spectra' spectra.  Returns 0 or negative errno, and then fini must be called all the same. */
+int checksums_init(struct checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
+                   size_t n_spectra);
+/* Zeroed ones are accepted. */
+void checksums_fini(struct checksums *checksums);
+
+/* Queue: rows of zero; what is correlated by 'args'; before reduce gets 'args', the checks of what it will make. */
+void checksums_clear(const struct checksums *checksums, struct device_stream *stream);
+void checksums_add(const struct checksums *checksums, struct device_stream *stream, const struct correlate_args *args);
+void checksums_finish(const struct checksums *checksums, struct device_stream *stream, const struct reduce_args *args,
+                      uint64_t *device_checks);
+
+/* Compares a dump in host memory with its checks.  Returns false with a reason in 'why' if they disagree. */
+bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities, char *why,
+                     size_t why_bytes);
+
+#endif
