@@ -9,6 +9,11 @@
 /* A configuration is a few kilobytes; what is larger is another file. */
 #define FILE_MAX_BYTES (4 << 20)
 
+/* libyaml's time grows with the square of the depth, and with the square of the number of anchors or directives.
+ * The tables need a depth of 4. */
+#define MAX_DEPTH 32
+#define MAX_NAMES 1000 /* anchors, aliases and directives */
+
 /* The file in memory, which hints about libyaml's findings look at again. */
 struct source {
     struct config *config;
@@ -71,6 +76,63 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
     return -EINVAL;
 }
 
+/* Counts of the things that libyaml's time grows with. */
+struct extent {
+    size_t depth, n_names;
+};
+
+static void add_token(struct extent *extent, const yaml_token_t *token)
+{
+    switch (token->type) {
+    case YAML_BLOCK_SEQUENCE_START_TOKEN:
+    case YAML_BLOCK_MAPPING_START_TOKEN:
+    case YAML_FLOW_SEQUENCE_START_TOKEN:
+    case YAML_FLOW_MAPPING_START_TOKEN: extent->depth++; break;
+    case YAML_BLOCK_END_TOKEN:
+    case YAML_FLOW_SEQUENCE_END_TOKEN:
+    case YAML_FLOW_MAPPING_END_TOKEN:
+        extent->depth -= extent->depth > 0; /* 0: a bracket too many, which the parser reports */
+        break;
+    case YAML_ANCHOR_TOKEN:
+    case YAML_ALIAS_TOKEN:
+    case YAML_TAG_DIRECTIVE_TOKEN:
+    case YAML_VERSION_DIRECTIVE_TOKEN: extent->n_names++; break;
+    default: break;
+    }
+}
+
+/* Reads the file token by token, without the parser, and stops at the first that is beyond a limit.  Returns 0, also
+ * where the tokens are no YAML; -EINVAL (reported) or -ENOMEM. */
+static int check_extent(struct source *source)
+{
+    struct extent extent = {0, 0};
+    yaml_parser_t parser;
+    yaml_token_t token;
+    bool more = true;
+    int err = 0;
+
+    if (!yaml_parser_initialize(&parser))
+        return -ENOMEM;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->text_bytes);
+    while (more && !err && yaml_parser_scan(&parser, &token)) {
+        add_token(&extent, &token);
+        if (extent.depth > MAX_DEPTH) {
+            config_error_at(source->config, mark_of(token.start_mark),
+                            "lists and groups of keys are nested more than %d deep here; 4 are enough", MAX_DEPTH);
+            err = -EINVAL;
+        } else if (extent.n_names > MAX_NAMES) {
+            config_error_at(source->config, mark_of(token.start_mark),
+                            "the file has more than %d anchors, aliases and directives; write the values out",
+                            MAX_NAMES);
+            err = -EINVAL;
+        }
+        more = token.type != YAML_STREAM_END_TOKEN;
+        yaml_token_delete(&token);
+    }
+    yaml_parser_delete(&parser);
+    return err;
+}
+
 /* Nothing but comments may follow the first document.  Returns 0, -EINVAL (reported) or -ENOMEM. */
 static int check_single_document(struct source *source, yaml_parser_t *parser)
 {
@@ -93,8 +155,10 @@ static int load_text(struct source *source, const struct config_table *table, vo
 {
     yaml_document_t document;
     yaml_parser_t parser;
-    int err = 0;
+    int err = check_extent(source);
 
+    if (err)
+        return err == -ENOMEM ? err : 0;
     if (!yaml_parser_initialize(&parser))
         return -ENOMEM;
     yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->text_bytes);

@@ -1,7 +1,7 @@
 /* config_load.c - a YAML document (from config_file.c) to the structs of a key table, with every error at once.
  *
  * libyaml's document keeps the line and column of each node and resolves aliases; nothing here is deeper than
- * section -> key -> list item, so neither deep nesting nor aliases that contain themselves lead anywhere. */
+ * section -> key -> list item, so aliases that contain themselves lead nowhere. */
 #include "common/config_internal.h"
 #include "common/endpoint.h"
 #include "common/units.h"

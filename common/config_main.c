@@ -91,6 +91,8 @@ int config_main(const struct config_table *table, int argc, char **argv,
     int err;
 
     *config = NULL;
+    if (action != ACTION_RUN)
+        service_release_signals();
     switch (action) {
     case -1: return EXIT_CONFIG;
     case ACTION_SCHEMA: config_print_schema(table, stdout); return 0;

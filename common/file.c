@@ -31,6 +31,31 @@ bool files_are_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* Returns 0, -EISDIR or -EINVAL. */
+static int check_kind(mode_t mode, bool *is_fifo)
+{
+    if (is_fifo)
+        *is_fifo = S_ISFIFO(mode);
+    if (S_ISDIR(mode))
+        return -EISDIR;
+    return S_ISREG(mode) || (is_fifo && *is_fifo) ? 0 : -EINVAL;
+}
+
+int file_open_read(const char *path, bool *is_fifo, FILE **file)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status;
+
+    if (fd < 0)
+        return -errno;
+    int err = fstat(fd, &status) ? -errno : check_kind(status.st_mode, is_fifo);
+    if (!err && (fcntl(fd, F_SETFL, 0) || !(*file = fdopen(fd, "rb"))))
+        err = -errno;
+    if (err)
+        close(fd);
+    return err;
+}
+
 static int write_all(int fd, const void *data, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
@@ -41,6 +66,23 @@ static int write_all(int fd, const void *data, size_t bytes)
         done += n > 0 ? (size_t)n : 0;
     }
     return 0;
+}
+
+int file_sync_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char directory[PATH_MAX] = ".";
+    int err, fd;
+
+    if (slash &&
+        snprintf(directory, sizeof(directory), "%.*s", slash == path ? 1 : (int)(slash - path), path) >= PATH_MAX)
+        return -ENAMETOOLONG;
+    fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == EACCES ? 0 : -errno;
+    err = fsync(fd) != 0 && errno != EINVAL ? -errno : 0;
+    close(fd);
+    return err;
 }
 
 int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts)
@@ -63,9 +105,11 @@ int file_replace(const char *directory, const char *name, const struct file_part
         err = -errno;
     if (!err && rename(temporary, path) != 0)
         err = -errno;
-    if (err)
+    if (err) {
         unlink(temporary);
-    return err;
+        return err;
+    }
+    return file_sync_name(path);
 }
 
 static bool is_stale(int directory, const char *name)

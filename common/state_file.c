@@ -9,7 +9,9 @@
 #include "common/inbox.h"
 #include "common/log.h"
 #include "common/sections.h"
+#include "common/sensor.h"
 #include "common/thread.h"
+#include "common/trust.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -21,7 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+/* Of the sensor. */
+enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
+static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
 #define MIN_INTERVAL_NS NS_PER_S         /* between two writes of a file, also where one failed */
 #define BUSY_WAIT_NS    (20 * NS_PER_MS) /* until the writer is asked again */
@@ -41,6 +48,7 @@ struct state_file {
 struct state_files {
     char *directory; /* NULL: nothing is kept */
     int lock_fd;     /* of the directory, while it is ours; < 0: none */
+    struct sensor *status;
     struct ev_loop *loop;
     ev_timer timer;
     struct state_file *first;
@@ -179,9 +187,38 @@ void state_file_changed(struct state_file *file)
     look_at(file->files, next_file(file->files)->due_ns);
 }
 
-const char *state_file_path(const struct state_file *file)
+void state_file_ignored(struct state_file *file)
 {
-    return file->path && access(file->path, F_OK) == 0 ? file->path : NULL;
+    sensor_set_integer(file->files->status, clock_unix_ns(), SENSOR_ERROR, STATE_IGNORED);
+}
+
+/* No file of ours is empty. */
+static int check_file(const struct state_file *file)
+{
+    struct stat st;
+    int fd = trust_open(file->files->directory, file->name);
+
+    if (fd < 0)
+        return fd;
+    int err = fstat(fd, &st) == 0 && st.st_size == 0 ? -ENODATA : 0;
+    close(fd);
+    return err;
+}
+
+const char *state_file_path(struct state_file *file)
+{
+    int err = file->path ? check_file(file) : -ENOENT;
+
+    if (err == -ENOENT)
+        return NULL;
+    if (err != -EPERM && err != -ELOOP && err != -ENODATA)
+        return file->path; /* who reads it says what is wrong */
+    log_warning("%s: %s; the file is ignored", file->path,
+                err == -ENODATA ? "it is empty"
+                : err == -ELOOP ? "it is a symbolic link"
+                                : TRUST_CURE);
+    state_file_ignored(file);
+    return NULL;
 }
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
@@ -211,6 +248,10 @@ static int lock_directory(struct state_files *files, char *why, size_t why_bytes
 {
     files->lock_fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (files->lock_fd >= 0 && access(files->directory, W_OK | X_OK) == 0) {
+        if (trust_fd(files->lock_fd) == -EPERM) {
+            snprintf(why, why_bytes, "state.directory: files are not kept in %s: " TRUST_CURE, files->directory);
+            return -EPERM;
+        }
         if (flock(files->lock_fd, LOCK_EX | LOCK_NB) == 0)
             return 0;
         if (errno == EWOULDBLOCK) {
@@ -224,19 +265,35 @@ static int lock_directory(struct state_files *files, char *why, size_t why_bytes
     return err;
 }
 
-int state_files_open(const struct config_state *config, struct ev_loop *loop, struct state_files **files, char *why,
-                     size_t why_bytes)
+static int add_sensor(struct state_files *files, struct sensors *sensors)
+{
+    const struct sensor_about about = {
+        "state-status", "Whether what is set is kept; error once a kept setting was ignored, until the next start", "",
+        SENSOR_DISCRETE, .words = state_words};
+    struct sensor_reading first = {
+        clock_unix_ns(), SENSOR_NOMINAL, {.integer = files->directory ? STATE_KEPT : STATE_NONE}};
+
+    return sensors ? sensors_add(sensors, files->status, &about, first) : 0;
+}
+
+int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
+                     struct sensor *status, struct state_files **files, char *why, size_t why_bytes)
 {
     struct state_files *made = calloc(1, sizeof(*made));
 
     if (!made)
         return -ENOMEM;
     made->loop = loop;
+    made->status = status;
     made->lock_fd = -1;
     ev_timer_init(&made->timer, on_timer, 0.0, 0.0);
     made->timer.data = made;
     made->directory = directory_of(config);
-    int err = 0;
+    int err = add_sensor(made, sensors);
+    if (err) {
+        state_files_close(made);
+        return err;
+    }
     if (!made->directory) {
         log_info("what is set over KATCP ends with the process: state.directory is not set");
     } else {

@@ -5,6 +5,9 @@
  * Where:     state.directory of the YAML, or else the service's ($STATE_DIRECTORY of systemd), or else nowhere: then
  *            nothing is kept, and all of this does nothing.
  * The directory is one process's at a time: state_files_open() locks it.
+ * Nor is it used if other users may change it, or a file in it (trust.h).
+ * Status:    the sensor 'state-status' is in error once a file, or a part of it, was not taken, until the next start: only a
+ *            person knows whether what was lost has been set again.
  * A file is the old one or the new one at any time, whatever crashes.  What a client set in the second before a crash
  * may be lost; a stop loses nothing.  A file is there only once somebody has set something of it.
  * Threads:   all functions are main's.   Blocking: state_files_close() waits for the disk, nothing else does. */
@@ -17,6 +20,8 @@
 
 struct config_state; /* sections.h */
 struct ev_loop;
+struct sensor;
+struct sensors;
 struct state_file;
 struct state_files;
 
@@ -24,17 +29,21 @@ struct state_files;
  * take some milliseconds, for which no request is answered, so what grows beyond a MiB is cut in several files. */
 typedef bool (*state_file_write)(FILE *text, void *arg);
 
-/* Looks where files are to be kept, and says so in the log.  Returns 0 or negative errno with one sentence in 'why':
- * -EBUSY where another process keeps its files there. */
-int state_files_open(const struct config_state *config, struct ev_loop *loop, struct state_files **files, char *why,
-                     size_t why_bytes);
+/* Looks where files are to be kept, and says so in the log.  'status' becomes the sensor 'state-status' of 'sensors'
+ * (NULL: none), and stays for as long as that set.  Returns 0 or negative errno with one sentence in 'why': -EBUSY where
+ * another process keeps its files there, -EPERM where others may change what is there. */
+int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
+                     struct sensor *status, struct state_files **files, char *why, size_t why_bytes);
 
 /* Adds the file 'name' (copied; characters that file names lack are written as %2F is).  Returns 0 or -ENOMEM. */
 int state_files_add(struct state_files *files, const char *name, state_file_write write, void *arg,
                     struct state_file **file);
 
-/* What to read, or NULL where there is nothing kept. */
-const char *state_file_path(const struct state_file *file);
+/* What to read, or NULL where there is nothing kept, or, after a sentence in the log, nothing to be believed. */
+const char *state_file_path(struct state_file *file);
+
+/* A kept setting is not in force, or not all of it; the log says why. */
+void state_file_ignored(struct state_file *file);
 
 /* Its text is another one now. */
 void state_file_changed(struct state_file *file);

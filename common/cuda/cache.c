@@ -2,11 +2,10 @@
 #include "common/cuda/cache.h"
 
 #include "common/file.h"
+#include "common/trust.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -51,7 +50,7 @@ static int read_all(int fd, void *out, size_t bytes)
 }
 
 /* The file's size bounds what is allocated, whatever a damaged header says. */
-static int read_entry(int fd, struct hash key, void **data, size_t *bytes)
+int cache_read_entry(int fd, struct hash key, void **data, size_t *bytes)
 {
     struct header header, expected;
     struct stat st;
@@ -80,15 +79,13 @@ static int read_entry(int fd, struct hash key, void **data, size_t *bytes)
 
 int cache_read(const char *directory, struct hash key, void **data, size_t *bytes)
 {
-    char name[NAME_BYTES], path[PATH_MAX];
+    char name[NAME_BYTES];
 
     name_of(key, name);
-    if (snprintf(path, sizeof(path), "%s/%s", directory, name) >= PATH_MAX)
-        return -ENAMETOOLONG;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = trust_open(directory, name);
     if (fd < 0)
-        return -errno;
-    int err = read_entry(fd, key, data, bytes);
+        return fd;
+    int err = cache_read_entry(fd, key, data, bytes);
     close(fd);
     return err;
 }
@@ -101,6 +98,9 @@ int cache_write(const char *directory, struct hash key, const void *data, size_t
 
     if (mkdir(directory, 0755) != 0 && errno != EEXIST)
         return -errno;
+    int err = trust_directory(directory);
+    if (err)
+        return err;
     name_of(key, name);
     return file_replace(directory, name, parts, 2); /* other users may read what one has compiled */
 }

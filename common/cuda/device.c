@@ -5,6 +5,7 @@
 #include "common/cuda/vulkan.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/trust.h"
 #include "common/version.h"
 
 #include <assert.h>
@@ -142,6 +143,19 @@ static void log_opened(const struct cuda_device *device, const char *gpu)
              device->kernel_cache ? device->kernel_cache : "no place");
 }
 
+/* The directory of compiled kernels and of tuned shapes; NULL where there is none, or where others than this user and
+ * root may put something there. */
+static char *usable_cache(const char *configured)
+{
+    char *directory = image_cache_directory(configured);
+
+    if (!directory || trust_directory(directory) != -EPERM)
+        return directory;
+    log_warning("device.kernel_cache: %s is not used, so each start compiles all kernels: " TRUST_CURE, directory);
+    free(directory);
+    return NULL;
+}
+
 device_plugin_open_fn cbf_device_open;
 
 __attribute__((visibility("default"))) int cbf_device_open(const struct device_config *config,
@@ -176,7 +190,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
         snprintf(why, why_bytes, "the thread that watches the GPU does not start: %s", strerror(-err));
         goto undo_lock;
     }
-    new->kernel_cache = image_cache_directory(config->kernel_cache);
+    new->kernel_cache = usable_cache(config->kernel_cache);
     new->base.cache_directory = new->kernel_cache;
     if (new->kernel_cache)
         file_remove_stale(new->kernel_cache);

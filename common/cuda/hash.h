@@ -1,5 +1,5 @@
-/* hash.h - 128-bit FNV-1a (Fowler, Noll and Vo), for names of cache entries and for noticing damage: nobody attacks a
- * directory of one's own, and by chance two texts share a hash once in 2^128. */
+/* hash.h - 128-bit FNV-1a (Fowler, Noll and Vo), for names of cache entries and for noticing damage, not malice: by
+ * chance two texts share a hash once in 2^128. */
 #ifndef COMMON_CUDA_HASH_H
 #define COMMON_CUDA_HASH_H
 

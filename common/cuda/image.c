@@ -5,6 +5,7 @@
 #include "common/cuda/nvrtc.h"
 #include "common/cuda/texts.h"
 #include "common/log.h"
+#include "common/trust.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -82,6 +83,15 @@ static void keep(const char *cache, struct hash key, const struct image *image)
                     cache, strerror(-err));
 }
 
+/* It is another user's, or others may write to it, or it is a link. */
+static void warn_of_entry(const char *cache)
+{
+    static _Atomic bool warned;
+
+    if (!atomic_exchange(&warned, true))
+        log_warning("device.kernel_cache: a compiled kernel in %s is not used: " TRUST_CURE, cache);
+}
+
 int image_check(int major, int minor, char *why, size_t why_bytes)
 {
     struct nvrtc_target target;
@@ -101,11 +111,14 @@ int image_get(const struct image_request *request, const char *cache, struct ima
         return err;
     }
     const struct hash key = make_key(request, &target);
-    if (cache && cache_read(cache, key, &made.data, &made.bytes) == 0) {
+    err = cache ? cache_read(cache, key, &made.data, &made.bytes) : -ENOENT;
+    if (!err) {
         made.compiled = false;
         *image = made;
         return 0;
     }
+    if (err == -EPERM || err == -ELOOP)
+        warn_of_entry(cache);
     err = nvrtc_compile(request->kernel, request->constants, request->n_constants, &target, &made.data, &made.bytes);
     if (err)
         return err;

@@ -30,7 +30,7 @@ char *image_cache_directory(const char *configured);
  * there is a GPU, so nobody computes on the CPU instead. */
 int image_check(int major, int minor, char *why, size_t why_bytes);
 
-/* 'cache' may be NULL.  A cache that cannot be written is a warning, once.  Returns 0, or negative errno after a
+/* 'cache' may be NULL.  A cache that cannot be written, or that other users may change, is a warning, once.  Returns 0, or negative errno after a
  * sentence in the log. */
 int image_get(const struct image_request *request, const char *cache, struct image *image);
 void image_free(struct image *image);

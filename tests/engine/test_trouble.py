@@ -93,7 +93,7 @@ def scrape(listen, source):
         connection.settimeout(5)
         connection.bind((source, 0))
         connection.connect(listen)
-        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        connection.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         reply = b""
         while part := connection.recv(65536):
             reply += part
@@ -113,7 +113,7 @@ def test_clients_that_do_not_speak(daemon, work):
     with contextlib.ExitStack() as open_connections:
         for n in range(12):
             open_connections.enter_context(connect(listen, "127.0.0.1"))
-            request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 100
+            request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
             open_connections.enter_context(connect(listen, "127.0.0.1", request, receive_buffer=1))
         for source in ("127.0.0.1", "127.0.0.2"):
             assert b"xbgpu_input_heaps_total" in scrape(listen, source)
@@ -131,7 +131,8 @@ def test_clients_that_do_not_speak(daemon, work):
 
 
 # Stands between a process and its disk.  Kills it at its write number CBF_KILL_AT; lists the lengths and offsets of all
-# in the file CBF_WRITES; knows nothing of reserving room, as some network file systems, if CBF_NO_FALLOCATE is set.
+# in the file CBF_WRITES, and what is made durable or renamed in CBF_SYNCS; knows nothing of reserving room, as some network
+# file systems, if CBF_NO_FALLOCATE is set.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -139,7 +140,34 @@ SHIM = r"""
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static void tell(const char *what)
+{
+    FILE *syncs = getenv("CBF_SYNCS") ? fopen(getenv("CBF_SYNCS"), "a") : NULL;
+
+    if (syncs) {
+        fprintf(syncs, "%s\n", what);
+        fclose(syncs);
+    }
+}
+
+int fsync(int fd)
+{
+    struct stat stat;
+
+    tell(fstat(fd, &stat) == 0 && S_ISDIR(stat.st_mode) ? "directory" : "file");
+    return 0;
+}
+
+int rename(const char *from, const char *to)
+{
+    int (*real)(const char *, const char *) = dlsym(RTLD_NEXT, "rename");
+
+    tell("rename");
+    return real(from, to);
+}
 
 static ssize_t count(const char *name, int fd, const void *bytes, size_t n_bytes, long offset)
 {
@@ -250,12 +278,14 @@ def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch)
             n_packets += sender.send((first + len(dumps) - 1) * stream.dump_samples, dumps[-1])
             one.wait_for_packets(n_packets)
 
+    assert one.health() == 200
     send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 1, "a full disk")
     before_kib = memory_kib(one.process.pid)
     n_recorded = len(read_recording(one.path, stream, dumps, first, sync_s)[0])
     assert n_recorded >= 2
     send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 10, "a disk that stays full")
     check_memory(before_kib, one.process.pid, "visrec")
+    test_visrec.wait_for(lambda: one.health() == 503, one.log_text)
     assert len(read_recording(one.path, stream, dumps, first, sync_s)[0]) == n_recorded
     assert one.read().Ntimes == n_recorded
     ballast.unlink()
@@ -354,6 +384,44 @@ def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
                 assert one.read().Ntimes == n_found
         assert n_found == n_sure, f"killed at write {at} of {len(writes)}: {n_found} dumps, not {n_sure}"
     assert n_repaired > 0
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_names_are_on_the_disk(recorder, tmp_path, shim, rng, overwrite):  # noqa: F811
+    """A new file's name is made durable when it is made; an older file gives way only to a dump that is on the disk."""
+    stream = Stream(n_ants=1)
+    packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(2))))
+    one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"overwrite": overwrite}})
+    if overwrite:
+        one.path.write_text("precious")
+    one.config_path.write_text(test_visrec.yaml.safe_dump(one.config))
+    environment = os.environ | {"LD_PRELOAD": str(shim), "CBF_SYNCS": str(tmp_path / "syncs")}
+    subprocess.run([test_visrec.VISREC, one.config_path], env=environment, check=True, capture_output=True,
+                   timeout=harness.TIMEOUT_S)
+    syncs = (tmp_path / "syncs").read_text().split()
+    assert syncs == ["directory"] + (["file", "rename", "directory"] if overwrite else [])
+    assert one.n_dumps() == 2
+
+
+@pytest.mark.parametrize("name", ["visdata", "flags", "nsamples"])
+def test_damaged_data_cannot_be_read(recorder, tmp_path, rng, name):  # noqa: F811
+    """One bit of a chunk, turned on the disk: HDF5 says so, in place of other data; what is not damaged can be read."""
+    stream = Stream(n_ants=2)
+    packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(3))))
+    one = recorder(stream, from_capture(tmp_path, packets))
+    assert one.run()[0] == 0
+    with h5py.File(one.path, "r") as file:
+        chunk = file["Data"][name].id.get_chunk_info(1)
+    with open(one.path, "r+b") as file:
+        file.seek(chunk.byte_offset + int(rng.integers(0, chunk.size)))
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1 << int(rng.integers(0, 8))]))
+    with h5py.File(one.path, "r") as file:
+        first = chunk.chunk_offset[0]
+        file["Data"][name][:first]
+        with pytest.raises(OSError):
+            file["Data"][name][first:]
 
 
 def test_repair_leaves_what_is_whole(recorder, tmp_path, rng):  # noqa: F811

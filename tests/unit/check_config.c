@@ -468,6 +468,53 @@ START_TEST(alias_of_itself)
 }
 END_TEST
 
+/* 'n' times 'what', with 'before' in front and 'behind' at the end; caller frees. */
+static char *repeat(const char *before, const char *what, size_t n, const char *behind)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *out = open_memstream(&text, &n_bytes);
+
+    fputs(before, out);
+    for (size_t i = 0; i < n; i++)
+        fputs(what, out);
+    fputs(behind, out);
+    fclose(out);
+    return text;
+}
+
+#define TOO_DEEP  ": lists and groups of keys are nested more than 32 deep here; 4 are enough\n"
+#define TOO_NAMED ": the file has more than 1000 anchors, aliases and directives; write the values out\n"
+
+/* Megabytes of what takes libyaml a time that grows with the square: it must not be asked. */
+static const struct {
+    const char *before, *what;
+    size_t n;
+    const char *behind, *errors;
+} extents[] = {
+    {"", "[", 4000000, "", "1:33" TOO_DEEP},
+    {"", "{", 4000000, "", "1:33" TOO_DEEP},
+    {"", "- ", 2000000, "a", "1:65" TOO_DEEP},
+    {"", "? ", 2000000, "a", "1:65" TOO_DEEP},
+    {COUNT "http:\n", "  [\n", 1000000, "", "35:3" TOO_DEEP},
+    {"", "- &a\n", 800000, "", "1001:3" TOO_NAMED},
+    {"- &a x\n", "- *a\n", 800000, "", "1001:3" TOO_NAMED},
+    {"", "%TAG !a! x:\n", 300000, "--- a\n", "1001:1" TOO_NAMED},
+    /* The most that may be. */
+    {COUNT "http: {listen: ", "[", 30, "]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}\n",
+     "3:17: http.listen must be at most 1 address (a.b.c.d[:port]), but a list is given\n"},
+    {COUNT "  cpus: [&a 7", ",*a", 998, ",*a]\n", ""},
+};
+
+START_TEST(extent)
+{
+    char *text = repeat(extents[_i].before, extents[_i].what, extents[_i].n, extents[_i].behind);
+
+    check_errors(text, strlen(text), extents[_i].errors);
+    free(text);
+}
+END_TEST
+
 START_TEST(unreadable)
 {
     struct test_values values = {0};
@@ -656,6 +703,7 @@ int main(void)
     tcase_add_loop_test(tcase, mistake, 0, ARRAY_LEN(mistakes));
     tcase_add_test(tcase, nul_in_file);
     tcase_add_test(tcase, alias_of_itself);
+    tcase_add_loop_test(tcase, extent, 0, ARRAY_LEN(extents));
     tcase_add_test(tcase, unreadable);
     tcase_add_test(tcase, errors_of_checks);
     tcase_add_test(tcase, located);

@@ -151,6 +151,25 @@ START_TEST(the_cache_is_tidied)
 }
 END_TEST
 
+/* Code that others may have put there is not run; the start goes on. */
+START_TEST(a_shared_cache_is_not_used)
+{
+    char directory[] = "/tmp/check_device_cuda-XXXXXX", why[300] = "";
+    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
+    struct device *device;
+
+    ck_assert(mkdtemp(directory));
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    for (int shared = 0; shared < 2; shared++) {
+        ck_assert_int_eq(chmod(directory, shared ? 0777 : 0755), 0);
+        ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+        ck_assert_int_eq(device_cache_directory(device) == NULL, shared);
+        device_close(device);
+    }
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+END_TEST
+
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 START_TEST(memory_that_cannot_be_registered_is_cudas_own)
@@ -587,6 +606,7 @@ static void add_tests(TCase *tests)
     tcase_add_loop_test(tests, auto_does_without_a_gpu_that_there_is_not, 0, (int)ARRAY_LEN(choices));
     tcase_add_test(tests, builds_do_not_mix);
     tcase_add_test(tests, the_cache_is_tidied);
+    tcase_add_test(tests, a_shared_cache_is_not_used);
     tcase_add_test(tests, memory_that_cannot_be_registered_is_cudas_own);
     tcase_add_test(tests, too_little_gpu_memory_is_said_with_both_sizes);
     if (test_fake_vulkan()) {

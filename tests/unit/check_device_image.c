@@ -199,6 +199,75 @@ START_TEST(a_place_that_cannot_be_written_is_said)
 }
 END_TEST
 
+static int read_error(void)
+{
+    size_t bytes;
+    void *got;
+    int err = cache_read(directory, key, &got, &bytes);
+
+    if (!err)
+        free(got);
+    return err;
+}
+
+/* A directory of which other users could change something is neither read nor written. */
+static void assert_not_used(void)
+{
+    ck_assert_int_eq(read_error(), -EPERM);
+    ck_assert_int_eq(cache_write(directory, key, "x", 1), -EPERM);
+}
+
+START_TEST(a_directory_that_others_may_change_is_not_used)
+{
+    static const mode_t modes[] = {0777, 0775, 0757, 01777};
+
+    random_bytes(data, sizeof(data));
+    ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
+    for (size_t k = 0; k < ARRAY_LEN(modes); k++) {
+        ck_assert_int_eq(chmod(directory, modes[k]), 0);
+        assert_not_used();
+    }
+    ck_assert_int_eq(chmod(directory, 0755), 0);
+    assert_cached();
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(directory, 12345, 0), 0);
+        assert_not_used();
+        ck_assert_int_eq(chown(directory, 0, 0), 0);
+    } else {
+        printf("not tried: a directory of another user, for which this must be root\n");
+    }
+    assert_cached();
+}
+END_TEST
+
+START_TEST(an_entry_that_others_may_change_is_not_used)
+{
+    char moved[540];
+
+    random_bytes(data, sizeof(data));
+    ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
+    ck_assert_int_eq(for_each_entry(slurp), 1);
+    ck_assert_int_eq(chmod(entry_path, 0664), 0);
+    ck_assert_int_eq(read_error(), -EPERM);
+    ck_assert_int_eq(chmod(entry_path, 0600), 0);
+    assert_cached();
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(entry_path, 12345, 0), 0);
+        ck_assert_int_eq(read_error(), -EPERM);
+        ck_assert_int_eq(chown(entry_path, 0, 0), 0);
+    }
+    snprintf(moved, sizeof(moved), "%s.moved", entry_path);
+    ck_assert_int_eq(rename(entry_path, moved), 0);
+    ck_assert_int_eq(symlink(moved, entry_path), 0);
+    ck_assert_int_eq(read_error(), -ELOOP);
+    ck_assert_int_eq(unlink(entry_path), 0);
+    ck_assert_int_eq(mkfifo(entry_path, 0600), 0);
+    ck_assert_int_eq(read_error(), -EINVAL); /* at once */
+    ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
+    assert_cached();
+}
+END_TEST
+
 /* In a process of its own: writes, and reads whatever is there. */
 static void write_and_read(void)
 {
@@ -408,6 +477,28 @@ static void get_without_cache(void)
     }
 }
 
+static void get_from_shared_cache(void)
+{
+    struct image image;
+
+    chmod(directory, 0777);
+    for (int k = 0; k < 2; k++) {
+        ck_assert_int_eq(image_get(&request, directory, &image), 0);
+        ck_assert(image.compiled);
+        image_free(&image);
+    }
+}
+
+START_TEST(a_shared_cache_is_a_warning)
+{
+    assert_compiles(&request, true);
+    const char *said = said_by(get_from_shared_cache);
+
+    ck_assert_msg(count(said, "warning: device.kernel_cache: a compiled kernel in ") == 1, "%s", said);
+    ck_assert_msg(strstr(said, directory) != NULL, "%s", said);
+}
+END_TEST
+
 START_TEST(without_a_cache_there_is_one_warning)
 {
     const char *said = said_by(get_without_cache);
@@ -528,6 +619,7 @@ static void add_compiler_tests(TCase *tests)
     tcase_add_test(tests, another_request_is_compiled);
     tcase_add_test(tests, a_damaged_entry_is_compiled_again_and_replaced);
     tcase_add_test(tests, starts_at_once_share_a_cache);
+    tcase_add_test(tests, a_shared_cache_is_a_warning);
     tcase_add_test(tests, without_a_cache_there_is_one_warning);
     tcase_add_test(tests, the_compiler_has_the_last_word);
     tcase_add_test(tests, a_gpu_newer_than_the_compiler_gets_ptx);
@@ -559,6 +651,8 @@ int main(void)
     tcase_add_test(tests, damage_counts_as_absent);
     tcase_add_test(tests, an_entry_under_another_name_is_none);
     tcase_add_test(tests, a_place_that_cannot_be_written_is_said);
+    tcase_add_test(tests, a_directory_that_others_may_change_is_not_used);
+    tcase_add_test(tests, an_entry_that_others_may_change_is_not_used);
     tcase_add_test(tests, writers_do_not_disturb_each_other);
     tcase_add_test(tests, the_cache_is_where_it_should_be);
     tcase_add_loop_test(tests, a_broken_library_is_named, 0, 2);

@@ -15,13 +15,24 @@
 #include <unistd.h>
 
 static char directory[64];
-static bool killed; /* at the next fsync() */
+static bool killed;    /* at the next fsync() */
+static char synced[8]; /* what was, in order: 'f' a file, 'd' the directory, 'D' when the file has its name */
+
+static bool is_there(const char *path);
+static void place(char *path, size_t path_bytes, const char *name);
 
 /* In the C library's place. */
 int fsync(int fd)
 {
+    struct stat stat;
+    char path[128];
+    size_t n = strlen(synced);
+
     if (killed)
         _exit(0);
+    place(path, sizeof(path), "kept");
+    if (n + 1 < sizeof(synced) && fstat(fd, &stat) == 0)
+        synced[n] = !S_ISDIR(stat.st_mode) ? 'f' : is_there(path) ? 'D' : 'd';
     return 0;
 }
 
@@ -93,6 +104,15 @@ START_TEST(what_a_killed_process_leaves_goes_when_it_is_old)
 }
 END_TEST
 
+START_TEST(what_is_replaced_is_on_the_disk_and_then_its_name)
+{
+    const struct file_part part = {"text", 4};
+
+    ck_assert_int_eq(file_replace(directory, "kept", &part, 1), 0);
+    ck_assert_str_eq(synced, "fD");
+}
+END_TEST
+
 /* A user may have named a directory with files of his own. */
 START_TEST(what_is_not_ours_stays)
 {
@@ -132,6 +152,7 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, what_a_killed_process_leaves_goes_when_it_is_old);
+    tcase_add_test(tcase, what_is_replaced_is_on_the_disk_and_then_its_name);
     tcase_add_test(tcase, what_is_not_ours_stays);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sections.h"
+#include "common/sensor.h"
 #include "common/state_file.h"
 #include "common/thread.h"
 #include "common/units.h"
@@ -19,6 +20,8 @@
 
 static char directory[64];
 static struct ev_loop *loop;
+static struct sensors *sensors; /* NULL: files have none */
+static struct sensor status;
 
 /* A disk that takes its time: in place of the library's. */
 static _Atomic bool disk_hangs, disk_is_waited_for;
@@ -54,6 +57,7 @@ static void setup(void)
     ck_assert(mkdtemp(directory));
     loop = ev_loop_new(EVFLAG_AUTO);
     unsetenv("STATE_DIRECTORY");
+    umask(022); /* a file that a group may write to is not believed */
 }
 
 static void teardown(void)
@@ -71,12 +75,12 @@ static struct state_files *open_files(char *path)
     struct config_state config = {path};
     char why[256] = "";
 
-    ck_assert_msg(state_files_open(&config, loop, &files, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)) == 0, "%s", why);
     return files;
 }
 
 /* Whether the file's text is this; NULL: there is none. */
-static bool is_text(const struct state_file *file, const char *expected)
+static bool is_text(struct state_file *file, const char *expected)
 {
     const char *path = state_file_path(file);
     char text[64] = "";
@@ -97,7 +101,7 @@ static void on_tick(struct ev_loop *l, ev_timer *timer, int events)
 }
 
 /* Runs the loop until the text is there; returns how long that took. */
-static int64_t wait_text(const struct state_file *file, const char *expected)
+static int64_t wait_text(struct state_file *file, const char *expected)
 {
     int64_t start_ns = clock_monotonic_ns();
     ev_timer tick;
@@ -190,8 +194,126 @@ START_TEST(no_such_directory)
     struct config_state config = {path};
 
     snprintf(path, sizeof(path), "%s/none", directory);
-    ck_assert_int_eq(state_files_open(&config, loop, &files, why, sizeof(why)), -ENOENT);
+    ck_assert_int_eq(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)), -ENOENT);
     ck_assert_msg(strncmp(why, "state.directory: ", 17) == 0 && strstr(why, path), "%s", why);
+}
+END_TEST
+
+/* Files that other users may have put there are not taken for the operator's settings. */
+static void assert_refused(void)
+{
+    struct state_files *files = NULL;
+    struct config_state config = {directory};
+    char why[300] = "";
+
+    ck_assert_int_eq(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)), -EPERM);
+    ck_assert_ptr_null(files);
+    ck_assert_msg(strncmp(why, "state.directory: ", 17) == 0 && strstr(why, directory) && strstr(why, "chmod go-w"),
+                  "%s", why);
+}
+
+START_TEST(directory_that_others_may_change)
+{
+    static const mode_t modes[] = {0777, 0770, 0702, 01777};
+
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        ck_assert_int_eq(chmod(directory, modes[i]), 0);
+        assert_refused();
+    }
+    ck_assert_int_eq(chmod(directory, 0755), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(directory, 12345, 0), 0);
+        assert_refused();
+        ck_assert_int_eq(chown(directory, 0, 0), 0);
+    }
+    state_files_close(open_files(directory));
+}
+END_TEST
+
+/* Whether the sensor has this status and word. */
+static bool is_status(enum sensor_status expected, const char *word)
+{
+    const struct sensor_entry *entry = sensors_find(sensors, "state-status");
+    struct sensor_reading reading = sensors_read(sensors, entry, NULL);
+    char text[SENSOR_TEXT_BYTES];
+
+    return reading.status == expected && strcmp(sensor_entry_text(entry, &reading, text), word) == 0;
+}
+
+/* Opens 'path' with the file "f", and a sensor of its own. */
+static struct state_files *open_with_sensor(char *path, struct state_file **file)
+{
+    static struct thing thing = {"x\n", 0};
+
+    ck_assert_int_eq(sensors_create(&sensors), 0);
+    memset(&status, 0, sizeof(status));
+    struct state_files *files = open_files(path);
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, file), 0);
+    return files;
+}
+
+static void close_with_sensor(struct state_files *files)
+{
+    state_files_close(files);
+    sensors_destroy(sensors);
+    sensors = NULL;
+}
+
+/* A kept file that is not to be believed is told by a sensor, until the next start. */
+START_TEST(ignored_files)
+{
+    enum { ABSENT, WHOLE, EMPTY, WRITABLE, LINK, REFUSED, N_CASES };
+    char path[80], other[80];
+
+    snprintf(path, sizeof(path), "%s/f", directory);
+    snprintf(other, sizeof(other), "%s/other", directory);
+    for (int i = ABSENT; i < N_CASES; i++) {
+        unlink(path);
+        if (i != ABSENT) {
+            FILE *text = fopen(i == LINK ? other : path, "w");
+            if (i != EMPTY)
+                fputs("y\n", text);
+            fclose(text);
+        }
+        if (i == WRITABLE)
+            ck_assert_int_eq(chmod(path, 0666), 0);
+        if (i == LINK)
+            ck_assert_int_eq(symlink(other, path), 0);
+        struct state_file *file;
+        struct state_files *files = open_with_sensor(directory, &file);
+        ck_assert(is_status(SENSOR_NOMINAL, "kept"));
+        bool found = state_file_path(file) != NULL;
+        ck_assert_msg(found == (i == WHOLE || i == REFUSED), "case %d", i);
+        if (i == REFUSED) /* by who reads it */
+            state_file_ignored(file);
+        bool good = i == ABSENT || i == WHOLE;
+        ck_assert_msg(good ? is_status(SENSOR_NOMINAL, "kept") : is_status(SENSOR_ERROR, "ignored"), "case %d", i);
+        state_file_changed(file);
+        state_files_close(files);
+        ck_assert_msg(good || is_status(SENSOR_ERROR, "ignored"), "case %d", i);
+        sensors_destroy(sensors);
+
+        /* The file that was written since is good. */
+        files = open_with_sensor(directory, &file);
+        ck_assert_msg(is_text(file, "x\n") && is_status(SENSOR_NOMINAL, "kept"), "case %d", i);
+        close_with_sensor(files);
+    }
+    struct state_file *file;
+    struct state_files *files = open_with_sensor(NULL, &file);
+    ck_assert(!state_file_path(file) && is_status(SENSOR_NOMINAL, "none"));
+    close_with_sensor(files);
+}
+END_TEST
+
+/* As systemd makes it with DynamicUser=: a link to a directory that is the service's. */
+START_TEST(directory_behind_a_link)
+{
+    char link_path[80];
+
+    snprintf(link_path, sizeof(link_path), "%s-link", directory);
+    ck_assert_int_eq(symlink(directory, link_path), 0);
+    state_files_close(open_files(link_path));
+    ck_assert_int_eq(unlink(link_path), 0);
 }
 END_TEST
 
@@ -202,7 +324,7 @@ START_TEST(directory_in_use)
     struct config_state config = {directory};
     char why[256] = "";
 
-    ck_assert_int_eq(state_files_open(&config, loop, &second, why, sizeof(why)), -EBUSY);
+    ck_assert_int_eq(state_files_open(&config, loop, NULL, NULL, &second, why, sizeof(why)), -EBUSY);
     ck_assert_ptr_nonnull(strstr(why, "another process keeps its files in"));
     ck_assert_ptr_null(second);
     state_files_close(first);
@@ -321,6 +443,9 @@ int main(void)
     tcase_add_test(tests, of_the_service);
     tcase_add_test(tests, nowhere);
     tcase_add_test(tests, no_such_directory);
+    tcase_add_test(tests, directory_that_others_may_change);
+    tcase_add_test(tests, ignored_files);
+    tcase_add_test(tests, directory_behind_a_link);
     tcase_add_test(tests, directory_in_use);
     tcase_add_test(tests, stale_file);
     tcase_add_test(tests, lost_directory);
