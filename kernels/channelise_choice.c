@@ -4,6 +4,7 @@
 #include "common/cuda/hash.h"
 #include "common/cuda/texts.h"
 #include "common/file.h"
+#include "common/trust.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FILE_BYTES  4096 /* more than any file of ours */
 #define VALUE_BYTES 256
@@ -230,12 +232,17 @@ static int parse(const struct device *device, const struct channelise_work *work
     return 0;
 }
 
-static int read_file(const char *path, char *text, size_t bytes)
+static int read_file(const char *directory, const char *name, char *text, size_t bytes)
 {
-    FILE *file = fopen(path, "re");
+    int fd = trust_open(directory, name);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 
-    if (!file)
-        return -errno;
+    if (fd < 0)
+        return fd;
+    if (!file) {
+        close(fd);
+        return -ENOMEM;
+    }
     errno = EIO;
     size_t n = fread(text, 1, bytes, file);
     int err = ferror(file) ? -errno : n == bytes || memchr(text, '\0', n) ? -EINVAL : 0;
@@ -248,15 +255,18 @@ static int read_file(const char *path, char *text, size_t bytes)
 int channelise_choice_load(struct device *device, const struct channelise_work *work, struct channelise_choice *choice,
                            char *why, size_t why_bytes)
 {
-    char path[PATH_MAX], text[FILE_BYTES], what[128] = "is not one of its kind";
+    char path[PATH_MAX], name[NAME_MAX + 1], text[FILE_BYTES], what[200] = "is not one of its kind";
 
     if (!device_compiles(device) || !device_cache_directory(device))
         return -ENOENT;
     channelise_choice_path(device, work, path, sizeof(path));
-    int err = read_file(path, text, sizeof(text));
+    name_of(device, work, name, sizeof(name));
+    int err = read_file(device_cache_directory(device), name, text, sizeof(text));
     if (err == -ENOENT)
         return err;
-    if (err && err != -EINVAL)
+    if (err == -EPERM)
+        snprintf(what, sizeof(what), "cannot be trusted: " TRUST_CURE);
+    else if (err && err != -EINVAL)
         snprintf(what, sizeof(what), "cannot be read: %s", strerror(-err));
     if (!err)
         err = parse(device, work, text, choice, what, sizeof(what));

@@ -2,22 +2,41 @@
 #include "kernels/mixer.h"
 
 #include <assert.h>
-
-#define MAX_DECIMALS 9
+#include <math.h>
 
 typedef unsigned __int128 u128;
 
-void mixer_init(struct mixer *mixer, struct decimal centre_hz, struct decimal rate_hz)
-{
-    u128 numerator = (u128)centre_hz.mantissa, denominator = (u128)rate_hz.mantissa;
+/* value = mantissa 2^exponent, exactly; the mantissa is odd. */
+struct binary {
+    uint64_t mantissa;
+    int exponent;
+};
 
-    assert(centre_hz.mantissa >= 0 && rate_hz.mantissa > 0);
-    assert(centre_hz.n_decimals <= MAX_DECIMALS && rate_hz.n_decimals <= MAX_DECIMALS);
-    for (int i = rate_hz.n_decimals; i > centre_hz.n_decimals; i--)
-        numerator *= 10;
-    for (int i = centre_hz.n_decimals; i > rate_hz.n_decimals; i--)
-        denominator *= 10;
-    numerator %= denominator;
+static struct binary to_binary(double value)
+{
+    struct binary b;
+
+    b.mantissa = (uint64_t)ldexp(frexp(value, &b.exponent), 53);
+    b.exponent -= 53;
+    for (; b.mantissa % 2 == 0; b.mantissa /= 2)
+        b.exponent++;
+    return b;
+}
+
+void mixer_init(struct mixer *mixer, double centre_hz, double rate_hz)
+{
+    *mixer = (struct mixer){0, 1};
+    assert(rate_hz >= 1 && rate_hz < 0x1p37);
+    if (centre_hz == 0)
+        return;
+    assert(centre_hz >= 0x1p-37 && centre_hz < 0x1p37);
+    struct binary centre = to_binary(centre_hz), rate = to_binary(rate_hz);
+    u128 denominator = rate.mantissa;
+    for (int i = rate.exponent; i > centre.exponent; i--)
+        denominator *= 2; /* at most rate 2^89 < 2^126 */
+    u128 numerator = centre.mantissa % denominator;
+    for (int i = centre.exponent; i > rate.exponent; i--)
+        numerator = 2 * numerator % denominator;
     mixer->numerator = numerator == 0 ? 0 : denominator - numerator; /* f is negative */
     mixer->denominator = denominator;
 }

@@ -6,6 +6,7 @@
 #include "common/clock.h"
 #include "common/units.h"
 #include "kernels/channelise.h"
+#include "kernels/checksum.h"
 #include "kernels/correlate.h"
 #include "kernels/pfb_fir.h"
 #include "kernels/postproc.h"
@@ -303,6 +304,7 @@ static void bench_f_engine(const struct bed *bed, unsigned n_chan)
 
 struct x_engine {
     struct correlate_args correlate;
+    struct checksum_args checksum;
     struct reduce_args reduce;
 };
 
@@ -311,6 +313,13 @@ static void enqueue_correlate(const struct bed *bed, const void *what)
     const struct x_engine *x = what;
 
     launch(bed, &correlate_kernel, &x->correlate);
+}
+
+static void enqueue_checksum(const struct bed *bed, const void *what)
+{
+    const struct x_engine *x = what;
+
+    launch(bed, &checksum_kernel, &x->checksum);
 }
 
 static void enqueue_reduce(const struct bed *bed, const void *what)
@@ -345,6 +354,13 @@ static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_
                                            .n_chan = n_chan,
                                            .n_spectra = N_SPECTRA,
                                            .n_batches = N_BATCHES};
+    x->checksum = (struct checksum_args){.voltages = voltages,
+                                         .rows = {alloc(bed, (size_t)n_chan * n_ants * N_POLS * 2 * sizeof(int64_t))},
+                                         .format = VOLTAGES_8_BITS,
+                                         .n_ants = n_ants,
+                                         .n_chan = n_chan,
+                                         .n_spectra = N_SPECTRA,
+                                         .n_batches = N_BATCHES};
     x->reduce = (struct reduce_args){.sums = {sums},
                                      .weights = weights,
                                      .out = {alloc(bed, n_parts * sizeof(int32_t))},
@@ -360,6 +376,7 @@ static void x_engine_fini(struct x_engine *x, const struct bed *bed)
     device_free(bed->device, x->reduce.n_saturated);
     device_free(bed->device, x->reduce.out.integer);
     device_free(bed->device, x->correlate.sums.integer);
+    device_free(bed->device, x->checksum.rows.integer);
     device_free(bed->device, (void *)x->reduce.weights);
     device_free(bed->device, (void *)x->correlate.voltages);
 }
@@ -369,16 +386,18 @@ static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_ch
     double n_jones = (double)N_BATCHES * n_ants * n_chan * N_SPECTRA;
     double n_visibilities = (double)correlate_n_baselines(n_ants) * n_chan * N_POL_PRODUCTS;
     double madds_per_jones = 16 * (n_ants + 1) / 2.0, copies_per_jones = n_visibilities * (8 + 8 + 8) / 2 / n_jones;
-    struct bench_stat correlate, reduce, dump;
+    struct bench_stat correlate, checksum, reduce, dump;
     struct x_engine x;
     char label[40];
 
     x_engine_init(&x, bed, n_ants, n_chan);
     correlate = measure(bed, &(struct work){enqueue_correlate, &x, n_jones});
+    checksum = measure(bed, &(struct work){enqueue_checksum, &x, n_jones});
     reduce = measure(bed, &(struct work){enqueue_reduce, &x, n_jones});
     dump = measure(bed, &(struct work){enqueue_dump, &x, n_jones});
     snprintf(label, sizeof(label), "%u antennas: correlate", n_ants);
     bench_print_row(label, correlate, bed->int16_madds / madds_per_jones, "int16 multiply and add");
+    bench_print_row("    checksum", checksum, bed->int16_madds / (N_POLS * 2 * 2), "int16 multiply and add");
     bench_print_row("    reduce", reduce, bed->copy_mbytes / copies_per_jones, "memory copy");
     bench_print_row("    both", dump, 1 / (1 / correlate.max + 1 / reduce.max), "the two by themselves");
     x_engine_fini(&x, bed);

@@ -94,13 +94,12 @@ static void work_init(struct work *w, const struct options *options, const struc
                       const struct ddc_shape *shape)
 {
     const struct design_ddc design = {subsampling, (size_t)16 * subsampling, 0.005, 0};
-    const struct decimal centre = {428123457, 0}, rate = {1712000000, 0};
     struct kernel_constant constants[DDC_N_CONSTANTS];
 
     *w = (struct work){.bed = bed, .filter = malloc(design.n_taps * sizeof(float))};
     if (!w->filter || design_ddc(&design, w->filter))
         fail("the filter cannot be made");
-    mixer_init(&w->mixer, centre, rate);
+    mixer_init(&w->mixer, 428123457, 1712000000);
     w->args = (struct ddc_args){.in = {bed->in[0], bed->in[1]},
                                 .out = {bed->out[0], bed->out[1]},
                                 .phase = mixer_turns(&w->mixer, INT64_C(1) << 60),

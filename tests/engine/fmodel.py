@@ -56,7 +56,7 @@ class Output:
 
 @dataclass
 class Narrow(Output):
-    """A narrow band; frequencies as fractions of a Hz, if need be."""
+    """A narrow band.  Its frequencies are exact, and those of the doubles nearest to the decimal text (output_of)."""
     centre_frequency: Fraction = Fraction(0)
     decimation: int = 8
     ddc_taps: int = 0
@@ -95,7 +95,7 @@ def output_of(section, rate):
     kind = Narrow if section.get("kind") == "narrowband" else Output
     values = {k: v for k, v in section.items() if k in kind.__dataclass_fields__}
     if kind is Narrow:
-        values |= {"centre_frequency": Fraction(str(section["centre_frequency"])), "rate": Fraction(str(rate))}
+        values |= {"centre_frequency": Fraction(float(section["centre_frequency"])), "rate": Fraction(float(rate))}
     return kind(**values)
 
 

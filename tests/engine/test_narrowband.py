@@ -80,6 +80,20 @@ def test_random(index, daemon, work):
     assert check(config, found, samples, start, what=f"CBF_SEED={SEED} case {index}, start {start}") > 0
 
 
+def test_frequencies_that_are_no_doubles(daemon, work, rng):
+    """The mixer's frequency is the ratio of the doubles nearest to both texts.  At the end of the 48 bits of a timestamp
+    the ratio of the decimals themselves is 4 to 8 degrees away."""
+    config = narrow_config([{"centre_frequency": "536870913.33", "gain": 0.1},
+                            {"centre_frequency": "268435457.1", "decimation": 3, "pass_bandwidth": 1e8, "gain": 0.1}],
+                           time={"sync_time": SYNC, "adc_sample_rate": "1100000000.1"})
+    packet, model = config["recv"]["packet_samples"], scenario.model_of(config["outputs"][0], config)
+    n_samples = -(-(3 * model.batch + model.window) // packet) * packet
+    start = (2**48 - 2 * n_samples) // packet * packet
+    samples = scenario.noise(rng, 1, n_samples, 10)
+    found = scenario.run_pcap(daemon, "fgpu", config, work, scenario.digitiser_heaps(config, samples, start))
+    assert check(config, found, samples, start) > 2
+
+
 # ---- Delays, losses and gaps -----------------------------------------------------------------------------------------
 
 

@@ -244,6 +244,22 @@ static void spew_changed(const char *old, const char *new)
     spew(file_path, changed, strlen(changed));
 }
 
+START_TEST(files_that_others_may_change_are_ignored)
+{
+    struct device device = model_of("NVIDIA H200, compute capability 9.0");
+    struct channelise_choice choice = some_choice(&device);
+
+    ck_assert_int_eq(channelise_choice_store(&device, &work, &choice), 0);
+    for_each_file(slurp);
+    ck_assert_int_eq(chmod(file_path, 0666), 0);
+    assert_refused(&device, &work, -EPERM, "is ignored, as it cannot be trusted: ");
+    ck_assert_int_eq(chmod(file_path, 0644), 0);
+    assert_loads(&device, &work, &choice);
+    ck_assert_int_eq(chmod(directory, 0777), 0);
+    assert_refused(&device, &work, -EPERM, "is ignored, as it cannot be trusted: ");
+}
+END_TEST
+
 START_TEST(wrong_files_are_ignored)
 {
     struct device device = model_of("NVIDIA H200, compute capability 9.0");
@@ -571,6 +587,7 @@ int main(void)
     TCase *tcase = tcase_create("all");
     SRunner *runner = srunner_create(suite);
 
+    umask(022); /* files that a group may write to are not read */
     random_start();
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, setup, teardown);
@@ -581,6 +598,7 @@ int main(void)
         tcase_add_test(tcase, search_finds_the_target);
         tcase_add_test(tcase, search_without_shapes);
         tcase_add_test(tcase, what_is_stored_is_loaded);
+        tcase_add_test(tcase, files_that_others_may_change_are_ignored);
         tcase_add_test(tcase, wrong_files_are_ignored);
         tcase_add_test(tcase, random_numbers);
         tcase_add_test(tcase, several_at_once);

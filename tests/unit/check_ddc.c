@@ -15,8 +15,9 @@
 #include <sys/mman.h>
 
 static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
-#define N_WIDTHS ARRAY_LEN(widths)
-#define GUARD    8 /* values after the output that must stay */
+#define N_WIDTHS      ARRAY_LEN(widths)
+#define GUARD         8 /* values after the output that must stay */
+#define BINARY_PLACES 20
 
 /* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
 static uint8_t *alloc_to_the_edge(size_t bytes)
@@ -53,21 +54,21 @@ static void put_sample(uint8_t *in, size_t index, uint32_t bits, int value)
 struct work {
     struct ddc_args args; /* but for where */
     int64_t timestamp;    /* of the first output */
-    struct decimal centre, rate;
+    int64_t centre, rate; /* in units of 2^-BINARY_PLACES Hz */
     struct mixer mixer;
     size_t in_bytes, n_out;
     uint8_t *in[N_POLS];
     float *filter, *out[N_POLS]; /* 'out' with GUARD values more, all poisoned */
 };
 
-/* The frequency is a random fraction of the rate, with denominators that no binary number has. */
+/* The frequency is a random fraction of the rate, with odd denominators. */
 static void work_init(struct work *w, const struct ddc_args *shape)
 {
     *w = (struct work){.args = *shape, .n_out = 2 * (size_t)shape->n_out};
     w->timestamp = (int64_t)(random_u64() >> (1 + random_below(40)));
-    w->rate = (struct decimal){(int64_t)(1 + random_below(9999999)) * 1000 + 7, (int)random_below(10)};
-    w->centre = (struct decimal){(int64_t)random_below((size_t)w->rate.mantissa), w->rate.n_decimals};
-    mixer_init(&w->mixer, w->centre, w->rate);
+    w->rate = (INT64_C(1) << BINARY_PLACES) + 2 * (int64_t)random_below(INT64_C(1) << 50) + 1;
+    w->centre = (int64_t)random_below((size_t)w->rate);
+    mixer_init(&w->mixer, ldexp((double)w->centre, -BINARY_PLACES), ldexp((double)w->rate, -BINARY_PLACES));
     w->args.phase = mixer_turns(&w->mixer, w->timestamp);
     w->args.phase_step = mixer_turns(&w->mixer, shape->subsampling);
     size_t n_samples = (size_t)shape->offset + ddc_window_samples(shape->subsampling, shape->n_taps, shape->n_out);
@@ -94,7 +95,7 @@ static void work_fini(struct work *w)
 /* Radians of -centre / rate * t, of which whole turns are taken off with integers. */
 static long double angle_at(const struct work *w, int64_t t)
 {
-    __int128 modulus = w->rate.mantissa, turns = (__int128)w->centre.mantissa * t % modulus;
+    __int128 modulus = w->rate, turns = (__int128)w->centre * t % modulus;
 
     return -2 * M_PIl * (long double)turns / (long double)modulus;
 }
@@ -172,37 +173,26 @@ static void print_error(const char *what, const struct error *error)
 
 /* ---- The oscillator ----------------------------------------------------------------------------------------------- */
 
-/* Expected: Python's integers, (2^64 (-centre t) / rate) rounded, modulo 2^64. */
+/* Expected: Python's fractions of floats, (2^64 (-centre t) / rate) rounded, modulo 2^64.  The decimals of most rows are no
+ * doubles, so their exact ratio would give other numbers. */
 START_TEST(published_phases)
 {
     static const struct {
-        struct decimal centre, rate;
+        double centre, rate;
         int64_t t;
         uint64_t turns;
     } rows[] = {
-        {{INT64_C(428000000), 0}, {INT64_C(1712000000), 0}, INT64_C(1), UINT64_C(0xc000000000000000)},
-        {{INT64_C(1284000000000000001), 9},
-         {INT64_C(1712000000), 0},
-         INT64_C(9223372036854775807),
-         UINT64_C(0x5ccdded5221176bb)},
-        {{INT64_C(107000000123456789), 9},
-         {INT64_C(1712000000000000001), 9},
-         INT64_C(9223372036854775807),
-         UINT64_C(0x2838ac4c73c54d1a)},
-        {{INT64_C(1), 0}, {INT64_C(3), 0}, INT64_C(123456789012345678), UINT64_C(0x0000000000000000)},
-        {{INT64_C(7654321), 3},
-         {INT64_C(9223372036854775807), 9},
-         INT64_C(4611686018427400249),
-         UINT64_C(0xfd60900375f91940)},
-        {{INT64_C(9223372036854775807), 0},
-         {INT64_C(9223372036854775807), 9},
-         INT64_C(9223372036854775807),
-         UINT64_C(0x0000000000000000)},
-        {{INT64_C(9223372036854775807), 9},
-         {INT64_C(9223372036854775783), 0},
-         INT64_C(9223372036854775807),
-         UINT64_C(0x252d6940719b5efd)},
-        {{INT64_C(0), 0}, {INT64_C(5), 0}, INT64_C(77), UINT64_C(0x0000000000000000)},
+        {428e6, 1712e6, INT64_C(1), UINT64_C(0xc000000000000000)},
+        {333333333.333333333, 1712000000.1, INT64_C(9223372036854775807), UINT64_C(0x664f27744ceb6f5d)},
+        {214000000.1, 1712e6, INT64_C(211106232532992), UINT64_C(0x077a35b49d6b57dd)},
+        {536870913.03, 1100000000, INT64_C(140737488355328), UINT64_C(0x0fbb91a879d8526f)},
+        {107000000.123456789, 1712000000.000000001, INT64_C(9223372036854775807), UINT64_C(0xcfefaef1df66b821)},
+        {0.7, 3.3, INT64_C(123456789012345678), UINT64_C(0xcc13fee3febaabd2)},
+        {1e-9, 1e11, INT64_C(9223372036854775807), UINT64_C(0xe8635ef36dbddc39)},
+        {49999999999.999999999, 99999999999.9, INT64_C(9223372036854775807), UINT64_C(0x01aff77b841abb93)},
+        {5e10, 1, INT64_C(4611686018427387905), UINT64_C(0x0000000000000000)},
+        {0, 5, INT64_C(77), UINT64_C(0x0000000000000000)},
+        {4.999999999, 1.1, INT64_C(9223372036854775807), UINT64_C(0xf1309de1e1a9e33f)},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -218,8 +208,8 @@ END_TEST
 START_TEST(phases_add)
 {
     for (int trial = 0; trial < 1000; trial++) {
-        struct decimal rate = {1 + (int64_t)(random_u64() >> (1 + random_below(60))), (int)random_below(10)};
-        struct decimal centre = {(int64_t)(random_u64() >> (1 + random_below(60))), (int)random_below(10)};
+        double rate = random_between(1, 2) * pow(2, (double)random_below(36));
+        double centre = random_between(1, 2) * pow(2, (double)random_below(72) - 36);
         int64_t t = (int64_t)(random_u64() >> (2 + random_below(40))), step = 1 + (int64_t)random_below(256);
         uint64_t n = random_below(1 << 30), drift;
         struct mixer mixer;
@@ -379,7 +369,6 @@ static double level_db(uint32_t subsampling, const float *filter, double offset)
 {
     struct ddc_args a = {
         .n_out = TONE_OUT, .n_taps = 16 * subsampling, .subsampling = subsampling, .sample_bits = TONE_BITS};
-    struct decimal centre = {31, 2}, rate = {1, 0}; /* 0.31 of the rate */
     size_t n_samples = ddc_window_samples(subsampling, a.n_taps, a.n_out);
     uint8_t *in = calloc(n_samples, 2);
     float *weights = malloc(ddc_weights_bytes(&a, NULL, false)), *out = malloc(TONE_OUT * 2 * sizeof(*out));
@@ -390,7 +379,7 @@ static double level_db(uint32_t subsampling, const float *filter, double offset)
     /* Dithered, so that what rounding does is noise; of that there is little in one frequency. */
     for (size_t t = 0; t < n_samples; t++)
         put_sample(in, t, TONE_BITS, (int)floor(30000 * cos(2 * M_PI * fmod(f * (double)t, 1)) + random_between(0, 1)));
-    mixer_init(&mixer, centre, rate);
+    mixer_init(&mixer, 0.31, 1);
     a.scale = ddc_weights(&a, NULL, false, filter, &mixer, weights);
     a.weights = weights;
     a.in[0] = a.in[1] = in;
