@@ -36,12 +36,13 @@ static const struct {
     {"loss", TOPIC_LOSS}, {"all", TOPIC_ALL},       {"bundle", TOPIC_BUNDLE},
 };
 
-enum { OPTION_JSON = 256, OPTION_SECONDS, OPTION_ROOT, OPTION_VERSION, OPTION_HELP };
+enum { OPTION_JSON = 256, OPTION_MEMORY_MAX, OPTION_SECONDS, OPTION_ROOT, OPTION_VERSION, OPTION_HELP };
 
 static const struct option options[] = {
     {"json", no_argument, NULL, OPTION_JSON},       {"seconds", required_argument, NULL, OPTION_SECONDS},
     {"root", required_argument, NULL, OPTION_ROOT}, {"version", no_argument, NULL, OPTION_VERSION},
-    {"help", no_argument, NULL, OPTION_HELP},       {NULL, 0, NULL, 0},
+    {"help", no_argument, NULL, OPTION_HELP},       {"memory-max", no_argument, NULL, OPTION_MEMORY_MAX},
+    {NULL, 0, NULL, 0},
 };
 
 static void print_help(FILE *out)
@@ -50,6 +51,7 @@ static void print_help(FILE *out)
         out,
         "Usage: cbf-doctor [host|config|streams|loss|all] [FILE.yaml ...] [OPTION ...]\n"
         "       cbf-doctor bundle OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n"
+        "       cbf-doctor --memory-max FILE.yaml\n"
         "Says what is wrong with a host, with configurations of fgpu and xbgpu or with their streams, and what\n"
         "to do about it.  Without files, those in /etc/cbf.  It changes nothing and needs neither root nor a GPU.\n\n"
         "  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, memory, ports, time\n"
@@ -59,6 +61,7 @@ static void print_help(FILE *out)
         "  all      all of these (the default)\n"
         "  bundle   all of these into an archive, with files, metrics and facts of the kernel, to send to somebody\n\n"
         "  --seconds N  watch streams and losses for so long (%d)\n"
+        "  --memory-max print a systemd drop-in with the MemoryMax= of a file's daemon\n"
         "  --json       JSON instead of text\n"
         "  --root DIR   look at /proc, /sys and /etc/cbf below DIR (also $CBF_DOCTOR_ROOT)\n"
         "  --version    print the version\n"
@@ -70,7 +73,7 @@ static void print_help(FILE *out)
 struct command {
     enum topic topic;
     const char *bundle; /* NULL: none */
-    bool json;
+    bool json, memory_max;
     char **paths;
     size_t n_paths;
 };
@@ -84,6 +87,7 @@ static int parse_options(int argc, char **argv, struct doctor *doctor, struct co
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case OPTION_JSON: command->json = true; break;
+        case OPTION_MEMORY_MAX: command->memory_max = true; break;
         case OPTION_ROOT: doctor->root = optarg; break;
         case OPTION_SECONDS:
             doctor->seconds = strtod(optarg, &end);
@@ -122,6 +126,10 @@ static int parse_command_line(int argc, char **argv, struct doctor *doctor, stru
     }
     command->paths = argv + optind;
     command->n_paths = (size_t)(argc - optind);
+    if (command->memory_max && command->n_paths != 1) {
+        fprintf(stderr, "cbf-doctor: --memory-max needs one file\n");
+        return EXIT_CONFIG;
+    }
     for (size_t i = 0; i < command->n_paths; i++)
         if (access(command->paths[i], F_OK) && !strpbrk(command->paths[i], "./")) {
             fprintf(stderr, "cbf-doctor: '%s' is neither a topic nor a file; try 'cbf-doctor --help'\n",
@@ -176,6 +184,20 @@ static void print_report(const struct doctor *doctor, bool json)
     free(names);
 }
 
+/* Returns the exit code. */
+static int print_memory_max(const struct doctor *doctor)
+{
+    const struct doctor_file *file = &doctor->files[0];
+
+    if (!file->ok) {
+        report_print(&doctor->report, false, stderr);
+        return EXIT_CONFIG;
+    }
+    printf("# Of %s; make it again when that changes.\n[Service]\nMemoryMax=%llu\n", file->path,
+           (unsigned long long)doctor_memory_max(doctor, file));
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *root = getenv("CBF_DOCTOR_ROOT");
@@ -194,9 +216,12 @@ int main(int argc, char **argv)
         load_files(&doctor, found.gl_pathv, found.gl_pathc);
     else
         load_files(&doctor, command.paths, command.n_paths);
-    run_checks(&doctor, command.topic);
+    if (!command.memory_max)
+        run_checks(&doctor, command.topic);
     code = report_exit_code(&doctor.report);
-    if (command.bundle)
+    if (command.memory_max)
+        code = print_memory_max(&doctor);
+    else if (command.bundle)
         code = doctor_bundle(&doctor, command.bundle);
     else
         print_report(&doctor, command.json);

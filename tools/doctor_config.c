@@ -283,7 +283,7 @@ static void check_array(struct doctor *doctor)
                     SAY(f->found, "feng_id %lld is that of %s and of %s", (long long)mine->feng_id, other->name,
                         mine->name);
                     SAY(f->expected, "a feng_id for each antenna");
-                    SAY(f->why, "two antennas send as one: half of the heaps are refused as duplicates");
+                    SAY(f->why, "two antennas send as one: their heaps contest each other, and count as missing");
                     SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
                 }
     }

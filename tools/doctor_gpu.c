@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,13 +199,22 @@ static int64_t installed_s(void)
     return 0;
 }
 
-/* An entry's name is its key, and its checksum is in it: the device's own reader tells if it is whole. */
-static void look_at_entry(const char *directory, const char *name, int64_t installed, struct cache_state *state)
+/* Whether an entry is whole: the device's own reader tells.  Who owns it is not asked: that is the service's user. */
+static bool is_whole(int fd, struct hash key)
 {
-    char path[PATH_MAX];
-    struct hash key;
     void *data;
     size_t bytes;
+
+    if (fd < 0 || cache_read_entry(fd, key, &data, &bytes))
+        return false;
+    free(data);
+    return true;
+}
+
+/* An entry's name is its key, and its checksum is in it. */
+static void look_at_entry(int directory, const char *name, int64_t installed, struct cache_state *state)
+{
+    struct hash key;
     struct stat st;
     char end;
     unsigned long long high, low;
@@ -214,15 +224,23 @@ static void look_at_entry(const char *directory, const char *name, int64_t insta
     state->n++;
     key.high = high;
     key.low = low;
-    snprintf(path, sizeof(path), "%s/%s", directory, name);
-    if (cache_read(directory, key, &data, &bytes)) {
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (!is_whole(fd, key)) {
         state->n_damaged++;
         snprintf(state->damaged, sizeof(state->damaged), "%s", name);
-        return;
-    }
-    free(data);
-    if (stat(path, &st) == 0 && st.st_mtim.tv_sec < installed)
+    } else if (fstat(fd, &st) == 0 && st.st_mtim.tv_sec < installed) {
         state->n_old++;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Whether others than its owner may put something into a directory. */
+static bool is_shared(DIR *directory)
+{
+    struct stat st;
+
+    return fstat(dirfd(directory), &st) == 0 && (st.st_mode & (S_IWGRP | S_IWOTH));
 }
 
 static void check_cache(struct doctor *doctor, const char *path)
@@ -241,9 +259,18 @@ static void check_cache(struct doctor *doctor, const char *path)
             "no kernels are kept yet: the first start compiles them");
         return;
     }
-    for (struct dirent *entry; (entry = readdir(directory));)
-        look_at_entry(path, entry->d_name, installed, &state);
+    bool shared = is_shared(directory);
+    for (struct dirent *entry; !shared && (entry = readdir(directory));)
+        look_at_entry(dirfd(directory), entry->d_name, installed, &state);
     closedir(directory);
+    if (shared) {
+        struct finding *f = report_add(&doctor->report, FINDING_WARN, "gpu.cache", path);
+        SAY(f->found, "its group or others may write there");
+        SAY(f->expected, "a directory that only its owner may write to");
+        SAY(f->why, "code from there would run on the GPU, so it is not used, and each start compiles for seconds");
+        SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
+        return;
+    }
     struct finding *f =
         report_add(&doctor->report, state.n_damaged || state.n_old ? FINDING_WARN : FINDING_OK, "gpu.cache", path);
     if (state.n_damaged) {

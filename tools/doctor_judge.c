@@ -181,7 +181,7 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
         wrong = true;
     }
     if (wrong) {
-        SAY(f->why, "their packets are refused as duplicates, or take each other's place");
+        SAY(f->why, "their heaps contest each other and count as missing (contested_heaps), or two streams mix");
         SAY(f->fix, "stop one of them: sudo ss -unap '( dport = :%u )'   # on the sender's host",
             input->endpoint->port);
     }

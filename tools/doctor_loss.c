@@ -150,18 +150,12 @@ struct labelled {
     const char *name;
 };
 
-static bool is_harmless(const char *labels)
-{
-    return strstr(labels, "reason=\"other_thread\"") || strstr(labels, "reason=\"stop\"") ||
-           strstr(labels, "reason=\"no_items\"");
-}
-
 static void add_labelled(void *arg, const char *name, const char *labels, double value)
 {
     struct labelled *l = arg;
     char text[128], quoted[1100];
 
-    if (strcmp(name, l->name) != 0 || is_harmless(labels))
+    if (strcmp(name, l->name) != 0)
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
@@ -198,6 +192,7 @@ static void add_daemon_rows(struct loss_watch *w)
     add_metric(w, PLACE_HEAPS, in, "heaps_total", false);
     add_metric(w, PLACE_HEAPS, in, "missing_heaps_total", true);
     add_metric(w, PLACE_HEAPS, in, "incomplete_heaps_total", false);
+    add_metric(w, PLACE_HEAPS, in, "contested_heaps_total", false);
     if (f)
         add_metric(w, PLACE_MATCH, daemon, "unmatched_chunks_total", true);
     add_metric(w, PLACE_MATCH, daemon, "late_chunks_total", true);

@@ -21,6 +21,18 @@ static uint64_t file_bytes(const struct doctor *doctor, const struct doctor_file
     return bytes_plus(file->host_bytes, doctor_file_on_cpu(doctor, file) ? file->device_bytes : 0);
 }
 
+/* Memory that an engine takes beside its layout's: libraries, the GPU's driver, stacks, control and status clients. */
+#define BESIDE_BYTES (4 * (UINT64_C(1) << 30))
+
+uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file)
+{
+    uint64_t layout_bytes = file_bytes(doctor, file);
+    uint64_t bytes = bytes_plus(layout_bytes, layout_bytes / 4);
+
+    bytes_add(&bytes, file->n_recv_sockets, file->recv_socket_bytes);
+    return bytes_plus(bytes, BESIDE_BYTES);
+}
+
 static uint64_t bytes_with(const struct doctor *doctor, const struct doctor_file *file, size_t n_ants)
 {
     bool on_cpu = doctor_file_on_cpu(doctor, file);

@@ -19,7 +19,7 @@ def test_nothing_starts_by_itself(machine):
 
 def test_units_are_sound(machine):
     cuda = "gpucbf-gpu.service" if machine.path("/usr/lib/cbf/cbf-cuda.so").exists() else ""
-    said = machine.run(f"systemd-analyze verify fgpu@x.service xbgpu@x.service gpucbf.target gpucbf-clock.service {cuda} "
+    said = machine.run(f"systemd-analyze verify fgpu@x.service xbgpu@x.service visrec@x.service gpucbf.target gpucbf-clock.service {cuda} "
                        "2>&1 | grep -E 'gpu|cbf' | grep -v nvidia || true").stdout
     assert said == ""
 
@@ -41,8 +41,9 @@ def test_exposure(engine, machine):
     assert all(value <= limit for value, limit in found.values()), found
 
 
-def test_exposure_of_the_clock(machine):
-    assert exposure(machine, "gpucbf-clock.service") <= MAX_EXPOSURE
+@pytest.mark.parametrize("unit", ["gpucbf-clock.service", "visrec@x.service"])
+def test_exposure_of_the_others(unit, machine):
+    assert exposure(machine, unit) <= MAX_EXPOSURE
 
 
 def test_files(machine):
