@@ -79,7 +79,7 @@ static int append(struct endpoint_list *list, const struct range *range)
         return -ENOMEM;
     list->items = items;
     for (size_t i = 0; i < range->n; i++)
-        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port, NULL};
+        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port, NULL, NULL};
     list->n += range->n;
     return 0;
 }

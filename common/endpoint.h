@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct katcp_access;
+
 #define SPEAD_DEFAULT_PORT 7148
 #define ENDPOINT_LIST_MAX  4096
 
@@ -20,6 +22,7 @@ struct endpoint {
     struct in_addr address;
     uint16_t port;   /* host order */
     const char *key; /* that gives it in a configuration, "antennas[0].pol0", for messages; NULL: none.  See config.h */
+    const struct katcp_access *from; /* who may send there; NULL, or none in it: anybody */
 };
 
 struct endpoint_list {

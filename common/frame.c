@@ -146,6 +146,7 @@ int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagra
     datagram->bytes = udp + FRAME_UDP_BYTES;
     datagram->n_bytes = udp_bytes - FRAME_UDP_BYTES;
     datagram->n_captured = n_captured < datagram->n_bytes ? n_captured : datagram->n_bytes;
+    memcpy(&datagram->sender, ip + 12, 4);
     memcpy(&datagram->address, ip + 16, 4);
     datagram->port = (uint16_t)get_u16(udp + 2);
     return 0;

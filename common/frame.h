@@ -40,6 +40,7 @@ struct frame_datagram {
     const uint8_t *bytes;
     size_t n_bytes;    /* as the UDP header says */
     size_t n_captured; /* of these, in the frame: fewer only where that was cut short */
+    uint32_t sender;   /* its address, network order */
     uint32_t address;  /* destination, network order */
     uint16_t port;     /* destination, host order */
 };

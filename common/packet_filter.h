@@ -1,9 +1,12 @@
-/* packet_filter.h - a socket's share of the packets of a group that several threads have joined, chosen by the kernel.
+/* packet_filter.h - which packets of a socket come whole, chosen by the kernel: those of certain senders, and a share of
+ * the packets of a group that several threads have joined.
  *
- * Each socket of a multicast group gets every packet.  With a share, those of the others come as empty messages: their
- * bytes are neither copied nor kept, and unlike packets that a filter refuses they are no drops of the socket. */
+ * The others come as empty messages: their bytes are neither copied nor kept, and unlike packets that a filter refuses
+ * they are no drops of the socket.  So the receiver can count them. */
 #ifndef COMMON_PACKET_FILTER_H
 #define COMMON_PACKET_FILTER_H
+
+#include "common/katcp_access.h"
 
 #include <stdint.h>
 
@@ -13,7 +16,8 @@ struct packet_share {
     uint64_t first, end;
 };
 
-/* Returns 0 or negative errno, as of a kernel that has no filters: then all packets come whole. */
-int packet_filter_attach(int fd, const struct packet_share *share);
+/* Each NULL: all.  Packets that the kernel joined are one message of one sender.  Returns 0 or negative errno, as of a
+ * kernel that has no filters: then all packets come whole. */
+int packet_filter_attach(int fd, const struct katcp_access *from, const struct packet_share *share);
 
 #endif

@@ -186,14 +186,17 @@ static void pcap_sink_close(struct packet_sink *base)
 
 static const struct packet_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
-/* Opens the file for writing as it is, or makes it. */
+/* Opens the file for writing as it is, or makes it.  Does not wait for the reader of a FIFO. */
 static int open_file(struct capture *capture)
 {
     capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     capture->created = capture->fd >= 0;
     if (capture->fd < 0 && errno == EEXIST)
-        capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666); /* O_CREAT: it may be a loose link */
-    return capture->fd < 0 ? -errno : 0;
+        capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK,
+                           0666); /* O_CREAT: it may be a loose link */
+    if (capture->fd < 0 || fcntl(capture->fd, F_SETFL, 0))
+        return -errno;
+    return 0;
 }
 
 /* With the lock. */
@@ -212,7 +215,8 @@ static int create_capture(const char *path, struct capture **out, char *why, siz
     }
     int err = open_file(capture);
     if (err) {
-        snprintf(why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path, strerror(-err));
+        snprintf(why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path,
+                 err == -ENXIO ? "nobody reads this FIFO" : strerror(-err));
         destroy_capture(capture);
         return err;
     }

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/frame.h"
+#include "common/katcp_access.h"
 #include "common/memory.h"
 #include "common/units.h"
 
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #define NAP_NS  (50 * NS_PER_US)
 #define SOON_NS (100 * NS_PER_US)
@@ -99,6 +101,45 @@ void packet_source_nap(bool may_nap, int64_t *waiting_since_ns)
         now_ns = clock_monotonic_ns();
     }
     *waiting_since_ns = now_ns;
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+size_t packet_source_n_senders(const struct endpoint *endpoint)
+{
+    size_t n = endpoint->from ? endpoint->from->n : 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (endpoint->from->networks[i].mask != UINT32_MAX)
+            return 0;
+    return n <= PACKET_SOURCES_MAX ? n : 0;
+}
+
+static int join_source(int fd, const struct endpoint *endpoint, int interface_index, uint32_t address)
+{
+    struct group_source_req request = {.gsr_interface = (uint32_t)interface_index};
+    const struct sockaddr_in group = {.sin_family = AF_INET, .sin_addr = endpoint->address};
+    const struct sockaddr_in source = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
+
+    memcpy(&request.gsr_group, &group, sizeof(group));
+    memcpy(&request.gsr_source, &source, sizeof(source));
+    return setsockopt(fd, IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, &request, sizeof(request)) ? errno : 0;
+}
+
+int packet_source_join(int fd, const struct endpoint *endpoint, const struct interface *interface)
+{
+    const struct ip_mreqn membership = {
+        .imr_multiaddr = endpoint->address, .imr_address = interface->address, .imr_ifindex = interface->index};
+    size_t n_senders = packet_source_n_senders(endpoint);
+    int err = 0;
+
+    for (size_t i = 0; i < n_senders && !err; i++)
+        err = join_source(fd, endpoint, interface->index, endpoint->from->networks[i].address);
+    if (n_senders > 0 && !err)
+        return 0;
+    if (err) /* the first of them may have been joined */
+        setsockopt(fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &membership, sizeof(membership));
+    return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) ? errno : 0;
 }
 
 /* ---- Endpoints --------------------------------------------------------------------------------------------------- */

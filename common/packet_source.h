@@ -8,6 +8,9 @@
  * Sockets give recvmmsg three iovecs a slot; a file source copies.
  * Lending:   where packets come several at a time, or the card writes them where it likes, a source lends them instead,
  *            each in one piece in its own memory, or in two of which the second is a device's.
+ * Senders:   where an endpoint has a list of who may send to it, the source keeps others away as early as it can: the
+ *            kernel joins the group for these sources only, a socket's filter cuts packets of others to empty messages,
+ *            a card has flow rules.  Whatever comes all the same says who sent it; the receiver asks the list.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) is never obliged to lose a packet: its reader may block on free memory. */
 #ifndef COMMON_PACKET_SOURCE_H
@@ -48,6 +51,7 @@ struct packet_slot {
     const uint8_t *rest; /* of a lent packet: device memory with what lies behind 'header_bytes'; NULL: nothing does */
     uint32_t frame;      /* of a lent packet: what to keep */
     unsigned endpoint;   /* index in the list that the source was opened with */
+    uint32_t sender;     /* its address, network order */
 };
 
 struct packet_source;
@@ -130,6 +134,15 @@ size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_byte
  * contrary.  Called before a wait, with when the last one began; for implementations. */
 #define PACKET_NAP_BUFFER_MIN (2 << 20)
 void packet_source_nap(bool may_nap, int64_t *waiting_since_ns);
+
+/* How many single addresses may send to an endpoint for the source to ask for these alone: the kernel takes so many for
+ * a group of a socket (net.ipv4.igmp_max_msf).  Returns 0 where there are more, or networks, or anybody may send. */
+#define PACKET_SOURCES_MAX 10
+size_t packet_source_n_senders(const struct endpoint *endpoint);
+
+/* Has a socket join the endpoint's multicast group on an interface (0: the kernel's choice): for such senders
+ * alone, or else for all.  Returns 0 or a positive errno.  For implementations. */
+int packet_source_join(int fd, const struct endpoint *endpoint, const struct interface *interface);
 
 /* Which endpoint a datagram is for, for implementations that see those of others, too. */
 struct packet_endpoints {

@@ -1,7 +1,12 @@
 /* packet_source_pcap.c - packets from a capture file into landing slots: the network, replayed exactly.
  *
  * Each frame is peeled (link layer, VLAN tags, IPv4, UDP) down to the datagram; what is not for one of our endpoints is
- * skipped, as the kernel would.  The times in the capture do not matter: the packets keep until they are asked for. */
+ * skipped, as the kernel would.  The times in the capture do not matter: the packets keep until they are asked for.
+ *
+ * A FIFO works, too.  Its writer may come and write when it likes: nothing waits for it but recv(), up to its
+ * time-out, or until a frame that has begun is whole.
+ * So the head of a FIFO is read, and may be refused, in recv(). */
+#include "common/file.h"
 #include "common/frame.h"
 #include "common/log.h"
 #include "common/packet_source.h"
@@ -9,6 +14,7 @@
 
 #include <errno.h>
 #include <pcap/pcap.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +24,10 @@
 struct pcap_source {
     struct packet_source base;
     char *path;
-    pcap_t *capture;
+    FILE *file;      /* before 'capture' has it; then NULL */
+    int fd;          /* of the file */
+    bool is_fifo;    /* not buffered, so that poll() tells whether there is more */
+    pcap_t *capture; /* NULL: a FIFO of which nothing has come */
     int link_type;
     int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
     uint64_t n_cut; /* captured shorter than they were */
@@ -60,53 +69,103 @@ static bool link_type_known(int link_type)
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
-/* Takes the next packet for one of our endpoints.  Returns 1, or 0 at the end, of which source->end tells the kind. */
-static int next_packet(struct pcap_source *source, struct packet_slot *slot)
+/* Begins to read the capture.  Returns 0, -EINVAL or -ENOMEM, with a sentence in 'why'. */
+static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes)
 {
-    struct pcap_pkthdr *header;
-    const uint8_t *bytes;
-    int status;
-    while ((status = pcap_next_ex(source->capture, &header, &bytes)) == 1) {
-        if (header->len < header->caplen)
-            continue;
-        struct frame_rest frame = {bytes, header->caplen, header->len};
-        struct frame_datagram datagram;
-        if (peel_link(source, &frame) || frame_peel_ip(&frame, &datagram))
-            continue;
-        int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
-        if (endpoint < 0)
-            continue;
-        if (datagram.n_captured < datagram.n_bytes) {
-            if (source->n_cut++ == 0)
-                log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
-            continue;
-        }
-        slot->truncated = packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
-        slot->packet_bytes = datagram.n_bytes;
-        slot->endpoint = (unsigned)endpoint;
-        return 1;
+    char pcap_why[PCAP_ERRBUF_SIZE];
+    errno = 0;
+    pcap_t *capture = pcap_fopen_offline(source->file, pcap_why);
+    if (!capture) {
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read as a capture: %s", source->path, pcap_why);
+        return errno == ENOMEM ? -ENOMEM : -EINVAL;
     }
+    source->capture = capture;
+    source->file = NULL;
+    source->link_type = pcap_datalink(capture);
+    if (!link_type_known(source->link_type)) {
+        const char *name = pcap_datalink_val_to_description(source->link_type);
+        snprintf(why, why_bytes,
+                 "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
+                 "IP can be read",
+                 source->path, name ? name : "something unknown", source->link_type);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Whether a read returns at once; waits for that up to 'timeout_ns'.  A file can always be read. */
+static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
+{
+    struct pollfd file = {.fd = source->fd, .events = POLLIN};
+
+    return !source->is_fifo || poll(&file, 1, (int)(timeout_ns / NS_PER_MS)) > 0;
+}
+
+/* Sets source->end. */
+static void end_capture(struct pcap_source *source, int status)
+{
     source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
         log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
-    return 0;
+}
+
+/* Puts a frame into the slot.  Returns whether it is a packet for one of our endpoints. */
+static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
+                       struct packet_slot *slot)
+{
+    struct frame_rest frame = {bytes, header->caplen, header->len};
+    struct frame_datagram datagram;
+    if (header->len < header->caplen || peel_link(source, &frame) || frame_peel_ip(&frame, &datagram))
+        return false;
+    int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
+    if (endpoint < 0)
+        return false;
+    if (datagram.n_captured < datagram.n_bytes) {
+        if (source->n_cut++ == 0)
+            log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
+        return false;
+    }
+    slot->truncated = packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
+    slot->packet_bytes = datagram.n_bytes;
+    slot->endpoint = (unsigned)endpoint;
+    slot->sender = datagram.sender;
+    return true;
 }
 
 static int pcap_source_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
+    struct pcap_pkthdr *header;
+    const uint8_t *bytes;
     size_t n_filled = 0;
-    while (n_filled < n_slots && !source->end)
-        n_filled += (size_t)next_packet(source, &slots[n_filled]);
+    char why[512];
+    /* A FIFO hands over what there is, or after so many frames of others returns nothing. */
+    for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
+        if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
+            break;
+        if (!source->capture && begin_capture(source, why, sizeof(why))) {
+            log_error("%s", why);
+            source->end = -EIO;
+            break;
+        }
+        int status = pcap_next_ex(source->capture, &header, &bytes);
+        if (status == 1)
+            n_filled += take_frame(source, header, bytes, &slots[n_filled]);
+        else
+            end_capture(source, status);
+    }
     return n_filled == 0 ? source->end : (int)n_filled;
 }
 
 static void pcap_source_close(struct packet_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
-    pcap_close(source->capture);
+    if (source->capture)
+        pcap_close(source->capture); /* with the file */
+    if (source->file)
+        fclose(source->file);
     packet_endpoints_fini(&source->endpoints);
     free(source->path);
     free(source);
@@ -118,47 +177,38 @@ static const struct packet_source_ops pcap_source_ops = {
     .can_wait = true,
 };
 
+static int open_file(struct pcap_source *source, char *why, size_t why_bytes)
+{
+    int err = file_open_read(source->path, &source->is_fifo, &source->file);
+    if (err) {
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", source->path,
+                 err == -EINVAL ? "it is neither a file nor a FIFO" : strerror(-err));
+        return err;
+    }
+    source->fd = fileno(source->file);
+    if (source->is_fifo)
+        return setvbuf(source->file, NULL, _IONBF, 0) ? -ENOMEM : 0;
+    return begin_capture(source, why, why_bytes);
+}
+
 int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **out, char *why,
                             size_t why_bytes)
 {
-    FILE *file = fopen(config->pcap_file, "rb");
-    if (!file) {
-        int err = -errno;
-        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", config->pcap_file, strerror(-err));
-        return err;
-    }
-    char pcap_why[PCAP_ERRBUF_SIZE];
-    errno = 0;
-    pcap_t *capture = pcap_fopen_offline(file, pcap_why);
-    if (!capture) {
-        int err = errno == ENOMEM ? -ENOMEM : -EINVAL;
-        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read as a capture: %s", config->pcap_file, pcap_why);
-        fclose(file);
-        return err;
-    }
-    int link_type = pcap_datalink(capture);
-    if (!link_type_known(link_type)) {
-        const char *name = pcap_datalink_val_to_description(link_type);
-        snprintf(why, why_bytes,
-                 "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
-                 "IP can be read",
-                 config->pcap_file, name ? name : "something unknown", link_type);
-        pcap_close(capture);
-        return -EINVAL;
-    }
     struct pcap_source *source = calloc(1, sizeof(*source));
     char *path = strdup(config->pcap_file);
     if (!source || !path || packet_endpoints_init(config->endpoints, &source->endpoints)) {
         snprintf(why, why_bytes, "out of memory");
         free(path);
         free(source);
-        pcap_close(capture);
         return -ENOMEM;
     }
     source->base.ops = &pcap_source_ops;
     source->path = path;
-    source->capture = capture;
-    source->link_type = link_type;
+    int err = open_file(source, why, why_bytes);
+    if (err) {
+        pcap_source_close(&source->base);
+        return err;
+    }
     *out = &source->base;
     return 0;
 }

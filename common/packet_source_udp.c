@@ -54,6 +54,7 @@ struct joined_message {
     size_t n_bytes;
     size_t segment_bytes; /* of its packets, but for a shorter last one */
     unsigned endpoint;
+    uint32_t sender;
 };
 
 struct udp_source {
@@ -74,6 +75,7 @@ struct udp_source {
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
+    struct sockaddr_in senders[PACKET_BATCH_MAX];
     uint8_t *buffer; /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
     struct joined_message joined[PACKET_BATCH_MAX];
     size_t n_joined, next_joined;
@@ -82,10 +84,10 @@ struct udp_source {
 /* ---- Packets of joined messages ---------------------------------------------------------------------------------- */
 
 static void add_joined(struct udp_source *source, uint8_t *bytes, size_t n_bytes, size_t segment_bytes,
-                       unsigned endpoint)
+                       unsigned endpoint, uint32_t sender)
 {
     assert(source->n_joined < PACKET_BATCH_MAX);
-    source->joined[source->n_joined++] = (struct joined_message){bytes, n_bytes, segment_bytes, endpoint};
+    source->joined[source->n_joined++] = (struct joined_message){bytes, n_bytes, segment_bytes, endpoint, sender};
 }
 
 /* Lends the next packets, if there are any.  Returns how many. */
@@ -103,6 +105,7 @@ static size_t lend_packets(struct udp_source *source, struct packet_slot *slots,
             .packet_bytes = n_bytes,
             .lent = true,
             .endpoint = message->endpoint,
+            .sender = message->sender,
         };
         message->bytes += n_bytes;
         message->n_bytes -= n_bytes;
@@ -133,8 +136,12 @@ static size_t read_segment_bytes(struct msghdr *message, size_t n_bytes)
 }
 
 /* Learns from a message how those to come may be. */
-static void learn(struct udp_socket *udp_socket, bool several)
+static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
 {
+    bool several = segment_bytes < n_bytes;
+
+    if (n_bytes == 0) /* what the filter cut says nothing of the others */
+        return;
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
 }
@@ -144,6 +151,8 @@ static void learn(struct udp_socket *udp_socket, bool several)
 static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_parts)
 {
     return (struct msghdr){
+        .msg_name = &source->senders[i],
+        .msg_namelen = sizeof(source->senders[i]),
         .msg_iov = source->iovecs[i],
         .msg_iovlen = n_parts,
         .msg_control = &source->controls[i],
@@ -177,7 +186,7 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
     uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
 
     packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
-    add_joined(source, bytes, slot->packet_bytes, segment_bytes, slot->endpoint);
+    add_joined(source, bytes, slot->packet_bytes, segment_bytes, slot->endpoint, slot->sender);
 }
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
@@ -197,7 +206,8 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         slots[i].packet_bytes = n_bytes;
         slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
-        learn(udp_socket, segment_bytes < n_bytes);
+        slots[i].sender = source->senders[i].sin_addr.s_addr;
+        learn(udp_socket, n_bytes, segment_bytes);
         /* Behind a message in the buffer, all go there: the order is kept. */
         if (segment_bytes < n_bytes || source->n_joined > 0)
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
@@ -223,8 +233,9 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
         size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
-        learn(udp_socket, segment_bytes < n_bytes);
-        add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint);
+        learn(udp_socket, n_bytes, segment_bytes);
+        add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint,
+                   source->senders[i].sin_addr.s_addr);
     }
     return n;
 }
@@ -485,17 +496,15 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "keep other groups away", "");
-    struct ip_mreqn membership = {.imr_multiaddr = endpoint->address,
-                                  .imr_address = opening->interface.address,
-                                  .imr_ifindex = opening->interface.index};
-    if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) == 0)
+    int err = packet_source_join(fd, endpoint, &opening->interface);
+    if (!err)
         return 0;
     /* Without an interface the kernel looks for a route to the group, which may yet come. */
-    if (errno == ENODEV && !opening->config->interface)
+    if (err == ENODEV && !opening->config->interface)
         return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
                     "name the recv.interface to receive on");
-    return fail(opening, endpoint, errno, "join the multicast group",
-                errno == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
+    return fail(opening, endpoint, err, "join the multicast group",
+                err == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
 }
 
 static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
@@ -535,9 +544,10 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     /* No reason to fail: without it every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
-    /* No reason to fail either: the receiver knows which packets are not its own. */
-    if (!err && endpoint_is_multicast(endpoint) && opening->config->share)
-        packet_filter_attach(fd, opening->config->share);
+    /* No reason to fail either: the receiver knows which packets are not its own, and who may send. */
+    const struct packet_share *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
+    if (!err && (share || endpoint->from))
+        packet_filter_attach(fd, endpoint->from, share);
     if (!err && endpoint_is_multicast(endpoint))
         err = join_group(opening, endpoint, fd);
     if (!err)

@@ -9,7 +9,8 @@
  * Groups are joined by ordinary sockets that are never read, for the switches' sake; flow rules steer what is sent to
  * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another
  * group with the same address of Ethernet) is ignored.  Several sources may have rules for the same group: each gets
- * all of its frames, so with a share of a group the others' packets come whole, and the receiver knows them.
+ * all of its frames, so with a share of a group the others' packets come whole, and the receiver knows them.  Where
+ * single addresses may send to an endpoint, each has a rule; where networks may, the receiver alone looks at senders.
  *
  * With a device, frames are scattered: their heads to pinned memory, which the host reads and the device can, and the
  * rest to exported memory of the device.  A frame whose packet is kept (packet_source_keep) is posted again once it has
@@ -195,6 +196,7 @@ static bool lend_packet(struct verbs_source *source, const struct ibv_wc *comple
         .lent = true,
         .frame = (uint32_t)completion->wr_id,
         .endpoint = (unsigned)endpoint,
+        .sender = datagram.sender,
     };
     size_t n_head = PACKET_HEAD_BYTES - n_before;
     if (source->device && datagram.n_bytes > n_head) {

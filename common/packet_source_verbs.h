@@ -37,7 +37,7 @@ struct verbs_source {
     struct ibv_cq *cq, *send_cq; /* a queue pair has both, though nothing is sent */
     struct ibv_qp *qp;
     size_t n_flows;
-    struct ibv_flow **flows; /* [n_endpoints] */
+    struct ibv_flow **flows; /* one for each endpoint, or for each of its senders */
     size_t n_sockets;
     int *sockets; /* [n_endpoints] */
     int drops_fd; /* -1: the card does not tell */

@@ -251,22 +251,20 @@ static int open_socket(const struct opening *opening, const struct endpoint *end
 static int join_group(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct verbs_source *source = opening->source;
-    const struct ip_mreqn membership = {.imr_multiaddr = endpoint->address,
-                                        .imr_address.s_addr = source->port.address,
-                                        .imr_ifindex = source->port.interface_index};
-    for (int i = 0; i < 2; i++) {
-        if (source->n_sockets > 0 && setsockopt(source->sockets[source->n_sockets - 1], IPPROTO_IP, IP_ADD_MEMBERSHIP,
-                                                &membership, sizeof(membership)) == 0)
+    const struct interface interface = {{source->port.address}, source->port.interface_index};
+    int err = ENOBUFS;
+
+    for (int i = 0; i < 2 && err == ENOBUFS; i++) {
+        if (source->n_sockets == 0 || i > 0) {
+            int failed = open_socket(opening, endpoint);
+            if (failed)
+                return failed;
+        }
+        err = packet_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
+        if (!err || err == EADDRINUSE) /* another port of a group that has been joined */
             return 0;
-        if (source->n_sockets > 0 && errno == EADDRINUSE) /* another port of a group that has been joined */
-            return 0;
-        if (source->n_sockets > 0 && (i > 0 || errno != ENOBUFS))
-            break;
-        int err = open_socket(opening, endpoint);
-        if (err)
-            return err;
     }
-    return fail_at(opening, endpoint, errno, "join the multicast group", "");
+    return fail_at(opening, endpoint, err, "join the multicast group", "");
 }
 
 /* Holds the port of an address of this host, so that the kernel answers nobody that it is closed. */
@@ -292,10 +290,10 @@ static int hold_port(const struct opening *opening, const struct endpoint *endpo
     return fail_at(opening, endpoint, errno, "receive there", hint);
 }
 
-/* Has the card give us what is sent to the endpoint. */
-static int steer(const struct opening *opening, const struct endpoint *endpoint)
+/* Makes a rule by which the card gives us what is sent to the endpoint, by 'sender' alone unless that is NULL.  Returns
+ * 0 or a positive errno. */
+static int add_rule(struct verbs_source *source, const struct endpoint *endpoint, const uint32_t *sender)
 {
-    struct verbs_source *source = opening->source;
     struct {
         struct ibv_flow_attr attr;
         struct ibv_flow_spec_eth ethernet;
@@ -309,8 +307,8 @@ static int steer(const struct opening *opening, const struct endpoint *endpoint)
         .ethernet = {.type = IBV_FLOW_SPEC_ETH, .size = sizeof(rule.ethernet)},
         .ip = {.type = IBV_FLOW_SPEC_IPV4,
                .size = sizeof(rule.ip),
-               .val.dst_ip = endpoint->address.s_addr,
-               .mask.dst_ip = UINT32_MAX},
+               .val = {.src_ip = sender ? htonl(*sender) : 0, .dst_ip = endpoint->address.s_addr},
+               .mask = {.src_ip = sender ? UINT32_MAX : 0, .dst_ip = UINT32_MAX}},
         .udp = {.type = IBV_FLOW_SPEC_UDP,
                 .size = sizeof(rule.udp),
                 .val.dst_port = htons(endpoint->port),
@@ -327,17 +325,44 @@ static int steer(const struct opening *opening, const struct endpoint *endpoint)
     memset(rule.ethernet.mask.dst_mac, 0xff, sizeof(rule.ethernet.mask.dst_mac));
     errno = 0;
     source->flows[source->n_flows] = ibv_create_flow(source->qp, &rule.attr);
-    if (source->flows[source->n_flows]) {
-        source->n_flows++;
+    if (!source->flows[source->n_flows])
+        return errno ? errno : EIO;
+    source->n_flows++;
+    return 0;
+}
+
+/* Rules for such senders alone, where the card takes them.  The receiver asks in any case who may send. */
+static bool steer_senders(struct verbs_source *source, const struct endpoint *endpoint)
+{
+    size_t n_flows = source->n_flows, n_senders = packet_source_n_senders(endpoint);
+    int err = 0;
+
+    for (size_t i = 0; i < n_senders && !err; i++)
+        err = add_rule(source, endpoint, &endpoint->from->networks[i].address);
+    if (n_senders > 0 && !err)
+        return true;
+    while (source->n_flows > n_flows)
+        ibv_destroy_flow(source->flows[--source->n_flows]);
+    return false;
+}
+
+/* Has the card give us what is sent to the endpoint. */
+static int steer(const struct opening *opening, const struct endpoint *endpoint)
+{
+    struct verbs_source *source = opening->source;
+
+    if (steer_senders(source, endpoint))
         return 0;
-    }
-    if (errno == EBUSY || errno == EEXIST)
+    int err = add_rule(source, endpoint, NULL);
+    if (!err)
+        return 0;
+    if (err == EBUSY || err == EEXIST)
         return fail_at(opening, endpoint, EBUSY, "have the card steer it here",
                        "another program receives it by way of ibverbs, which this card allows one only");
-    if (errno == EOPNOTSUPP || errno == ENOSYS)
+    if (err == EOPNOTSUPP || err == ENOSYS)
         return fail_at(opening, endpoint, ENOTSUP, "have the card steer it here",
                        "this card or its driver cannot; use recv.transport: udp");
-    return fail(opening, errno, "cannot have the card steer packets here");
+    return fail(opening, err, "cannot have the card steer packets here");
 }
 
 static int open_endpoints(struct opening *opening)
@@ -345,9 +370,14 @@ static int open_endpoints(struct opening *opening)
     const struct endpoint_list *endpoints = opening->config->endpoints;
     struct verbs_source *source = opening->source;
     int err = packet_endpoints_init(endpoints, &source->endpoints);
+    size_t n_flows = 0;
 
     source->config_endpoints = endpoints;
-    source->flows = calloc(endpoints->n, sizeof(struct ibv_flow *));
+    for (size_t i = 0; i < endpoints->n; i++) {
+        size_t n_senders = packet_source_n_senders(&endpoints->items[i]);
+        n_flows += n_senders > 0 ? n_senders : 1;
+    }
+    source->flows = calloc(n_flows, sizeof(struct ibv_flow *));
     source->sockets = calloc(endpoints->n, sizeof(*source->sockets));
     if (err || !source->flows || !source->sockets)
         return fail(opening, ENOMEM, "there is no memory for the endpoints");

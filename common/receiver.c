@@ -8,12 +8,14 @@
 
 #include "common/clock.h"
 #include "common/copy.h"
+#include "common/katcp_access.h"
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/spead_shape.h"
 #include "common/thread.h"
 #include "common/units.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -23,6 +25,7 @@
 #include <string.h>
 
 #define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* how long a stop may take to be noticed */
+#define TICK_MIN_NS     (5 * NS_PER_MS)   /* how often assemblers hear that time passes, where chunks are shorter */
 
 /* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
 #define HEADER_BYTES          256
@@ -91,12 +94,15 @@ struct receiver {
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct landing landings[PACKET_BATCH_MAX];
 
+    int64_t tick_ns; /* [const] a chunk's length, within bounds */
+    int64_t ticked_ns;
     struct spead_shape shape; /* of the last good packet */
     size_t header_bytes;      /* of the last good packet: what is offered to the next */
     struct flow *last_flow;   /* of the last packet admitted; NULL before */
     bool last_ended_heap;
     uint64_t n_batches;
     size_t n_offered;                     /* slots of this batch */
+    size_t n_landed;                      /* packets of it */
     unsigned n_unpredicted;               /* batches still to be received without prediction */
     unsigned n_landings, n_good_landings; /* since prediction was last judged */
 
@@ -269,11 +275,22 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct landing
            identity->source == landing->flow->source && position_equal(&position, &predicted);
 }
 
+/* The list is asked here, whatever the source did to keep others away. */
+static bool may_send(const struct receiver *r, const struct packet_slot *slot)
+{
+    const struct endpoint_list *endpoints = r->config.source.endpoints;
+    const struct katcp_access *from = endpoints ? endpoints->items[slot->endpoint].from : NULL;
+
+    return !from || katcp_access_allows(from, (struct in_addr){slot->sender});
+}
+
 static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)
 {
     struct spead_packet *packet = &landing->packet;
 
     landing->as_predicted = false;
+    if (!may_send(r, slot))
+        return REJECT_BAD_SENDER;
     if (slot->packet_bytes == 0 && r->config.source.share)
         return REJECT_OTHER_THREAD;
     landing->error = parse(r, slot, packet);
@@ -285,7 +302,7 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
         return REJECT_STOP;
     enum reject reject = r->config.identify(r->config.context, slot->endpoint, packet, &landing->identity);
     if (reject)
-        return reject;
+        return reject == REJECT_NO_ITEMS && packet->is_descriptor ? REJECT_DESCRIPTOR : reject;
     assert(landing->identity.member < r->config.n_assemblers);
     r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
     if (!landing->flow)
@@ -299,6 +316,41 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     return REJECT_NONE;
 }
 
+/* ---- A second copy ----------------------------------------------------------------------------------------------- */
+
+/* A payload is about to be copied to where later packets of the batch may lie, as predicted: they leave first.  They
+ * will be found duplicates, and then compared. */
+static void make_way(struct receiver *r, const struct landing *landing, const uint8_t *place)
+{
+    const uint8_t *end = place + landing->packet.payload_length;
+
+    for (size_t i = (size_t)(landing - r->landings) + 1; i < r->n_landed; i++) {
+        struct landing *other = &r->landings[i];
+        const struct packet_slot *slot = &r->slots[i];
+
+        if (other->as_predicted && slot->payload < end && slot->payload + slot->payload_bytes > place) {
+            memcpy(other->own, slot->payload, slot->payload_bytes);
+            other->as_predicted = false;
+        }
+    }
+}
+
+/* Whether the packet's payload is the same as the first copy, where the host may read that. */
+static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                    const uint8_t *first)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    if (!first || r->config.direct || r->config.source.device)
+        return false;
+    if (slot->lent)
+        return memcmp(first, slot->header + packet->header_bytes, packet->payload_length) == 0;
+    if (landing->flow)
+        return memcmp(first, landing->own, packet->payload_length) == 0;
+    packet_copy(slot, packet->header_bytes, packet->payload_length, landing->spill);
+    return memcmp(first, landing->spill, packet->payload_length) == 0;
+}
+
 /* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
 
 /* Counts the heap if this is its first packet; names a packet of each reason once per batch, which log_limited() makes
@@ -306,28 +358,36 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
-    enum log_level level = LOG_LEVEL_WARNING;
-    char from[32] = "an endpoint";
+    bool harmless = reject_is_harmless(landing->reject);
+    enum log_level level = harmless ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING;
+    char from[32] = "an endpoint", sender[INET_ADDRSTRLEN];
+    bool parsed = landing->reject != REJECT_MALFORMED && landing->reject != REJECT_BAD_SENDER;
 
     if (landing->reject == REJECT_OTHER_THREAD)
         return;
-    if (landing->reject != REJECT_MALFORMED && landing->packet.payload_offset == 0)
+    if (parsed && landing->packet.payload_offset == 0) {
         counter_add_alone(&r->stats.refused_heaps[landing->reject], 1);
+        if (landing->reject == REJECT_DESCRIPTOR || landing->reject == REJECT_NO_ITEMS)
+            counter_add_alone(&r->stats.metadata_heaps, 1);
+    }
     if (r->named & 1u << landing->reject)
         return;
     r->named |= 1u << landing->reject;
     if (endpoints && slot->endpoint < endpoints->n)
         endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
+    if (landing->reject == REJECT_BAD_SENDER) {
+        inet_ntop(AF_INET, &slot->sender, sender, sizeof(sender));
+        log_limited(&r->limits[landing->reject], level, "%s: %s sends to %s, which recv.from does not allow",
+                    r->config.thread_name, sender, from);
+        return;
+    }
     if (landing->reject == REJECT_MALFORMED) {
         log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
                     r->config.thread_name, slot->packet_bytes, from, spead_error_name(landing->error));
         return;
     }
-    /* These are part of any stream. */
-    if (landing->reject == REJECT_STOP || (landing->reject == REJECT_NO_ITEMS && landing->packet.is_descriptor))
-        level = LOG_LEVEL_DEBUG;
-    log_limited(&r->limits[landing->reject], level, "%s: packet refused (%s): heap %" PRIu64 " to %s",
-                r->config.thread_name, reject_name(landing->reject), landing->packet.heap_cnt, from);
+    log_limited(&r->limits[landing->reject], level, "%s: packet %s (%s): heap %" PRIu64 " to %s", r->config.thread_name,
+                harmless ? "ignored" : "refused", reject_name(landing->reject), landing->packet.heap_cnt, from);
 }
 
 /* The payload begins in the slot's header buffer if this packet's header is shorter than the last one's. */
@@ -343,6 +403,18 @@ static void copy_direct(const struct packet_slot *slot, const struct spead_packe
         before = n_bytes;
     copy_past_cache(place, slot->header + packet->header_bytes, before);
     copy_past_cache(place + before, slot->payload, n_bytes - before);
+}
+
+static void copy_landed(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                        uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    make_way(r, landing, place);
+    if (landing->flow)
+        memcpy(place, landing->own, packet->payload_length);
+    else
+        packet_copy(slot, packet->header_bytes, packet->payload_length, place);
 }
 
 /* The payload stays in the card's frame until the device gathers the chunk. */
@@ -384,10 +456,8 @@ static void settle(struct receiver *r, const struct packet_slot *slot, const str
         copy_past_cache(place, slot->header + packet->header_bytes, packet->payload_length);
     else if (r->config.direct)
         copy_direct(slot, packet, place);
-    else if (landing->flow)
-        memcpy(place, landing->own, packet->payload_length);
     else
-        packet_copy(slot, packet->header_bytes, packet->payload_length, place);
+        copy_landed(r, slot, landing, place);
     counter_add_alone(&r->members[landing->identity.member].stats->copied_packets, 1);
 }
 
@@ -406,13 +476,16 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
     }
     const struct assemble_packet packet = {
         .source = identity->source,
-        .timestamp = assembler_unwrap(assembler, identity->wire_timestamp),
+        .timestamp = assembler_unwrap(assembler, identity->wire_timestamp, arrival_ns),
         .heap_bytes = landing->packet.heap_length,
         .offset = landing->packet.payload_offset,
         .n_bytes = landing->packet.payload_length,
         .extra = identity->extra,
+        .sender = slot->sender,
     };
     enum reject reject = assembler_admit(assembler, &packet, arrival_ns, &place);
+    if (reject == REJECT_DUPLICATE && !is_same(r, slot, landing, assembler_duplicate_of(assembler)))
+        assembler_contest(assembler, &packet);
     if (reject)
         return reject;
     settle(r, slot, landing, place);
@@ -451,6 +524,7 @@ static void handle_lent(struct receiver *r, size_t n_packets, int64_t arrival_ns
 
 static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns)
 {
+    r->n_landed = n_packets;
     for (size_t i = 0; i < n_packets; i++) {
         struct landing *landing = &r->landings[i];
 
@@ -469,6 +543,15 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
     judge_predictions(r);
 }
 
+static void pass_time(struct receiver *r, int64_t now_ns)
+{
+    if (now_ns - r->ticked_ns < r->tick_ns)
+        return;
+    r->ticked_ns = now_ns;
+    for (size_t i = 0; i < r->config.n_assemblers; i++)
+        assembler_pass_time(r->assemblers[i], now_ns);
+}
+
 /* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
 static int handle_batch(struct receiver *r)
 {
@@ -476,12 +559,14 @@ static int handle_batch(struct receiver *r)
 
     if (!lends)
         offer_slots(r);
-    int n_packets = packet_source_recv(r->source, r->slots, lends ? PACKET_BATCH_MAX : r->n_offered, RECV_TIMEOUT_NS);
+    int n_packets = packet_source_recv(r->source, r->slots, lends ? PACKET_BATCH_MAX : r->n_offered, r->tick_ns);
     if (n_packets < 0)
         return n_packets;
     int64_t now_ns = clock_monotonic_ns();
-    if (n_packets == 0)
+    if (n_packets == 0) {
+        pass_time(r, now_ns);
         return 0;
+    }
     r->named = 0;
     bool lent = r->slots[0].lent;
     if (lent)
@@ -490,6 +575,7 @@ static int handle_batch(struct receiver *r)
         handle_landed(r, (size_t)n_packets, now_ns);
     /* At last: who sees them counted finds what came of them, too. */
     counter_add(&r->stats.packets, (size_t)n_packets);
+    pass_time(r, now_ns);
     if (lent)
         return 0;
     r->n_offered = 2 * (size_t)n_packets;
@@ -670,6 +756,7 @@ static int create_assemblers(struct receiver *r)
     r->assemblers = calloc(config->n_assemblers, sizeof(struct assembler *));
     if (!r->members || !r->assemblers)
         return -ENOMEM;
+    r->tick_ns = RECV_TIMEOUT_NS;
     for (size_t i = 0; i < config->n_assemblers; i++) {
         r->members[i] = config->assemblers[i];
         r->members[i].may_wait = packet_source_can_wait(r->source);
@@ -677,6 +764,9 @@ static int create_assemblers(struct receiver *r)
             r->members[i].recycle = release_frames;
             r->members[i].recycle_context = r;
         }
+        int64_t chunk_ns = timebase_duration_ns(&r->members[i].timebase, assemble_chunk_samples(&r->members[i].layout));
+        if (chunk_ns < r->tick_ns)
+            r->tick_ns = chunk_ns > TICK_MIN_NS ? chunk_ns : TICK_MIN_NS;
         err = assembler_create(&r->members[i], &r->assemblers[i]);
         if (err)
             return err;

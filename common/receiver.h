@@ -55,6 +55,7 @@ struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
     struct counter refused_heaps[N_REJECTS]; /* heaps whose first packet is among those, or among a member's */
+    struct counter metadata_heaps;           /* descriptors, and heaps that lack an item */
     struct counter malformed[SPEAD_N_ERRORS];
 };
 

@@ -18,13 +18,13 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}. */
+/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}, or
+ * where they are harmless ignored_packets{reason=...}. */
 static const struct own_name {
     enum reject reject;
     const char *name, *why;
 } own_names[] = {
     {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
-    {REJECT_NO_ITEMS, "metadata_heaps", "they lack an item that heaps of data have, as descriptors do."},
     {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is no multiple of a heap's length."},
     {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
 };
@@ -56,10 +56,14 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
         snprintf(with_reason, sizeof(with_reason), "%s", labels);
         if (own) {
             add_own_name(prefix, own, "Heaps (of one packet) refused", with_reason, &rejects[r]);
-        } else {
-            stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
-            add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
+            continue;
         }
+        stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
+        if (reject_is_harmless((enum reject)r))
+            add(prefix, "ignored_packets", "Packets that belong to the streams but not into a chunk, by reason.",
+                with_reason, &rejects[r]);
+        else
+            add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
     }
 }
 
@@ -72,9 +76,13 @@ void assembler_stats_register(const char *prefix, const char *labels, const stru
     add(prefix, "chunks", "Chunks handed to the worker.", labels, &stats->chunks);
     add(prefix, "missing_heaps", "Heaps expected since the first but not received.", labels, &stats->missing_heaps);
     add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
+    add(prefix, "contested_heaps", "Heaps that count as missing because a second, different copy of their bytes came.",
+        labels, &stats->contested_heaps);
     add(prefix, "copied_packets", "Packets that were not received in their place and had to be copied.", labels,
         &stats->copied_packets);
     add(prefix, "jumps", "Times that timestamps jumped and the new ones were believed.", labels, &stats->jumps);
+    add(prefix, "gap_samples", "Samples left out by jumps forward that no time that passed accounts for.", labels,
+        &stats->gap_samples);
     add_rejects(prefix, labels, stats->rejects);
     snprintf(full, sizeof(full), "%s_newest_timestamp", prefix);
     stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
@@ -96,6 +104,9 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
     add(prefix, "packets", "Packets received.", labels, &stats->packets);
     add_rejects(prefix, labels, stats->rejects);
     add_refused_heaps(prefix, labels, stats->refused_heaps);
+    if (strcmp(prefix, "fgpu_input") == 0 || strcmp(prefix, "xbgpu_input") == 0)
+        add(prefix, "metadata_heaps", "Descriptors, and heaps that lack an item that heaps of data have.", labels,
+            &stats->metadata_heaps);
     for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++) {
         char with_error[128];
         snprintf(with_error, sizeof(with_error), "%s", labels);
@@ -119,12 +130,15 @@ void receiver_drops_register(const char *prefix, const char *thread, const struc
 
 void assembler_stats_log(const char *name, const struct assembler_stats *stats)
 {
-    uint64_t refused = 0;
+    uint64_t refused = 0, contested = counter_get(&stats->contested_heaps);
+    char more[64] = "";
 
     for (int r = REJECT_NONE + 1; r < N_REJECTS; r++)
         refused += counter_get(&stats->rejects[r]);
+    if (contested > 0)
+        snprintf(more, sizeof(more), ", %" PRIu64 " heaps contested", contested);
     log_info("%s: %" PRIu64 " heaps received, %" PRIu64 " missing (%" PRIu64 " of them incomplete), %" PRIu64
-             " packets refused",
+             " packets refused%s",
              name, counter_get(&stats->heaps), counter_get(&stats->missing_heaps),
-             counter_get(&stats->incomplete_heaps), refused);
+             counter_get(&stats->incomplete_heaps), refused, more);
 }

@@ -2,8 +2,10 @@
  *
  * 'prefix' is "fgpu_input" or "xbgpu_input"; the names after it are those of the reference correlator where it has them
  * (heaps, bytes, chunks, missing_heaps, ...).  What was refused is rejected_packets with a reason label, but for fgpu,
- * of which a heap is one packet, the reference's too_old_heaps, bad_timestamp_heaps and metadata_heaps.  xbgpu has these
- * and bad_feng_id_heaps, too, each heap counted by its first packet. */
+ * of which a heap is one packet, the reference's too_old_heaps and bad_timestamp_heaps.  xbgpu has these and
+ * bad_feng_id_heaps, too, each heap counted by its first packet.  What belongs to any stream but not into a chunk
+ * (descriptors, stop heaps, sources of other threads) is not refused: that is ignored_packets with a reason label.
+ * metadata_heaps is the reference's: descriptors, and what lacks an item. */
 #ifndef COMMON_RECEIVER_METRICS_H
 #define COMMON_RECEIVER_METRICS_H
 

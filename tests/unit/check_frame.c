@@ -66,6 +66,7 @@ static void assert_datagram(struct frame *frame)
     ck_assert_mem_eq(datagram.bytes, text, sizeof(text));
     ck_assert_uint_eq(ntohl(datagram.address), 0xef810709);
     ck_assert_uint_eq(datagram.port, 7148);
+    ck_assert_uint_eq(ntohl(datagram.sender), 0x0a010203);
     free(frame->bytes);
 }
 

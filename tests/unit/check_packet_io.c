@@ -10,6 +10,7 @@
 #include <arpa/inet.h>
 #include <check.h>
 #include <errno.h>
+#include <netinet/udp.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -462,6 +464,154 @@ START_TEST(sockets_share_a_group)
     }
     packet_sink_close(sink);
     endpoint_list_fini(&list);
+}
+END_TEST
+
+/* ---- Senders ----------------------------------------------------------------------------------------------------- */
+
+/* The source gets each packet of a sender whole, as a message without its bytes, or not at all. */
+enum gets { WHOLE, CUT, NOTHING };
+
+static const char *const senders[] = {"127.0.0.1", "127.0.0.2", "127.3.0.4"}; /* the first may send in every case */
+
+#define N_MESSAGE_PACKETS 3 /* of a message that the kernel need not take apart */
+#define JOINED_BYTES      ((size_t)104)
+#define ELEVEN_ADDRESSES                                                                                               \
+    "127.0.0.1 127.8.0.1 127.8.0.2 127.8.0.3 127.8.0.4 127.8.0.5 127.8.0.6 127.8.0.7 127.8.0.8 "                       \
+    "127.8.0.9 127.8.0.10"
+#define FIFTEEN_NETWORKS(n)                                                                                            \
+    "12" n ".1.0.0/16 12" n ".2.0.0/17 12" n ".3.0.0/18 12" n ".4.0.0/19 12" n ".5.0.0/20 12" n ".6.0.0/21 12" n       \
+    ".7.0.0/22 12" n ".8.0.0/23 12" n ".9.0.0/24 12" n ".10.0.0/25 12" n ".11.0.0/26 12" n ".12.0.0/27 12" n           \
+    ".13.0.0/28 12" n ".14.0.0/29 12" n ".15.0.0/30 "
+
+static const struct packet_share even_share = {0x4101, 0, 2};
+static const struct {
+    const char *from;
+    bool unicast;
+    const struct packet_share *share;
+    enum gets gets[ARRAY_LEN(senders)];
+} sender_cases[] = {
+    {NULL, false, NULL, {WHOLE, WHOLE, WHOLE}},
+    {NULL, true, NULL, {WHOLE, WHOLE, WHOLE}},
+    {"127.0.0.1", false, NULL, {WHOLE, NOTHING, NOTHING}}, /* the group is joined for this source */
+    {"127.0.0.1", true, NULL, {WHOLE, CUT, CUT}},
+    {"127.3.0.4, 127.0.0.1", false, NULL, {WHOLE, NOTHING, WHOLE}},
+    {"127.0.0.0/31, 127.3.0.0/16", false, NULL, {WHOLE, CUT, WHOLE}},
+    {"127.0.0.0/31, 127.3.0.0/16", true, NULL, {WHOLE, CUT, WHOLE}},
+    {ELEVEN_ADDRESSES, false, NULL, {WHOLE, CUT, CUT}}, /* more than a group may have sources */
+    {FIFTEEN_NETWORKS("4") FIFTEEN_NETWORKS("5") FIFTEEN_NETWORKS("6") FIFTEEN_NETWORKS("8") "127.3.0.4 127.0.0.1",
+     false,
+     NULL,
+     {WHOLE, CUT, WHOLE}},
+    {"127.0.0.0/31, 127.3.0.0/16", false, &even_share, {WHOLE, CUT, WHOLE}},
+    {"127.0.0.0/31, 127.3.0.0/16", true, &even_share, {WHOLE, CUT, WHOLE}},
+};
+
+static int open_sender(const char *address)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    const struct in_addr lo = {.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+    ck_assert_int_eq(inet_pton(AF_INET, address, &from.sin_addr), 1);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+    ck_assert_int_eq(setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &lo, sizeof(lo)), 0);
+    return fd;
+}
+
+static void send_message(int fd, const struct endpoint *to, const uint8_t *bytes, size_t n_bytes, int segment_bytes)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(to->port), .sin_addr = to->address};
+
+    ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_SEGMENT, &segment_bytes, sizeof(segment_bytes)), 0);
+    ck_assert_int_eq(sendto(fd, bytes, n_bytes, 0, (const struct sockaddr *)&address, sizeof(address)), n_bytes);
+}
+
+/* The next packet that comes: who sent it, and its size. */
+static size_t next_packet(struct packet_source *source, uint32_t *sender)
+{
+    static struct landing landing;
+
+    make_landing(&landing, 8, PACKET_MAX, 0);
+    receive_n(source, landing.slots, 1);
+    *sender = landing.slots[0].sender;
+    return landing.slots[0].packet_bytes;
+}
+
+/* Single packets and joined ones of each sender; a last one of the first sender shows that nothing else is to come. */
+START_TEST(packets_of_others_are_cut_or_do_not_come)
+{
+    static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
+    struct katcp_access from;
+    struct endpoint_list list;
+    struct packet_source *source;
+    int fds[ARRAY_LEN(senders)];
+    uint32_t sender;
+
+    if (sender_cases[_i].unicast)
+        parse(&list, "127.0.0.1:%d", free_port());
+    else
+        parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
+    ck_assert_int_eq(katcp_access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
+    list.items[0].from = &from;
+    const struct packet_source_config config = {.endpoints = &list, .interface = "lo", .share = sender_cases[_i].share};
+    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    for (size_t i = 0; i < N_MESSAGE_PACKETS; i++)
+        make_item(bytes + i * JOINED_BYTES, 8, 3, 0xC101, 1);
+    for (size_t i = 0; i < ARRAY_LEN(senders); i++) {
+        fds[i] = open_sender(senders[i]);
+        send_message(fds[i], &list.items[0], bytes, JOINED_BYTES - i, 0);
+        send_message(fds[i], &list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
+    }
+    send_message(fds[0], &list.items[0], bytes, 50, 0);
+    for (size_t i = 0; i < ARRAY_LEN(senders); i++) {
+        enum gets gets = sender_cases[_i].gets[i];
+        for (size_t k = 0; k < (gets == WHOLE ? 1 + N_MESSAGE_PACKETS : gets == CUT ? 2 : 0); k++) {
+            size_t n_bytes = next_packet(source, &sender);
+            ck_assert_uint_eq(sender, inet_addr(senders[i]));
+            ck_assert_uint_eq(n_bytes, gets == CUT ? 0 : k == 0 ? JOINED_BYTES - i : JOINED_BYTES);
+        }
+        close(fds[i]);
+    }
+    ck_assert_uint_eq(next_packet(source, &sender), 50);
+    ck_assert_uint_eq(sender, inet_addr(senders[0]));
+    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
+    packet_source_close(source);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
+/* Single messages in a row end the lending of joined ones; those of a stranger, which are cut, do not. */
+START_TEST(strangers_do_not_end_joined_packets)
+{
+    static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
+    struct katcp_access from;
+    struct endpoint_list list;
+    struct packet_source *source;
+    uint32_t sender;
+    int ours = open_sender(senders[0]), stranger = open_sender(senders[1]);
+
+    parse(&list, "127.0.0.1:%d", free_port());
+    ck_assert_int_eq(katcp_access_parse(senders[0], &from, why, sizeof(why)), 0);
+    list.items[0].from = &from;
+    source = open_source(&list, 1 << 20, NULL);
+    send_message(ours, &list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
+    for (size_t i = 0; i < N_MESSAGE_PACKETS; i++)
+        ck_assert_uint_eq(next_packet(source, &sender), JOINED_BYTES);
+    for (int i = 0; i < 200; i++) {
+        send_message(stranger, &list.items[0], bytes, JOINED_BYTES, 0);
+        ck_assert_uint_eq(next_packet(source, &sender), 0);
+        ck_assert(packet_source_lends(source));
+    }
+    for (int i = 0; i < 200; i++) {
+        send_message(ours, &list.items[0], bytes, JOINED_BYTES, 0);
+        ck_assert_uint_eq(next_packet(source, &sender), JOINED_BYTES);
+    }
+    ck_assert(!packet_source_lends(source));
+    packet_source_close(source);
+    endpoint_list_fini(&list);
+    close(stranger);
+    close(ours);
 }
 END_TEST
 
@@ -964,11 +1114,43 @@ START_TEST(captures_that_cannot_be_read)
     parse(&list, "239.1.2.3");
     assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/no/such/file"}, -ENOENT,
                      "/no/such/file");
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EINVAL, "/tmp");
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EISDIR, "/tmp");
+    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/dev/zero"}, -EINVAL, "FIFO");
     ck_assert_int_eq(truncate(file, 0), 0);
     assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
     write_hand_made(&(struct hand_made){.link_type = DLT_IEEE802_11, .link = "", .change_at = -1});
     assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
+    endpoint_list_fini(&list);
+}
+END_TEST
+
+/* Neither end of a FIFO waits for the other when it is opened, and recv() for no longer than it may. */
+START_TEST(captures_through_a_fifo)
+{
+    static struct landing landing;
+    char path[80];
+    struct endpoint_list list;
+    struct packet_sink *sink;
+
+    snprintf(path, sizeof(path), "%s.fifo", file);
+    ck_assert_int_eq(mkfifo(path, 0600), 0);
+    parse(&list, "239.1.2.3");
+    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = path}, &sink,
+                                      why, sizeof(why)),
+                     -ENXIO);
+    ck_assert_ptr_nonnull(strstr(why, "nobody reads this FIFO"));
+    struct packet_source *source = open_source(&list, 0, path);
+    make_landing(&landing, 72, 128, 64);
+    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), 0);
+    sink = open_sink(&list, path);
+    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), 0);
+    send_landing_sizes(sink);
+    packet_sink_close(sink);
+    check_landing(source);
+    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), -ENODATA);
+    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), -ENODATA);
+    packet_source_close(source);
+    ck_assert_int_eq(unlink(path), 0);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -1088,6 +1270,8 @@ int main(void)
     tcase_add_test(sockets, who_has_packets_later_waits_for_a_turn_of_the_others);
     tcase_add_test(sockets, every_receiver_of_a_group_gets_a_copy);
     tcase_add_test(sockets, sockets_share_a_group);
+    tcase_add_loop_test(sockets, packets_of_others_are_cut_or_do_not_come, 0, ARRAY_LEN(sender_cases));
+    tcase_add_test(sockets, strangers_do_not_end_joined_packets);
     tcase_add_test(sockets, kernel_drops_are_counted);
     tcase_add_test(sockets, recv_waits_as_long_as_it_was_told);
     tcase_add_loop_test(sockets, who_polls_does_not_sleep, 0, 2);
@@ -1105,6 +1289,7 @@ int main(void)
     tcase_add_test(captures, frames_are_as_on_the_wire);
     tcase_add_loop_test(captures, frames_of_every_kind, 0, ARRAY_LEN(hand_made));
     tcase_add_test(captures, captures_that_cannot_be_read);
+    tcase_add_test(captures, captures_through_a_fifo);
     tcase_add_test(captures, a_capture_cut_short_is_read_up_to_there);
     tcase_add_test(captures, a_damaged_capture_does_no_harm);
     tcase_set_timeout(captures, 60);

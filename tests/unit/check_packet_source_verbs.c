@@ -34,6 +34,7 @@ static char why[512];
 
 static const char *const wire = "ip link set lo up && ip link add veth0 mtu 9000 type veth peer name veth1 mtu 9000 && "
                                 "ip address add 10.60.0.1/24 dev veth0 && ip link set veth0 up && ip link set veth1 up";
+static const char *sender_address = "10.60.0.2"; /* in its packets */
 static int sender;
 static struct endpoint_list endpoints;
 static struct packet_source *source;
@@ -88,7 +89,7 @@ static uint8_t pattern(unsigned packet, size_t i)
 static void send_packet(const struct endpoint *to, uint16_t port, unsigned packet, size_t n_bytes)
 {
     static uint8_t frame[FRAME_HEADER_BYTES + PAYLOAD_MAX];
-    const struct frame_addresses from = {.mac = {2, 0, 0, 0, 0, 9}, .address = inet_addr("10.60.0.2"), .ttl = 1};
+    const struct frame_addresses from = {.mac = {2, 0, 0, 0, 0, 9}, .address = inet_addr(sender_address), .ttl = 1};
     struct endpoint other = *to;
     uint8_t mac[6] = {0};
 
@@ -180,6 +181,44 @@ START_TEST(a_full_ring)
             assert_packet(&slots[i], n_taken, 1000, 0);
     }
     ck_assert_uint_eq(packet_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
+    tear_down();
+}
+END_TEST
+
+/* Rules for single addresses keep others away; where networks may send, or the card takes no such rule, all come and
+ * say who sent them. */
+static const struct {
+    const char *from, *fail;
+    bool stranger_comes;
+} sender_cases[] = {
+    {NULL, NULL, true},
+    {"10.60.0.2", NULL, false},
+    {"10.60.0.9, 10.60.0.2", NULL, false},
+    {"10.60.0.2/31", NULL, true},
+    {"10.60.0.9, 10.60.0.2", "ibv_create_flow:EOPNOTSUPP@2", true},
+};
+
+START_TEST(others_are_kept_away)
+{
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    struct katcp_access from;
+
+    set_up("239.1.2.3:7000");
+    ck_assert_int_eq(katcp_access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
+    endpoints.items[0].from = &from;
+    if (sender_cases[_i].fail)
+        setenv("CBF_FAKE_VERBS_FAIL", sender_cases[_i].fail, 1);
+    ck_assert_msg(open_source("veth0", 0) == 0, "%s", why);
+    sender_address = "10.60.0.3";
+    send_packet(&endpoints.items[0], 0, 1, 300);
+    sender_address = "10.60.0.2";
+    send_packet(&endpoints.items[0], 0, 2, 301);
+    for (unsigned packet = sender_cases[_i].stranger_comes ? 1 : 2; packet <= 2; packet++) {
+        int n = packet_source_recv(source, slots, 1, PATIENCE_NS);
+        ck_assert_int_eq(n, 1);
+        assert_packet(&slots[0], packet, 299 + packet, 0);
+        ck_assert_uint_eq(slots[0].sender, inet_addr(packet == 1 ? "10.60.0.3" : "10.60.0.2"));
+    }
     tear_down();
 }
 END_TEST
@@ -414,6 +453,7 @@ int main(void)
     if (may_make_wires()) {
         tcase_add_loop_test(tests, packets_are_lent, -1, 1);
         tcase_add_test(tests, a_full_ring);
+        tcase_add_loop_test(tests, others_are_kept_away, 0, ARRAY_LEN(sender_cases));
         tcase_add_loop_test(tests, nothing_comes_before_the_beginning, -1, 1);
         tcase_add_loop_test(tests, a_wait_ends_in_time, -1, 1);
         tcase_add_test(tests, no_packet_is_slept_over);

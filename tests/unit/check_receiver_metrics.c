@@ -1,6 +1,8 @@
 /* check_receiver_metrics - under which names refused packets are published. */
 #include "common/receiver_metrics.h"
 
+#include "common/units.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +41,31 @@ START_TEST(heaps_of_one_packet)
 {
     check_published("fgpu_input", "fgpu_input_too_old_heaps_total{pol=\"0\"} 5", true);
     check_published("fgpu_input", "fgpu_input_bad_timestamp_heaps_total{pol=\"0\"} 6", true);
-    check_published("fgpu_input", "fgpu_input_metadata_heaps_total{pol=\"0\"} 7", true);
+    check_published("fgpu_input", "fgpu_input_rejected_packets_total{pol=\"0\",reason=\"no_items\"} 7", true);
     check_published("fgpu_input", "fgpu_input_rejected_packets_total{pol=\"0\",reason=\"too_old\"} 5", false);
     check_published("fgpu_input", "fgpu_input_rejected_packets_total{pol=\"0\",reason=\"duplicate\"} 8", true);
+}
+END_TEST
+
+/* Packets that belong to any stream are not refused. */
+START_TEST(ignored_packets)
+{
+    static const struct {
+        const char *reason;
+        int n;
+    } harmless[] = {{"descriptor", 9}, {"stop", 10}, {"other_thread", 11}};
+    static const char *const prefixes[] = {"fgpu_input", "xbgpu_input", "visrec"};
+    char line[120];
+
+    for (size_t p = 0; p < ARRAY_LEN(prefixes); p++)
+        for (size_t i = 0; i < ARRAY_LEN(harmless); i++) {
+            snprintf(line, sizeof(line), "%s_ignored_packets_total{pol=\"0\",reason=\"%s\"} %d", prefixes[p],
+                     harmless[i].reason, harmless[i].n);
+            check_published(prefixes[p], line, true);
+            snprintf(line, sizeof(line), "%s_rejected_packets_total{pol=\"0\",reason=\"%s\"} %d", prefixes[p],
+                     harmless[i].reason, harmless[i].n);
+            check_published(prefixes[p], line, false);
+        }
 }
 END_TEST
 
@@ -55,7 +79,7 @@ START_TEST(heaps_of_several_packets)
 }
 END_TEST
 
-/* A receive thread counts heaps by their first packets, for xbgpu only. */
+/* A receive thread counts heaps by their first packets, for xbgpu only, but metadata for both. */
 START_TEST(refused_heaps)
 {
     static const struct {
@@ -67,11 +91,12 @@ START_TEST(refused_heaps)
         {"xbgpu_input", "xbgpu_input_bad_timestamp_heaps_total{thread=\"recv0\"} 3", true},
         {"xbgpu_input", "xbgpu_input_bad_feng_id_heaps_total{thread=\"recv0\"} 4", true},
         {"fgpu_input", "fgpu_input_too_old_heaps_total{thread=\"recv0\"} 1", false},
+        {"fgpu_input", "fgpu_input_metadata_heaps_total{thread=\"recv0\"} 2", true},
     };
     static struct receiver_stats receiver;
 
     counter_add(&receiver.refused_heaps[REJECT_TOO_OLD], 1);
-    counter_add(&receiver.refused_heaps[REJECT_NO_ITEMS], 2);
+    counter_add(&receiver.metadata_heaps, 2);
     counter_add(&receiver.refused_heaps[REJECT_BAD_TIMESTAMP], 3);
     counter_add(&receiver.refused_heaps[REJECT_BAD_SOURCE], 4);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -96,6 +121,10 @@ int main(void)
     counter_add(&stats.rejects[REJECT_BAD_TIMESTAMP], 6);
     counter_add(&stats.rejects[REJECT_NO_ITEMS], 7);
     counter_add(&stats.rejects[REJECT_DUPLICATE], 8);
+    counter_add(&stats.rejects[REJECT_DESCRIPTOR], 9);
+    counter_add(&stats.rejects[REJECT_STOP], 10);
+    counter_add(&stats.rejects[REJECT_OTHER_THREAD], 11);
+    tcase_add_test(tcase, ignored_packets);
     tcase_add_test(tcase, heaps_of_one_packet);
     tcase_add_test(tcase, heaps_of_several_packets);
     tcase_add_test(tcase, refused_heaps);
