@@ -5,9 +5,12 @@
 #include "common/assemble.h"
 
 #include "common/copy.h"
+#include "common/data_time.h"
+#include "common/held.h"
 #include "common/log.h"
 #include "common/units.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +22,16 @@
 /* While there is no free chunk, ask for one (which takes a lock) once in so many packets. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
+/* After such a silence open chunks leave even where no other member has moved on. */
+#define SILENCE_NS NS_PER_S
+
+/* How often timestamps are held against the clock, and how often in a row they must be wrong before they are moved. */
+#define CLOCK_CHECK_NS NS_PER_S
+#define CLOCK_CHECKS   3
+
+/* Room for held packets of a heap, beside their payload. */
+#define HELD_OVERHEAD_BYTES 65536
+
 /* What the window knows of one source, for belief in jumps. */
 struct source {
     uint64_t n_claim_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
@@ -27,12 +40,21 @@ struct source {
     uint64_t claim_renewed; /* n_packets when its length last was a multiple of 'jump_heaps', or when it began */
     uint64_t near_at;       /* n_packets when something inside or near the window came last; 0: never */
     int64_t near_ns;        /* and its arrival */
+    int64_t last_time;      /* of the last heap placed, on the grid of heaps */
+    struct held held;       /* the packets of its claim, where those are kept */
 };
 
 /* Where a timestamp lies on the grids of heaps and of chunks.  All zero is right. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
+};
+
+/* Which bytes had arrived. */
+struct duplicate {
+    struct chunk *chunk;
+    size_t heap;
+    const uint8_t *first; /* NULL: only some had */
 };
 
 struct assembler {
@@ -49,9 +71,18 @@ struct assembler {
     uint64_t n_missing;             /* heaps, since the last chunk was handed on */
     unsigned retry_packets;         /* until a free chunk is asked for again */
     struct source *sources;         /* [n_sources] */
+    const struct held_packet **next_held; /* [n_sources] scratch of believe_claim() */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
+    uint32_t *n_source_heaps;       /* [window_chunks][n_sources] complete heaps */
+    bool live;                      /* [const] time passes while packets come: no recording */
+    bool restarts;                  /* the next chunk handed on begins a stream */
+    struct data_time data_time;     /* of a live member */
+    int64_t near_ns;                /* arrival of what came last inside or near the window, from any source */
+    int64_t clock_checked_ns;
+    unsigned n_wrong_checks; /* in a row */
     struct chunk *last_chunk;       /* of the last packet let in */
-    struct log_limit jump_limit;
+    struct duplicate duplicate;     /* the last packet refused as one */
+    struct log_limit jump_limit, claim_limit, contest_limit;
     char name[64];
 };
 
@@ -59,23 +90,31 @@ const char *reject_name(enum reject reject)
 {
     static const char *const names[N_REJECTS] = {
         [REJECT_NONE] = "none",
+        [REJECT_BAD_SENDER] = "bad_sender",
         [REJECT_MALFORMED] = "malformed",
-        [REJECT_NO_ITEMS] = "no_items",
+        [REJECT_DESCRIPTOR] = "descriptor",
         [REJECT_STOP] = "stop",
+        [REJECT_OTHER_THREAD] = "other_thread",
+        [REJECT_NO_ITEMS] = "no_items",
         [REJECT_HEAP_SIZE] = "heap_size",
         [REJECT_ALIGNMENT] = "alignment",
         [REJECT_BAD_TIMESTAMP] = "bad_timestamp",
         [REJECT_BAD_SOURCE] = "bad_source",
-        [REJECT_OTHER_THREAD] = "other_thread",
         [REJECT_BAD_FREQUENCY] = "bad_frequency",
         [REJECT_TOO_OLD] = "too_old",
         [REJECT_JUMP] = "jump",
+        [REJECT_CLOCK] = "clock",
         [REJECT_DUPLICATE] = "duplicate",
         [REJECT_NO_CHUNK] = "no_chunk",
     };
 
     assert((unsigned)reject < N_REJECTS);
     return names[reject];
+}
+
+bool reject_is_harmless(enum reject reject)
+{
+    return reject == REJECT_DESCRIPTOR || reject == REJECT_STOP || reject == REJECT_OTHER_THREAD;
 }
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
@@ -161,6 +200,15 @@ static bool any_filled(const uint64_t *filled, const struct bit_range *bits)
     return found != 0;
 }
 
+static bool all_filled(const uint64_t *filled, const struct bit_range *bits)
+{
+    uint64_t found = (filled[bits->first] | ~bits->first_mask) & (filled[bits->last] | ~bits->last_mask);
+
+    for (size_t word = bits->first + 1; word < bits->last; word++)
+        found &= filled[word];
+    return found == UINT64_MAX;
+}
+
 static void mark_filled(uint64_t *filled, const struct bit_range *bits)
 {
     filled[bits->first] |= bits->first_mask;
@@ -179,6 +227,15 @@ static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct a
     return any_filled(chunk->filled + heap * chunk->filled_words, &bits);
 }
 
+/* Whether all of the packet's bytes have arrived. */
+static bool heap_covers(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
+{
+    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED))
+        return packet->offset + packet->n_bytes <= chunk->filled_bytes[heap];
+    struct bit_range bits = bits_of(packet);
+    return all_filled(chunk->filled + heap * chunk->filled_words, &bits);
+}
+
 /* From now on the heap's bits say which bytes have arrived: the first ones. */
 static void heap_map(struct chunk *chunk, size_t heap)
 {
@@ -195,11 +252,15 @@ static void heap_map(struct chunk *chunk, size_t heap)
 /* Marks the packet's bytes, none of which has arrived, and with the last ones the heap as present. */
 static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
 {
+    if (chunk->filled_bytes[heap] == 0)
+        chunk->senders[heap] = packet->sender;
     if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED) && packet->offset > chunk->filled_bytes[heap])
         heap_map(chunk, heap);
     chunk->filled_bytes[heap] += (uint32_t)packet->n_bytes;
     if ((chunk->filled_bytes[heap] & ~CHUNK_HEAP_MAPPED) == chunk->heap_bytes) {
         chunk->filled_bytes[heap] = (uint32_t)chunk->heap_bytes;
+        if (chunk->present[heap] == CHUNK_HEAP_CONTESTED)
+            return;
         chunk->present[heap] = 1;
         chunk->extra[heap] = packet->extra;
         chunk->n_present++;
@@ -216,6 +277,16 @@ static size_t count_incomplete_heaps(const struct chunk *chunk)
     for (size_t heap = 0; heap < chunk->n_heaps; heap++)
         n += chunk->filled_bytes[heap] != 0 && !chunk->present[heap];
     return n;
+}
+
+/* The chunk leaves: what is contested in it is not there. */
+static void drop_contested_heaps(struct chunk *chunk)
+{
+    for (size_t heap = 0; heap < chunk->n_heaps; heap++)
+        if (chunk->present[heap] == CHUNK_HEAP_CONTESTED) {
+            chunk->present[heap] = 0;
+            chunk->extra[heap] = 0;
+        }
 }
 
 /* ---- Chunks come and go ------------------------------------------------------------------------------------------ */
@@ -284,6 +355,8 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
         return;
     if (chunk->n_present < chunk->n_heaps)
         counter_add(&stats->incomplete_heaps, count_incomplete_heaps(chunk));
+    if (chunk->n_contested > 0)
+        drop_contested_heaps(chunk);
     loan_out(&chunk->loan, 1);
     if (chunk->n_present == 0) {
         loan_put(&chunk->loan);
@@ -294,10 +367,28 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     counter_add(&stats->chunks, 1);
     chunk->n_times = (size_t)n_times;
     chunk->n_missing = a->n_missing;
+    chunk->restarts = a->restarts;
     a->n_missing = 0;
+    a->restarts = false;
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
+    if (a->config.group_timestamp)
+        gauge_set(a->config.group_timestamp, chunk->timestamp_samples);
     copy_finish(); /* of the payloads in it */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
+}
+
+/* The 'n_leave' oldest chunks have been closed: the window moves past them. */
+static void window_shift(struct assembler *a, size_t n_leave)
+{
+    size_t n_left = a->config.window_chunks - n_leave, n_sources = a->config.layout.n_sources;
+
+    memmove(a->window, a->window + n_leave, n_left * sizeof(a->window[0]));
+    memset(a->window + n_left, 0, n_leave * sizeof(a->window[0]));
+    memmove(a->n_source_heaps, a->n_source_heaps + n_leave * n_sources,
+            n_left * n_sources * sizeof(a->n_source_heaps[0]));
+    memset(a->n_source_heaps + n_left * n_sources, 0, n_leave * n_sources * sizeof(a->n_source_heaps[0]));
+    a->oldest += (int64_t)n_leave;
+    a->retry_packets = 0;
 }
 
 /* The window moves up until 'chunk' is its newest. */
@@ -309,11 +400,7 @@ static void window_advance(struct assembler *a, int64_t chunk)
     assert(n_leave >= 1 && n_leave <= n_chunks);
     for (size_t slot = 0; slot < n_leave; slot++)
         close_chunk(a, slot, false);
-    memmove(a->window, a->window + n_leave, (n_chunks - n_leave) * sizeof(a->window[0]));
-    for (size_t slot = n_chunks - n_leave; slot < n_chunks; slot++)
-        a->window[slot] = NULL;
-    a->oldest += (int64_t)n_leave;
-    a->retry_packets = 0;
+    window_shift(a, n_leave);
 }
 
 static void window_close(struct assembler *a, bool at_end)
@@ -331,39 +418,68 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     a->first_time = first_time;
     a->end_time = first_time;
     a->retry_packets = 0;
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+    memset(a->n_source_heaps, 0,
+           a->config.window_chunks * (size_t)a->config.layout.n_sources * sizeof(a->n_source_heaps[0]));
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
         a->sources[i].n_claim_heaps = 0; /* claims are against a window, and this is another one */
+        a->sources[i].last_time = INT64_MIN / 2;
+    }
 }
 
-/* The window starts again far away.  After a jump forward, what it leaves out was expected and is missing, up to the
- * chunk in which the stream goes on, and that from its start.  A jump back ends one stream and begins another. */
-static void window_jump(struct assembler *a, const struct assemble_place *place)
+/* The window starts again far away.
+ *
+ * A gap: heaps were expected in it and are missing, up to the chunk in which the stream goes on, and that from its
+ * start.  Anything else ends one stream and begins another: a jump back, and a jump forward by more than the time that
+ * passed. */
+static void window_jump(struct assembler *a, const struct assemble_place *place, bool is_gap)
 {
     const struct assemble_layout *layout = &a->config.layout;
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
     int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* chunks; negative: a jump back */
 
-    log_limited(&a->jump_limit, LOG_LEVEL_WARNING, "%s: timestamps jumped by %lld samples to %lld", a->name,
-                (long long)((place->chunk - a->newest) * a->chunk_samples),
+    log_limited(&a->jump_limit, LOG_LEVEL_WARNING, is_gap ? "%s: a gap of %lld samples, up to %lld"
+                                                          : "%s: timestamps jumped by %lld samples to %lld",
+                a->name, (long long)((place->chunk - a->newest) * a->chunk_samples),
                 (long long)(place->chunk * a->chunk_samples));
     counter_add(&a->config.stats->jumps, 1);
-    window_close(a, n_left_out < 0);
-    if (n_left_out >= 0)
-        count_missing(a, (uint64_t)(n_left_out * n_times) * layout->n_sources);
-    window_start(a, place->chunk, n_left_out >= 0 ? place->chunk * n_times : place->time);
+    window_close(a, !is_gap);
+    if (is_gap) {
+        count_missing(a, (uint64_t)(n_left_out > 0 ? n_left_out * n_times : 0) * layout->n_sources);
+    } else {
+        a->restarts = true;
+        data_time_forget(&a->data_time);
+        if (place->time > a->end_time)
+            counter_add(&a->config.stats->gap_samples, (uint64_t)((place->time - a->end_time) * layout->heap_samples));
+    }
+    window_start(a, place->chunk, is_gap ? place->chunk * n_times : place->time);
 }
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
 
-/* Takes note of a packet far from the window.  Returns true if it makes its source's claim, which is long enough,
- * longer by a heap, so that belief is worth another look. */
+/* The claim of a source has come to nothing, and so have the packets that were held for it. */
+static void claim_drop(struct assembler *a, struct source *source)
+{
+    size_t n_held = held_clear(&source->held);
+
+    source->n_claim_heaps = 0;
+    if (n_held == 0)
+        return;
+    counter_add(&a->config.stats->rejects[REJECT_JUMP], n_held);
+    log_limited(&a->claim_limit, LOG_LEVEL_WARNING,
+                "%s: packet refused (%s): and %zu more of source %u, to timestamp %lld", a->name,
+                reject_name(REJECT_JUMP), n_held - 1, (unsigned)(source - a->sources),
+                (long long)source->claim_samples);
+}
+
+/* Takes note of a packet that the window would have to jump for.  Returns true if it makes its source's claim, which is
+ * long enough, longer by a heap, so that belief is worth another look. */
 static bool claim_extend(struct assembler *a, const struct assemble_packet *packet)
 {
     struct source *source = &a->sources[packet->source];
     int64_t ahead = packet->timestamp - source->claim_samples;
 
     if (source->n_claim_heaps == 0 || ahead > a->window_samples || ahead < -a->window_samples) {
-        source->n_claim_heaps = 0;
+        claim_drop(a, source);
         source->claim_since = a->n_packets;
         source->claim_renewed = a->n_packets;
     } else if (ahead <= 0) {
@@ -385,24 +501,43 @@ static bool speaks_against(const struct assembler *a, const struct source *sourc
     if (source->near_at == 0)
         return false;
     return source->near_at > claimant->claim_since ||
-           (!a->config.may_wait && arrival_ns - source->near_ns < a->window_ns);
+           (a->live && arrival_ns - source->near_ns < a->window_ns);
+}
+
+static bool claims_agree(const struct assembler *a, const struct source *one, const struct source *other)
+{
+    int64_t apart = one->claim_samples - other->claim_samples;
+
+    return apart >= -a->window_samples && apart <= a->window_samples;
 }
 
 /* Whether enough sources make the same claim as this one, and more than were heard near the window in the meantime. */
-static bool claim_believed(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
+static bool sources_believe(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
 {
     unsigned n_agree = 0, n_against = 0;
 
     for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
         const struct source *source = &a->sources[i];
-        int64_t apart = source->claim_samples - claimant->claim_samples;
 
         if (source->n_claim_heaps == 0)
             n_against += speaks_against(a, source, claimant, arrival_ns);
         else if (source->n_claim_heaps >= a->config.jump_heaps)
-            n_agree += apart >= -a->window_samples && apart <= a->window_samples;
+            n_agree += claims_agree(a, source, claimant);
     }
     return n_agree > n_against && (n_agree >= a->config.jump_sources || n_against == 0);
+}
+
+/* Whether the window may jump to a claim that is long enough.  The last word has the clock. */
+static enum reject judge_claim(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
+{
+    if (a->live && claimant->near_at != 0 && arrival_ns - claimant->near_ns < a->window_ns)
+        return REJECT_JUMP; /* it was heard where it used to be only now */
+    if (!sources_believe(a, claimant, arrival_ns))
+        return REJECT_JUMP;
+    if (a->live &&
+        data_time_clock_refuses(&a->data_time, claimant->claim_samples, a->newest * a->chunk_samples))
+        return REJECT_CLOCK;
+    return REJECT_NONE;
 }
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */
@@ -422,35 +557,198 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Makes the window hold the packet's chunk, or says why it should not. */
-static enum reject window_admit(struct assembler *a, const struct assemble_packet *packet,
-                                const struct assemble_place *place, int64_t arrival_ns)
+/* Whether a packet ahead of the window may move it without a claim: its time has come, or the packet is the next of its
+ * source. */
+static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
+                        const struct assemble_place *place, int64_t arrival_ns)
 {
-    struct source *source = &a->sources[packet->source];
+    if (!a->live || !a->data_time.known)
+        return window_zone(a, place->chunk) == ZONE_AHEAD;
+    return data_time_is_due(&a->data_time, packet->timestamp, arrival_ns) ||
+           (window_zone(a, place->chunk) == ZONE_AHEAD && place->time <= a->sources[packet->source].last_time + 2);
+}
 
-    a->n_packets++;
-    if (!a->started)
-        window_start(a, place->chunk, place->time);
-    enum zone zone = window_zone(a, place->chunk);
-    if (zone == ZONE_FAR) {
-        if (!claim_extend(a, packet) || !claim_believed(a, source, arrival_ns))
-            return REJECT_JUMP;
-        window_jump(a, place);
-    }
-    source->n_claim_heaps = 0;
-    source->near_at = a->n_packets;
-    source->near_ns = arrival_ns;
-    if (zone == ZONE_LATE)
-        return REJECT_TOO_OLD;
-    if (zone == ZONE_AHEAD)
-        window_advance(a, place->chunk);
+/* The packet's heap is one of the window's: the stream includes it, and its source is heard here. */
+static void note_placed(struct assembler *a, struct source *source, const struct assemble_place *place)
+{
+    source->last_time = place->time;
     if (place->chunk > a->newest)
         a->newest = place->chunk;
     if (place->time < a->first_time)
         a->first_time = place->time;
     if (place->time >= a->end_time)
         a->end_time = place->time + 1;
+}
+
+/* Makes the window hold the packet's chunk, or says why it does not: too old, or a jump.  'leads': the packet may take
+ * the window ahead. */
+static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
+                                 const struct assemble_place *place, int64_t arrival_ns, bool leads)
+{
+    struct source *source = &a->sources[packet->source];
+
+    if (!a->started)
+        window_start(a, place->chunk, place->time);
+    enum zone zone = window_zone(a, place->chunk);
+    bool ahead = place->chunk >= a->oldest + a->config.window_chunks;
+    if (ahead ? !leads && !may_advance(a, packet, place, arrival_ns) : zone == ZONE_FAR)
+        return REJECT_JUMP;
+    if (source->n_claim_heaps > 0)
+        claim_drop(a, source);
+    source->near_at = a->n_packets;
+    source->near_ns = a->near_ns = arrival_ns;
+    if (zone == ZONE_LATE)
+        return REJECT_TOO_OLD;
+    if (zone == ZONE_AHEAD)
+        window_advance(a, place->chunk);
+    else if (zone == ZONE_FAR)
+        window_jump(a, place, true);
+    note_placed(a, source, place);
     return REJECT_NONE;
+}
+
+/* One source has half of a chunk: then time has come as far as the chunk's middle. */
+static void note_complete(struct assembler *a, const struct chunk *chunk, unsigned source, size_t slot,
+                          int64_t arrival_ns)
+{
+    const struct assemble_layout *layout = &a->config.layout;
+
+    if (++a->n_source_heaps[slot * layout->n_sources + source] == (layout->n_heaps_per_source + 1) / 2)
+        data_time_confirm(&a->data_time, chunk->timestamp_samples + a->chunk_samples / 2, arrival_ns);
+}
+
+/* Marks the packet's bytes as arrived, in the window that holds its chunk. */
+static enum reject fill(struct assembler *a, const struct assemble_packet *packet, const struct assemble_place *place,
+                        int64_t arrival_ns, uint8_t **payload)
+{
+    size_t slot = (size_t)(place->chunk - a->oldest);
+    struct chunk *chunk = open_chunk(a, slot);
+
+    if (!chunk)
+        return REJECT_NO_CHUNK;
+    if (heap_overlaps(chunk, place->heap, packet)) {
+        const uint8_t *first = heap_covers(chunk, place->heap, packet) ? chunk->payload + place->offset : NULL;
+        a->duplicate = (struct duplicate){chunk, place->heap, first};
+        return REJECT_DUPLICATE;
+    }
+    if (!chunk_has_room(chunk))
+        return REJECT_NO_CHUNK;
+    heap_fill(chunk, place->heap, packet);
+    if (a->live && chunk->present[place->heap] == 1)
+        note_complete(a, chunk, packet->source, slot, arrival_ns);
+    chunk->last_arrival_ns = arrival_ns;
+    a->last_chunk = chunk;
+    *payload = chunk->payload + place->offset;
+    return REJECT_NONE;
+}
+
+/* ---- Claims, and what was held for them -------------------------------------------------------------------------- */
+
+/* The earliest packet held for a claim that agrees with that of 'claimant', behind the packets that 'next' of each
+ * source has passed; NULL behind the last. */
+static const struct held_packet *earliest_held(const struct assembler *a, const struct held_packet *const *next,
+                                               unsigned *from)
+{
+    const struct held_packet *earliest = NULL;
+
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        if (next[i] && (!earliest || next[i]->packet.timestamp < earliest->packet.timestamp)) {
+            earliest = next[i];
+            *from = i;
+        }
+    return earliest;
+}
+
+/* Whether a held packet that was refused as a duplicate has the bytes of the first copy.  Direct memory is not read. */
+static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
+{
+    const struct duplicate *duplicate = &a->duplicate;
+
+    return duplicate->first && duplicate->chunk->direct.bytes == 0 &&
+           memcmp(duplicate->first, held->payload, held->packet.n_bytes) == 0;
+}
+
+/* The window begins at the earliest packet that was held for the claim that has been believed, and takes them all. */
+static void place_held(struct assembler *a, const struct held_packet **next)
+{
+    const struct held_packet *held;
+    unsigned from;
+
+    while ((held = earliest_held(a, next, &from))) {
+        struct assemble_place place;
+        uint8_t *payload;
+
+        next[from] = held_next(&a->sources[from].held, held);
+        find_place(&a->config.layout, &held->packet, &a->last, &place);
+        enum reject reject = window_follow(a, &held->packet, &place, held->arrival_ns, false);
+        if (!reject)
+            reject = fill(a, &held->packet, &place, held->arrival_ns, &payload);
+        if (reject)
+            counter_add(&a->config.stats->rejects[reject], 1);
+        else
+            memcpy(payload, held->payload, held->packet.n_bytes);
+        if (reject == REJECT_DUPLICATE && !is_same_as_first(a, held))
+            assembler_contest(a, &held->packet);
+    }
+}
+
+/* A claim has been believed: the window jumps to it.  The packet that made it so is at 'place'. */
+static void believe_claim(struct assembler *a, const struct source *claimant, const struct assemble_place *place)
+{
+    struct assemble_place first = *place;
+
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
+        struct source *source = &a->sources[i];
+        bool agrees = source->n_claim_heaps > 0 && claims_agree(a, source, claimant);
+
+        a->next_held[i] = agrees ? held_next(&source->held, NULL) : NULL;
+        if (!agrees)
+            claim_drop(a, source);
+    }
+    unsigned from;
+    const struct held_packet *earliest = earliest_held(a, a->next_held, &from);
+    if (earliest && earliest->packet.timestamp < place->time * a->config.layout.heap_samples)
+        find_place(&a->config.layout, &earliest->packet, &a->last, &first);
+    window_jump(a, &first, !a->live && first.chunk > a->oldest);
+    place_held(a, a->next_held);
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        held_clear(&a->sources[i].held);
+}
+
+/* Whether a source whose claim is long enough is ahead of the others by less than a window, and has been all the time:
+ * data of its way take less time.  Then the window moves up, and the others stay within it. */
+static bool is_leader(const struct assembler *a, const struct source *source, const struct assemble_place *place,
+                      int64_t arrival_ns)
+{
+    return a->live && window_zone(a, place->chunk) == ZONE_AHEAD &&
+           (source->near_at == 0 || arrival_ns - source->near_ns >= a->window_ns);
+}
+
+/* A packet that the window would have to jump for: its source claims so.  A recording's is held until the claim is
+ * believed, or comes to nothing. */
+static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
+                                  const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
+{
+    struct source *source = &a->sources[packet->source];
+    bool is_long = claim_extend(a, packet);
+    bool leads = is_long && is_leader(a, source, place, arrival_ns);
+    enum reject reject = is_long && !leads ? judge_claim(a, source, arrival_ns) : REJECT_JUMP;
+
+    if (leads) {
+        reject = window_follow(a, packet, place, arrival_ns, true);
+        return reject ? reject : fill(a, packet, place, arrival_ns, payload);
+    }
+    if (reject == REJECT_JUMP && !a->live) {
+        uint8_t *held = held_add(&source->held, packet, arrival_ns);
+        if (held)
+            *payload = held;
+        return held ? REJECT_NONE : REJECT_JUMP;
+    }
+    if (reject)
+        return reject;
+    believe_claim(a, source, place);
+    reject = window_follow(a, packet, place, arrival_ns, false);
+    return reject ? reject : fill(a, packet, place, arrival_ns, payload);
 }
 
 static enum reject admit(struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns,
@@ -463,21 +761,13 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
     if (reject)
         return reject;
     a->last = (struct grid_time){packet->timestamp, place.time, place.chunk};
-    reject = window_admit(a, packet, &place, arrival_ns);
-    if (reject)
-        return reject;
-    struct chunk *chunk = open_chunk(a, (size_t)(place.chunk - a->oldest));
-    if (!chunk)
-        return REJECT_NO_CHUNK;
-    if (heap_overlaps(chunk, place.heap, packet))
-        return REJECT_DUPLICATE;
-    if (!chunk_has_room(chunk))
-        return REJECT_NO_CHUNK;
-    heap_fill(chunk, place.heap, packet);
-    chunk->last_arrival_ns = arrival_ns;
-    a->last_chunk = chunk;
-    *payload = chunk->payload + place.offset;
-    return REJECT_NONE;
+    a->n_packets++;
+    reject = window_follow(a, packet, &place, arrival_ns, false);
+    if (reject == REJECT_JUMP)
+        reject = consider_claim(a, packet, &place, arrival_ns, payload);
+    else if (!reject)
+        reject = fill(a, packet, &place, arrival_ns, payload);
+    return reject;
 }
 
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
@@ -488,6 +778,33 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
     if (reject)
         counter_add(&assembler->config.stats->rejects[reject], 1);
     return reject;
+}
+
+const uint8_t *assembler_duplicate_of(const struct assembler *assembler)
+{
+    return assembler->duplicate.first;
+}
+
+static const char *format_address(uint32_t address, char text[INET_ADDRSTRLEN])
+{
+    return address ? inet_ntop(AF_INET, &address, text, INET_ADDRSTRLEN) : "an unknown address";
+}
+
+void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet)
+{
+    struct chunk *chunk = assembler->duplicate.chunk;
+    size_t heap = assembler->duplicate.heap;
+    char first[INET_ADDRSTRLEN], second[INET_ADDRSTRLEN];
+
+    if (chunk->present[heap] == CHUNK_HEAP_CONTESTED)
+        return;
+    chunk->n_present -= chunk->present[heap];
+    chunk->present[heap] = CHUNK_HEAP_CONTESTED;
+    chunk->n_contested++;
+    counter_add(&assembler->config.stats->contested_heaps, 1);
+    log_limited(&assembler->contest_limit, LOG_LEVEL_WARNING,
+                "%s: heap contested: %s sent it first, then %s sent other bytes; it counts as missing", assembler->name,
+                format_address(chunk->senders[heap], first), format_address(packet->sender, second));
 }
 
 struct chunk *assembler_last_chunk(const struct assembler *assembler)
@@ -508,7 +825,7 @@ uint8_t *assembler_expect(const struct assembler *assembler, const struct assemb
     return chunk->payload + place.offset;
 }
 
-int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp)
+int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns)
 {
     const struct timebase *timebase = &assembler->config.timebase;
 
@@ -519,6 +836,8 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
         /* Anything well beyond the window and well within half a period would do as the limit here. */
         if (timebase->from_packets || llabs(timestamp - newest_samples) <= 2 * assembler->window_samples)
             return timestamp;
+        if (assembler->data_time.known)
+            return timebase_unwrap(wire_timestamp, data_time_at(&assembler->data_time, arrival_ns));
     }
     return timebase_unwrap(wire_timestamp, timebase_first_near(timebase));
 }
@@ -530,14 +849,12 @@ int64_t assembler_oldest_samples(const struct assembler *assembler)
 
 void assembler_flush_oldest(struct assembler *assembler)
 {
-    size_t n_left = assembler->config.window_chunks - 1;
-
     assert(assembler->started);
     close_chunk(assembler, 0, true);
-    memmove(assembler->window, assembler->window + 1, n_left * sizeof(assembler->window[0]));
-    assembler->window[n_left] = NULL;
-    assembler->oldest++;
+    window_shift(assembler, 1);
     assembler->started = assembler->oldest <= assembler->newest;
+    for (unsigned i = 0; i < assembler->config.layout.n_sources && !assembler->started; i++)
+        claim_drop(assembler, &assembler->sources[i]);
 }
 
 void assembler_flush(struct assembler *assembler)
@@ -546,7 +863,73 @@ void assembler_flush(struct assembler *assembler)
         assembler_flush_oldest(assembler);
 }
 
+/* ---- As time passes ---------------------------------------------------------------------------------------------- */
+
+/* Hands on what arrived before a silence, once the other members are so far ahead that it would soon be too late, or
+ * nobody has been heard for long.  What comes of those chunks later is too old. */
+static void end_silence(struct assembler *a, int64_t now_ns)
+{
+    int64_t silent_ns = now_ns - a->near_ns, n_open = a->newest - a->oldest + 1;
+    int64_t patience_end = (a->oldest + a->config.patience_chunks) * a->chunk_samples;
+
+    if (n_open <= 0 || silent_ns < a->window_ns)
+        return;
+    bool others_ahead = a->config.group_timestamp && gauge_get(a->config.group_timestamp) >= patience_end;
+    if (!others_ahead && silent_ns < SILENCE_NS + 2 * a->window_ns)
+        return;
+    for (size_t slot = 0; slot < (size_t)n_open; slot++)
+        close_chunk(a, slot, false);
+    window_shift(a, (size_t)n_open);
+}
+
+/* Timestamps were unwrapped by a clock that was wrong, and has been put right: the stream begins again at the next
+ * packet, which goes by the clock as it is now. */
+static void check_clock(struct assembler *a)
+{
+    int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);
+
+    a->n_wrong_checks = n_periods == 0 ? 0 : a->n_wrong_checks + 1;
+    if (a->n_wrong_checks < CLOCK_CHECKS)
+        return;
+    a->n_wrong_checks = 0;
+    log_error("%s: timestamps are %lld times 2^48 samples off by the clock, which was wrong at the start and is "
+              "synchronised now; they are put right",
+              a->name, (long long)n_periods);
+    counter_add(&a->config.stats->jumps, 1);
+    assembler_flush(a);
+    a->restarts = true;
+    data_time_forget(&a->data_time);
+}
+
+void assembler_pass_time(struct assembler *assembler, int64_t now_ns)
+{
+    if (!assembler->live || !assembler->started)
+        return;
+    end_silence(assembler, now_ns);
+    if (now_ns - assembler->clock_checked_ns < CLOCK_CHECK_NS)
+        return;
+    assembler->clock_checked_ns = now_ns;
+    check_clock(assembler);
+}
+
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
+
+static int create_arrays(struct assembler *a)
+{
+    size_t n_sources = a->config.layout.n_sources;
+    int err = 0;
+
+    a->sources = calloc(n_sources, sizeof(*a->sources));
+    a->next_held = calloc(n_sources, sizeof(*a->next_held));
+    a->window = calloc(a->config.window_chunks, sizeof(*a->window));
+    a->n_source_heaps = calloc(a->config.window_chunks * n_sources, sizeof(*a->n_source_heaps));
+    if (!a->sources || !a->next_held || !a->window || !a->n_source_heaps)
+        return -ENOMEM;
+    for (size_t i = 0; i < n_sources && !a->live && !err; i++)
+        err = held_init(&a->sources[i].held,
+                        a->config.jump_heaps * 2 * (a->config.layout.heap_bytes + HELD_OVERHEAD_BYTES));
+    return err;
+}
 
 int assembler_create(const struct assembler_config *config, struct assembler **assembler)
 {
@@ -564,27 +947,27 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
     a->chunk_samples = assemble_chunk_samples(&config->layout);
     a->window_samples = a->chunk_samples * config->window_chunks;
     a->window_ns = timebase_duration_ns(&config->timebase, a->window_samples);
-    a->sources = calloc(config->layout.n_sources, sizeof(*a->sources));
-    if (!a->sources)
-        goto undo_assembler;
-    a->window = calloc(config->window_chunks, sizeof(*a->window));
-    if (!a->window)
-        goto undo_sources;
+    a->live = !config->may_wait;
+    if (a->live)
+        data_time_init(&a->data_time, &a->config.timebase, a->chunk_samples, config->clock_tolerance_ns);
+    if (create_arrays(a)) {
+        assembler_destroy(a);
+        return -ENOMEM;
+    }
     gauge_set(&config->stats->newest_timestamp, -1);
     *assembler = a;
     return 0;
-undo_sources:
-    free(a->sources);
-undo_assembler:
-    free(a);
-    return -ENOMEM;
 }
 
 void assembler_destroy(struct assembler *assembler)
 {
     if (!assembler)
         return;
+    for (unsigned i = 0; assembler->sources && i < assembler->config.layout.n_sources; i++)
+        held_fini(&assembler->sources[i].held);
+    free(assembler->n_source_heaps);
     free(assembler->window);
+    free(assembler->next_held);
     free(assembler->sources);
     free(assembler);
 }

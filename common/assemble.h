@@ -4,37 +4,63 @@
  *            window moves on --full chunk--> worker's inbox;  free chunks come from the member's free inbox
  * Ownership: an open chunk belongs to the assembler; a full one to the worker.
  * Threads:   one thread per assembler; threads share nothing but the inboxes.
- * Blocking:  never, unless 'may_wait' (a file source): then it waits for a free chunk.
+ * Blocking:  never, unless 'may_wait' (a recording): then it waits for a free chunk.
  *            Otherwise, where there is no free chunk, the heaps of that chunk are counted (REJECT_NO_CHUNK) and lost.
  *
  * A heap is complete when each of its bytes arrived exactly once.  One bit per 8 bytes is kept, so a duplicate is
  * refused and cannot complete a heap that has a hole.  Packets of a heap may have any sizes that are multiples of 8
  * (the last of a heap: any size) and come in any order.  A packet of which any byte has arrived is refused whole.
  *
+ * A refused duplicate that is not the same as the first copy contests its heap: nobody knows which of the two is true.
+ * The first copy's bytes stay in the chunk, but the heap counts as missing.  The caller has the payload and compares
+ * (assembler_duplicate_of, assembler_contest).  A duplicate that comes after its chunk has left is REJECT_TOO_OLD and
+ * contests nothing.
+ *
  * The window holds 'window_chunks' consecutive chunks [oldest, oldest + window).  The first packet makes its chunk the
  * oldest.  From then on, with d = chunks from the window:
  *   inside                                   placed
- *   1..window_chunks ahead of the newest     the window moves up to it; the oldest chunks leave, in order
  *   1..window_chunks behind the oldest       late: REJECT_TOO_OLD
- *   further away in either direction         a jump: REJECT_JUMP until believed
+ *   ahead of the newest, and due             the window moves up to it; the oldest chunks leave, in order
+ *   any other                                a jump: REJECT_JUMP until believed
  *
- * A source claims a jump with 'jump_heaps' consecutive heaps that are far from the window, each later than the one
+ * Due, where packets arrive live, is a timestamp that may have arrived by now (data_time.h), or the next heap but one of
+ * its source.  So a real gap costs nothing but what was absent, and nobody takes the window ahead of its time.  Before
+ * the first half of a chunk has confirmed when data arrive, and in recordings, due is what is at most 'window_chunks'
+ * ahead.
+ *
+ * A source claims a jump with 'jump_heaps' consecutive heaps that are not due or far behind, each later than the one
  * before and within one window of it; anything of that source inside or near the window ends its claim.  The claim
  * is believed when more sources make it than were heard inside or near the window meanwhile (while it grew by its last
  * 'jump_heaps' heaps or up to twice that, and within the time that a window lasts), and they are 'jump_sources' or
  * nobody was heard there: so a member of fewer sources, or one where only one is alive, recovers too.  The time is what
  * counts against a source that was stopped and now sends in a burst what it had kept: it is the only one heard, but
- * not for long.  Where the assembler may wait, as for a file, packets arrive as fast as they are taken, and only their
- * order counts.
- * Then all open chunks leave and the window starts at the new place, with no claims.  (One mad clock costs only itself,
- * if it is far off.  One that is fast by less than two windows takes the window along, because the first heap after a
- * silence of all sources looks the same; the others lose what then is too old, for as long as that clock is fast.)
+ * not for long.  The time also counts against the claimant itself: a source that was heard near the window within the
+ * time that a window lasts is not believed, so bursts of a stranger beside a stream that goes on move nothing.  The last
+ * word has the host's clock: with 'clock_tolerance_ns', while the kernel calls the clock synchronised, a claim further
+ * from the clock than that is refused (REJECT_CLOCK) if the window agrees with the clock.  A stream whose own epoch is
+ * off does not agree, and jumps as if there were no clock.
+ *
+ * Then all open chunks leave and the window starts at the new place, with no claims.
+ *
+ * A source that is ahead of its time by less than the window can hold, and has not been heard in the window for as long
+ * as that lasts, has a shorter way than the others: after 'jump_heaps' heaps the window moves up to it.
+ *
+ * Recordings: packets come as fast as they are taken, so only their order counts.  The packets of a claim are held
+ * (held.h) and, once it is believed, placed: nothing that a recording has behind a gap is lost.
+ *
+ * Silence: a live member whose sources have all been silent for the time of a window hands on its open chunks when
+ * another member of its group is so far ahead that they would soon be too late for it ('patience_chunks'), or after a
+ * second.  assembler_pass_time() does that.
+ *
+ * Half periods: with 'timebase: clock' the first timestamp is placed by the clock.  Where that was wrong by more than
+ * half a period of 2^48 samples, the stream is put right some three seconds after the kernel calls the clock synchronised.
  *
  * Heaps are expected from every source, without a gap, from the first heap seen (the earliest in the window's first
- * chunk) on, whether there is a free chunk for them or not.  A jump forward leaves a gap in which heaps were expected;
- * they are again from the start of the chunk behind it.  After a jump back, as at a flush, they were expected up to the
- * newest heap of any source, and the next one is a first heap.  Those that were never handed on are missing.  So an
- * outage is missing to the heap, however long it was; a clock that is set forward looks like one, and counts like one.
+ * chunk) on, whether there is a free chunk for them or not.  They are expected in a gap, too, and again from the start
+ * of the chunk behind it.  A jump ends one stream and begins another (chunk->restarts), as a flush does: heaps were
+ * expected up to the newest of any source, and the next one is a first heap.  Those that were never handed on are
+ * missing.  So an outage is missing to the heap, however long it was.  A clock that is set forward is no outage: what it
+ * leaves out is counted as 'gap_samples'.  (In a recording no time passes, so there every jump forward is a gap.)
  *
  * Chunks are taken from the free inbox when their first packet comes.  A chunk in which no heap was completed is not
  * handed on but goes home.  At most 'window_chunks' chunks are open. */
@@ -53,23 +79,29 @@
 /* Why a packet was refused; each is a counter.  Those before REJECT_TOO_OLD are found without the window. */
 enum reject {
     REJECT_NONE = 0,
+    REJECT_BAD_SENDER,    /* from an address that may not send to this endpoint (recv.from) */
     REJECT_MALFORMED,     /* not SPEAD-64-48 (spead.h says in which way) */
-    REJECT_NO_ITEMS,      /* lacks an item that our heaps have: descriptors and the like ("metadata") */
-    REJECT_STOP,          /* a stop heap */
+    REJECT_DESCRIPTOR,    /* describes items, and has no data: part of any stream */
+    REJECT_STOP,          /* a stop heap: part of any stream */
+    REJECT_OTHER_THREAD,  /* ours, but another receive thread assembles that source; nothing is wrong */
+    REJECT_NO_ITEMS,      /* lacks an item that our heaps have, and is no descriptor */
     REJECT_HEAP_SIZE,     /* heap length is not what the configuration says */
     REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
     REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
-    REJECT_OTHER_THREAD,  /* ours, but another receive thread assembles that source; nothing is wrong */
     REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrongly wired */
     REJECT_TOO_OLD,       /* behind the window */
-    REJECT_JUMP,          /* far from the window, not (yet) believed */
+    REJECT_JUMP,          /* far from the window, or ahead of its time, and not (yet) believed */
+    REJECT_CLOCK,         /* a claim that would be believed, but the host's synchronised clock contradicts it */
     REJECT_DUPLICATE,     /* bytes that had arrived */
     REJECT_NO_CHUNK,      /* no free chunk: the worker is behind; or no room for the packet's frame (chunk.h) */
     N_REJECTS
 };
 
 const char *reject_name(enum reject reject); /* as in the metric's label: "too_old" */
+
+/* Whether such packets belong to any stream: they are ignored, and count as such, not as refused. */
+bool reject_is_harmless(enum reject reject);
 
 /* The shape of a member's chunks. */
 struct assemble_layout {
@@ -87,6 +119,7 @@ struct assemble_packet {
     uint64_t offset;  /* of the payload in the heap */
     uint64_t n_bytes; /* of payload; offset + n_bytes <= heap_bytes is the parser's business */
     uint32_t extra;   /* kept per heap */
+    uint32_t sender;  /* its address, network order; 0: not known */
 };
 
 struct assemble_place {
@@ -112,8 +145,10 @@ struct assembler_stats {
     struct counter chunks;             /* handed on */
     struct counter missing_heaps;      /* expected but never handed on, counted as chunks leave */
     struct counter incomplete_heaps;   /* begun but with holes when their chunk left */
+    struct counter contested_heaps;    /* missing because a second, different copy of some bytes came */
     struct counter copied_packets;     /* payloads that did not land where they belong */
-    struct counter jumps;              /* believed */
+    struct counter jumps;              /* believed, gaps beyond the window included */
+    struct counter gap_samples;        /* left out by jumps forward that no time that passed accounts for */
     struct counter rejects[N_REJECTS]; /* packets, by reason */
     struct gauge newest_timestamp;     /* first sample of the newest chunk handed on; -1 before */
 };
@@ -130,6 +165,10 @@ struct assembler_config {
     unsigned jump_sources;  /* 2 where several sources can agree; more than there are means all that there are */
     bool may_wait;          /* for a free chunk; a receiver sets it, from its source */
     struct timebase timebase;
+    int64_t clock_tolerance_ns; /* 0: the clock has no say; nor has it with 'may_wait' or timebase.from_packets */
+    /* Shared by the members that a worker matches: the timestamp of the chunk handed on last; may be NULL. */
+    struct gauge *group_timestamp;
+    int64_t patience_chunks;   /* by which that may be ahead of a silent member's window before its chunks leave */
     struct inbox *free_chunks; /* chunk items */
     /* Told of a chunk that came from there and will be used again; NULL: nobody. */
     void (*recycle)(void *context, const struct chunk *chunk);
@@ -144,16 +183,27 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
 /* Gives open chunks back to nobody: call assembler_flush() first.  NULL is accepted. */
 void assembler_destroy(struct assembler *assembler);
 
-/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted, or to now for the first, and
- * also for one that is far from the window: the silence before it may have lasted longer than half of what 48 bits
- * hold (22 hours at 1.7 GHz).  With 'timebase: packets' there is no now, so always nearest to the newest. */
-int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp);
+/* The 64-bit timestamp of a 48-bit one of this member: nearest to the newest accepted.  The first one is nearest to now
+ * by the host's clock.  One that is far from the window is nearest to the data's time at its arrival, as a silence may
+ * outlast half of what 48 bits hold (22 hours at 1.7 GHz), and the host's clock may have been stepped; before that time
+ * is known the clock decides.  With 'timebase: packets' always nearest to the newest. */
+int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timestamp, int64_t arrival_ns);
 
 /* Takes a packet in: places it, moves the window if need be, marks its bytes as arrived, and says in '*payload' where
  * the caller must have put them before the next call.  'arrival_ns' is monotonic.  On a reason, which has been counted,
  * no byte is marked and '*payload' is untouched. */
 enum reject assembler_admit(struct assembler *assembler, const struct assemble_packet *packet, int64_t arrival_ns,
                             uint8_t **payload);
+
+/* Between packets: a live member hands on what arrived before a silence, and once a second holds its timestamps against
+ * the clock.  'now_ns' is monotonic.  No place of assembler_expect() holds beyond this call. */
+void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
+/* Of the packet that was just refused as REJECT_DUPLICATE: where the first copy of its payload lies; NULL if not all of
+ * its bytes had arrived, so that it is another packet than the one that came first. */
+const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
+
+/* That packet, of this sender, is not the same as the first copy: its heap counts as missing. */
+void assembler_contest(struct assembler *assembler, const struct assemble_packet *packet);
 
 /* The chunk of the packet that was let in last. */
 struct chunk *assembler_last_chunk(const struct assembler *assembler);

@@ -26,6 +26,7 @@ static size_t filled_words(size_t heap_bytes)
 
 static void chunk_fini(struct device *device, struct chunk *chunk)
 {
+    free(chunk->senders);
     free(chunk->filled_bytes);
     free(chunk->filled);
     free(chunk->extra);
@@ -92,7 +93,8 @@ static int chunk_init(struct chunk *chunk, struct device *device, const struct c
     chunk->extra = calloc(n_heaps, sizeof(*chunk->extra));
     chunk->filled = calloc(n_heaps * chunk->filled_words, sizeof(*chunk->filled));
     chunk->filled_bytes = calloc(n_heaps, sizeof(*chunk->filled_bytes));
-    if (!chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes)
+    chunk->senders = calloc(n_heaps, sizeof(*chunk->senders));
+    if (!chunk->present || !chunk->extra || !chunk->filled || !chunk->filled_bytes || !chunk->senders)
         return -ENOMEM;
     chunk_reset(chunk, 0);
     return 0;
@@ -188,7 +190,7 @@ uint64_t chunk_pool_host_bytes(const struct chunk_shape *shape, bool on_gpu)
 {
     const struct chunk *chunk = NULL; /* for its sizes */
     size_t per_heap = sizeof(*chunk->present) + sizeof(*chunk->extra) + sizeof(*chunk->filled_bytes) +
-                      filled_words(shape->heap_bytes) * sizeof(*chunk->filled);
+                      sizeof(*chunk->senders) + filled_words(shape->heap_bytes) * sizeof(*chunk->filled);
     uint64_t payload = shape->direct || shape->n_frames_max ? 0 : bytes_times(shape->n_heaps, shape->heap_bytes);
     uint64_t pieces = bytes_times(shape->n_frames_max, 2 * sizeof(*chunk->pieces));
     uint64_t frames = bytes_times(shape->n_frames_max, sizeof(*chunk->frames));
@@ -202,6 +204,7 @@ void chunk_reset(struct chunk *chunk, int64_t timestamp_samples)
 {
     chunk->timestamp_samples = timestamp_samples;
     chunk->n_present = 0;
+    chunk->n_contested = 0;
     chunk->n_frames = 0;
     chunk->n_pieces = 0;
     chunk->last_arrival_ns = 0;

@@ -19,6 +19,9 @@
 
 #define CHUNK_HEAP_MAPPED (UINT32_C(1) << 31) /* heaps are smaller */
 
+/* In 'present' of an open chunk: other bytes came for some of the heap's; 0 once the chunk is closed. */
+#define CHUNK_HEAP_CONTESTED 2
+
 struct chunk {
     struct loan loan;
     unsigned member;             /* [const] which member's window it serves */
@@ -33,10 +36,11 @@ struct chunk {
     size_t n_pieces, n_frames;
     size_t n_frames_max;       /* [const] 0: it is no such pool */
     int64_t timestamp_samples; /* of the first sample of heap 0; a multiple of the chunk's length */
-    uint8_t *present;          /* [n_heaps] 1 where every byte of the heap arrived exactly once, else 0 */
+    uint8_t *present;          /* [n_heaps] 1 where every byte of the heap arrived exactly once, else 0; assemble.h */
     uint32_t *extra;           /* [n_heaps] what identify() gave with the heap (fgpu: saturated samples); 0 if absent */
     size_t n_present;          /* sum of present */
     uint64_t n_missing;        /* heaps that are not there, in it or between the chunk handed on before it and it */
+    bool restarts;             /* a stream begins with it: nothing before it is missing */
     size_t n_times;            /* heaps of each source that there are in time: all, or up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
@@ -44,6 +48,8 @@ struct chunk {
     size_t filled_words; /* [const] words of 'filled' per heap */
     /* [n_heaps] bytes that have arrived: the first ones, or with CHUNK_HEAP_MAPPED as 'filled' says */
     uint32_t *filled_bytes;
+    uint32_t *senders;  /* [n_heaps] address of who sent a heap's first packet, network order; 0: not known */
+    size_t n_contested; /* heaps that are CHUNK_HEAP_CONTESTED in 'present' */
 };
 
 struct chunk_pool;

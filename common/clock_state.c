@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/timex.h>
 
@@ -51,6 +52,21 @@ int clock_state_get(const char *path, struct clock_state *state)
     *state = err ? (struct clock_state){.state = TIME_ERROR}
                  : (struct clock_state){found, (double)esterror_us * 1e-6, (double)maxerror_us * 1e-6};
     return err;
+}
+
+static atomic_bool synchronised;
+
+void clock_state_look(void)
+{
+    struct clock_state now;
+    int err = clock_state_get(CLOCK_STATE_FILE, &now);
+
+    atomic_store_explicit(&synchronised, err == 0 && now.state != TIME_ERROR, memory_order_relaxed);
+}
+
+bool clock_state_is_synchronised(void)
+{
+    return atomic_load_explicit(&synchronised, memory_order_relaxed);
 }
 
 int clock_state_write(const char *path)

@@ -170,7 +170,7 @@ static struct device_config device_config_of(const struct daemon *daemon, const 
     };
 }
 
-/* Without signals of our own: what is measured is kept when it is done, so this can be ended at any time. */
+/* Without signals of our own (config_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
 static int tune(const struct daemon *daemon, const void *values, const struct config *config)
 {
     struct device_config device_config = device_config_of(daemon, values, NULL);
@@ -235,6 +235,7 @@ int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values
     struct config *config = NULL;
     struct service *service = NULL;
 
+    service_catch_signals();
     log_init(daemon->name, LOG_LEVEL_INFO);
     int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
     if (exit_code == CONFIG_TUNE) {

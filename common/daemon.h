@@ -1,6 +1,6 @@
 /* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
  *
- * configuration -> signals -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run
+ * signals -> configuration -> service -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run
  * -> KATCP closes, with all calls -> drain (stop), for DRAIN_MAX_NS at most -> HTTP closes, since it reads the
  * pipeline's counters -> destroy.  A start that fails says one sentence, which names the configuration key and its place
  * in the file, and leaves nothing behind. */

@@ -2,6 +2,7 @@
 #include "common/process.h"
 
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/units.h"
 
 #include <dirent.h>
@@ -75,6 +76,8 @@ void process_write_metrics(FILE *out)
 
     put(out, "process_cpu_seconds_total", "counter", "User and system CPU time, in seconds.",
         (double)clock_process_cpu_ns() / NS_PER_S);
+    put(out, "process_dropped_log_lines_total", "counter",
+        "Log lines dropped because stderr or the journal was not read fast enough.", (double)log_n_dropped());
     if (read_stat(&fields)) {
         put(out, "process_resident_memory_bytes", "gauge", "Resident memory, in bytes.",
             (double)(fields.resident_pages * sysconf(_SC_PAGESIZE)));

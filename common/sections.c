@@ -3,6 +3,7 @@
 
 #include "common/device.h"
 #include "common/file.h"
+#include "common/http_names.h"
 #include "common/katcp_access.h"
 #include "common/thread.h"
 #include "common/units.h"
@@ -23,6 +24,9 @@ const struct config_key config_time_keys[] = {
      "Samples per second of each digitiser.", .example = "1712000000"},
     {"timebase", CFG_ENUM, UNIT_NONE, 0, 0, "clock", false, AT(timebase), timebase_choices,
      "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."},
+    {"clock_tolerance", CFG_DOUBLE, UNIT_S, 0, 1e6, "10", false, AT(clock_tolerance_s), NULL,
+     "With timebase clock: timestamps do not jump further from the host's clock than this while the kernel calls the "
+     "clock synchronised; 0: as far as they like. visrec adds two dumps."},
 };
 #undef AT
 
@@ -73,6 +77,9 @@ const struct config_key config_http_keys[] = {
      "Address and port of /metrics and /healthz, and of fgpu and xbgpu the status page; none: not served."},
     {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
      "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
+    {"names", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(names), NULL,
+     "Names that requests may have in Host:, besides addresses, localhost, the host's name and what /etc/hosts has "
+     "beside that: comma separated."},
 };
 #undef AT
 
@@ -83,9 +90,13 @@ const struct config_key config_katcp_keys[] = {
     {"read_only_listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(read_only_listen), NULL,
      "Address and port where KATCP only answers, and changes nothing; none: not served."},
     {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
-     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
+     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where listen is no "
+     "address of 127.0.0.0/8; read_only_listen serves all without it."},
     {"max_clients", CFG_INT, UNIT_NONE, 1, 1000, "100", false, AT(max_clients), NULL,
-     "Clients that are served at once."},
+     "Clients that are served at once by listen, and as many by read_only_listen."},
+    {"halt_stays", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(halt_stays), NULL,
+     "A ?halt from another host ends the program with 0, after which systemd does not start it again; without this it "
+     "acts as ?restart."},
 };
 #undef AT
 
@@ -96,6 +107,8 @@ void config_check_http(const struct config_http *http, struct config *errors)
 
     if (katcp_access_parse(http->allow, &access, why, sizeof(why)))
         config_error(errors, &http->allow, "allow: %s", why);
+    if (http_names_check(http->names, why, sizeof(why)))
+        config_error(errors, &http->names, "names: %s", why);
 }
 
 /* What an address without a port gets. */
@@ -119,6 +132,10 @@ void config_check_katcp(const struct config_katcp *katcp, struct config *errors)
     warn_of_port(&katcp->read_only_listen, "read_only_listen", errors);
     if (katcp_access_parse(katcp->allow, &access, why, sizeof(why)))
         config_error(errors, &katcp->allow, "allow: %s", why);
+    else if (katcp->listen.n && access.n == 0 && !katcp_access_is_local(katcp->listen.items[0].address))
+        config_error(errors, &katcp->listen,
+                     "listen can be reached from other hosts, so allow must name the networks that may control this "
+                     "program, or say any");
 }
 
 #define AT(member) offsetof(struct config_state, member)
@@ -218,6 +235,20 @@ void config_check_send(const struct config_send *send, const struct config_devic
     if (send->packet_payload_bytes % 8 != 0)
         config_error(errors, &send->packet_payload_bytes, "packet_payload must be a multiple of 8, not %lld",
                      (long long)send->packet_payload_bytes);
+}
+
+void config_check_from(char *const *from, struct katcp_access *senders, struct config *errors)
+{
+    char why[200];
+
+    if (katcp_access_parse(*from, senders, why, sizeof(why)))
+        config_error(errors, from, "from: %s", why);
+}
+
+void config_set_senders(struct endpoint_list *list, const struct katcp_access *senders)
+{
+    for (size_t i = 0; i < list->n; i++)
+        list->items[i].from = senders;
 }
 
 void config_check_sources(const struct endpoint_list *list, struct config *errors)

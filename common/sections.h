@@ -7,6 +7,7 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
+#include "common/katcp_access.h"
 #include "common/timebase.h"
 
 #include <stdint.h>
@@ -17,6 +18,7 @@ struct config_time {
     struct decimal sync_time_s;
     struct decimal adc_sample_rate_hz;
     int timebase; /* enum config_timebase */
+    double clock_tolerance_s;
 };
 
 struct config_device {
@@ -44,24 +46,26 @@ struct config_send {
 struct config_http {
     struct endpoint_list listen; /* none, or one */
     char *allow;                 /* networks (katcp_access.h); NULL: all */
+    char *names;                 /* besides this host's own (http_names.h); NULL: none */
 };
 
 struct config_katcp {
     struct endpoint_list listen, read_only_listen; /* none, or one */
     char *allow;                                   /* networks (katcp_access.h); NULL: all */
-    int64_t max_clients;
+    int64_t max_clients;                           /* of each of both */
+    bool halt_stays;                               /* ?halt from another host ends it for good */
 };
 
 struct config_state {
     char *directory; /* NULL: the service's, or none */
 };
 
-#define CONFIG_N_TIME_KEYS      3
+#define CONFIG_N_TIME_KEYS      4
 #define CONFIG_N_DEVICE_KEYS    4
 #define CONFIG_N_SEND_KEYS      9 /* without the last, fgpu's own */
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
-#define CONFIG_N_HTTP_KEYS      2
-#define CONFIG_N_KATCP_KEYS     4
+#define CONFIG_N_HTTP_KEYS      3
+#define CONFIG_N_KATCP_KEYS     5
 #define CONFIG_N_STATE_KEYS     1
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
@@ -113,6 +117,14 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
         "interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, offsetof(type, interface), NULL,                         \
             "Interface, by name or address, on which multicast is received; empty is the kernel's choice."             \
     }
+#define CONFIG_FROM_ROW(type, help)                                                                                    \
+    {                                                                                                                  \
+        "from", CFG_STRING, UNIT_NONE, 0, 4096, "", false, offsetof(type, from), NULL, help                            \
+    }
+#define CONFIG_RECV_FROM_ROW(type)                                                                                     \
+    CONFIG_FROM_ROW(type,                                                                                              \
+                    "Networks and addresses that may send packets here, 10.1.0.0/16, 10.2.3.4: comma separated; "      \
+                    "others' packets are refused (bad_sender); empty: anybody may.")
 #define CONFIG_TRANSPORT_ROW(type)                                                                                     \
     {                                                                                                                  \
         "transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, offsetof(type, transport), config_transport_choices,     \
@@ -189,6 +201,10 @@ void config_check_destinations(const struct config_send *send, const struct endp
 
 /* Every program's check of the http section. */
 void config_check_http(const struct config_http *http, struct config *errors);
+
+/* Who may send: 'from' as given, and as parsed.  Endpoints refer to that, so it must outlive them. */
+void config_check_from(char *const *from, struct katcp_access *senders, struct config *errors);
+void config_set_senders(struct endpoint_list *list, const struct katcp_access *senders);
 
 /* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
 void config_check_sources(const struct endpoint_list *list, struct config *errors);

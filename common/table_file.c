@@ -1,6 +1,8 @@
 /* table_file.c - what all files that are tables have in common. */
 #include "common/table_file.h"
 
+#include "common/file.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,8 +42,8 @@ int table_file_read(const char *path, int (*row_fn)(const struct table_row *row,
     struct table_row row = {.path = path, .why = why, .why_bytes = why_bytes};
     char *text = NULL;
     size_t text_bytes = 0;
-    FILE *file = fopen(path, "r");
-    int err = file ? 0 : -errno;
+    FILE *file = NULL;
+    int err = file_open_read(path, NULL, &file);
     bool refused = false;
 
     while (!err && getline(&text, &text_bytes, file) >= 0) {
@@ -53,7 +55,7 @@ int table_file_read(const char *path, int (*row_fn)(const struct table_row *row,
     if (!err && ferror(file))
         err = -EIO;
     if (err && !refused)
-        snprintf(why, why_bytes, "%s: %s", path, strerror(-err));
+        snprintf(why, why_bytes, "%s: %s", path, err == -EINVAL ? "not a regular file" : strerror(-err));
     if (file)
         fclose(file);
     free(text);

@@ -11,6 +11,8 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #define DECIMALS_MAX      18 /* so that their power of ten fits 64 bits */
 #define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
@@ -116,7 +118,11 @@ static int64_t power_of_ten(int n)
 
 double decimal_to_double(struct decimal decimal)
 {
-    return (double)decimal.mantissa / (double)power_of_ten(decimal.n_decimals);
+    char text[32];
+
+    /* Mantissas beyond 2^53 would be rounded twice by a division; strtod() rounds once. */
+    snprintf(text, sizeof(text), "%llde-%d", (long long)decimal.mantissa, decimal.n_decimals);
+    return strtod(text, NULL);
 }
 
 /* ---- Conversions ------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ struct decimal {
  * Returns 0, -EINVAL (not such a number) or -ERANGE (too many digits). */
 int decimal_parse(const char *text, int max_decimals, struct decimal *decimal);
 
+/* The double nearest to the decimal, as Python's float() of the same text. */
 double decimal_to_double(struct decimal decimal);
 
 struct timebase {

@@ -25,6 +25,12 @@ static inline uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* a + b modulo 2^64, as a GPU adds.  Sums that memory has damaged may leave 64 bits; the checksum finds them. */
+static inline int64_t add_wrapped(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
 /* Largest multiple of 'step' (> 0) that is <= value; also for negative values. */
 static inline int64_t round_down(int64_t value, int64_t step)
 {

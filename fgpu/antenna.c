@@ -32,6 +32,8 @@ struct fgpu_antenna {
     struct fgpu_device_input *previous; /* whose tail is the next one's history */
     struct fgpu_device_input *current;  /* being walked */
     int64_t newest_samples;             /* timestamp of the newest pair */
+    bool restarts;                      /* a chunk since that pair began a stream */
+    bool went_back;                     /* since fgpu_antenna_went_back() */
     struct fgpu_walk **walks;           /* [n_outputs] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
@@ -125,10 +127,11 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     release_previous(a);
 }
 
-/* The digitisers were started anew: what comes is older than what was, and nothing of it can be continued. */
+/* The digitisers' time was set: the new data do not follow the old ones, and nothing between them is missing. */
 static void forget_past(struct fgpu_antenna *a)
 {
     release_previous(a);
+    a->went_back = true;
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         fgpu_walk_restart(a->walks[o]);
 }
@@ -140,10 +143,13 @@ static bool next_input(struct fgpu_antenna *a)
     int64_t timestamp_samples;
 
     while (a->n_free_inputs && matcher_next(a->matcher, pair, &timestamp_samples)) {
+        for (unsigned pol = 0; pol < N_POLS; pol++)
+            a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
         if (pair[0] && pair[1]) {
-            if (timestamp_samples <= a->newest_samples)
+            if (timestamp_samples <= a->newest_samples || a->restarts)
                 forget_past(a);
             a->newest_samples = timestamp_samples;
+            a->restarts = false;
             a->current = a->free_inputs[--a->n_free_inputs];
             start_input(a, a->current, pair, timestamp_samples);
             return true;
@@ -172,6 +178,14 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait)
         antenna->previous = antenna->current;
         antenna->current = NULL;
     }
+}
+
+bool fgpu_antenna_went_back(struct fgpu_antenna *antenna)
+{
+    bool went_back = antenna->went_back;
+
+    antenna->went_back = false;
+    return went_back;
 }
 
 size_t fgpu_antenna_drop(struct fgpu_antenna *antenna)
@@ -205,9 +219,20 @@ int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *
     return fgpu_walk_set_gains(antenna->walks[gains->output], gains);
 }
 
-int64_t fgpu_antenna_done_samples(const struct fgpu_antenna *antenna, size_t output)
+int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
 {
-    return fgpu_walk_done_samples(antenna->walks[output]);
+    int64_t steady_samples = 0;
+
+    for (size_t o = 0; o < antenna->layout->n_outputs; o++) {
+        int64_t samples = fgpu_walk_steady_samples(antenna->walks[o]);
+        steady_samples = samples > steady_samples ? samples : steady_samples;
+    }
+    return steady_samples;
+}
+
+int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output)
+{
+    return fgpu_walk_confirmed_samples(antenna->walks[output]);
 }
 
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)

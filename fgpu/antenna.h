@@ -55,6 +55,9 @@ size_t fgpu_antenna_drop(struct fgpu_antenna *antenna);
  * buffer (file sources, draining).  Returns true when nothing is left to do. */
 bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 
+/* Whether the data's time has begun again earlier since it was last asked. */
+bool fgpu_antenna_went_back(struct fgpu_antenna *antenna);
+
 /* New delay models of one output; as fgpu_walk_set_delays(). */
 int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
@@ -65,8 +68,11 @@ const struct delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
 int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
 
-/* From any thread: end of the last spectrum of an output. */
-int64_t fgpu_antenna_done_samples(const struct fgpu_antenna *antenna, size_t output);
+/* All that was set of any output shows in what is made from this timestamp on. */
+int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna);
+
+/* From any thread: fgpu_walk_confirmed_samples() of one output. */
+int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output);
 
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */
 void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);

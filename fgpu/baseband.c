@@ -214,7 +214,7 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
     b->capacity = capacity_of(layout, config, output);
     b->history_samples = layout->history_samples;
     b->input_samples = layout->history_samples + config->recv.chunk_samples;
-    mixer_init(&b->mixer, output->centre_hz, config->time.adc_sample_rate_hz);
+    mixer_init(&b->mixer, decimal_to_double(output->centre_hz), decimal_to_double(config->time.adc_sample_rate_hz));
     ddc_constants(&b->args, &b->shape, constants);
     b->spacing_samples = fgpu_batch_samples(output) / output->spectra_per_heap;
     err = device_kernel_create(device, &ddc_kernel, constants, DDC_N_CONSTANTS, &b->ddc);

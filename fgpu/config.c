@@ -11,6 +11,7 @@ static const char *const dither_choices[] = {"uniform", "none", NULL};
 static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW(struct fgpu_config_recv),
     CONFIG_PCAP_FILE_ROW(struct fgpu_config_recv),
+    CONFIG_RECV_FROM_ROW(struct fgpu_config_recv),
     CONFIG_BUFFER_ROW(struct fgpu_config_recv),
     CONFIG_TRANSPORT_ROW(struct fgpu_config_recv),
     CONFIG_COMP_VECTOR_ROW(struct fgpu_config_recv),
@@ -43,6 +44,8 @@ static const struct config_key antenna_keys[] = {
     {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
      "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."},
     {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
+    CONFIG_FROM_ROW(struct fgpu_config_antenna,
+                    "Networks and addresses that may send to this antenna, in place of recv.from; empty: that."),
     {"delays", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(delays), NULL,
      "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), rate "
      "(s/s), "
@@ -71,7 +74,8 @@ static const struct config_key output_keys[] = {
      "Width of the filter's pass band, in channels."},
     {"window_function", CFG_ENUM, UNIT_NONE, 0, 0, "hann", false, AT(window), window_choices,
      "Window of the filter's prototype."},
-    {"gain", CFG_DOUBLE, UNIT_NONE, 0, 1e9, "1.0", false, AT(gain), NULL, "Gain of every channel before quantisation."},
+    {"gain", CFG_DOUBLE, UNIT_NONE, 0, FGPU_GAIN_MAX, "1.0", false, AT(gain), NULL,
+     "Gain of every channel before quantisation."},
     {"sample_bits", CFG_INT, UNIT_BITS, 4, 8, "8", false, AT(sample_bits), NULL,
      "Width of each component that is sent: 4 or 8."},
     {"dither", CFG_ENUM, UNIT_NONE, 0, 0, "uniform", false, AT(dither), dither_choices,
@@ -81,7 +85,10 @@ static const struct config_key output_keys[] = {
     {"destinations", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(destinations), NULL,
      "One per substream: channels are divided evenly among them, in order."},
     {"centre_frequency", CFG_DECIMAL, UNIT_HZ, 0, 5e10, NULL, false, AT(centre_hz), NULL,
-     "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.", ONLY_NARROW},
+     "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer takes the "
+     "ratio of "
+     "the doubles nearest to this and to adc_sample_rate.",
+     ONLY_NARROW},
     {"decimation", CFG_INT, UNIT_NONE, 1, 256, NULL, false, AT(decimation), NULL,
      "The narrow band is this part of the digitiser's whole one; any number.", ONLY_NARROW},
     {"ddc_taps", CFG_INT, UNIT_NONE, 0, 8192, "0", false, AT(n_ddc_taps), NULL,

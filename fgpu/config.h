@@ -14,11 +14,20 @@
 #include <stdint.h>
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
+/* The largest magnitude of a gain.  At gain 1 noise of one step of the digitiser is noise of about one step of the output
+ * (8 bits: 127 steps).  The rounding of single precision is below 0.01 of these steps, so from 1e5 on even that saturates,
+ * and nothing of the signal is left.  At this limit the largest product of a voltage and a gain, 1e7 times 1e9, is far
+ * from the largest number of single precision. */
+#define FGPU_GAIN_MAX      1e9
+#define FGPU_GAIN_MAX_TEXT "1e9"
+
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    char *interface; /* NULL: the kernel's choice */
-    char *pcap_file; /* NULL: the network */
+    char *interface;             /* NULL: the kernel's choice */
+    char *pcap_file;             /* NULL: the network */
+    char *from;                  /* networks that may send; NULL: anybody */
+    struct katcp_access senders; /* of these, by the check */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -39,8 +48,10 @@ struct fgpu_config_antenna {
     char *name;
     int64_t feng_id;
     struct endpoint_list pols[2];
-    char *delays; /* file of delay models (delay_file.h); NULL: none */
-    char *gains;  /* file of gains (gain_file.h); NULL: the outputs' own */
+    char *from;                  /* as in recv, which it replaces; NULL: that of recv */
+    struct katcp_access senders; /* of these, by the check */
+    char *delays;                /* file of delay models (delay_file.h); NULL: none */
+    char *gains;                 /* file of gains (gain_file.h); NULL: the outputs' own */
 };
 
 struct fgpu_config_output {

@@ -28,7 +28,7 @@ struct waiting {
     struct waiting *next;
     struct katcp_call *call;
     size_t output;
-    size_t first, end; /* inputs of which gains are set */
+    size_t first, end; /* inputs of which gains are set, and the eq sensors are not yet */
     bool is_posted;    /* all that it has set is with the worker */
     uint64_t ticket;   /* then: how many commands must have been carried out */
 };
@@ -47,6 +47,7 @@ struct fgpu_control {
     struct fgpu_facts *facts;
     struct ev_loop *loop;
     ev_timer poll;
+    ev_async wake; /* the data's time went back */
     struct waiting *first, **end;
 };
 
@@ -72,19 +73,21 @@ static const char *gain_text(const struct fgpu_control *c, size_t output, size_t
     return python_complex_text((double)gain[0], (double)gain[1], text);
 }
 
-static void set_eq(struct fgpu_control *c, size_t output, size_t input, int64_t unix_ns)
+/* Returns how many gains it wrote. */
+static size_t set_eq(struct fgpu_control *c, size_t output, size_t input, int64_t unix_ns)
 {
     size_t n = n_distinct(c, output, input), at = 0;
     char *text = malloc(n * (PYTHON_COMPLEX_BYTES + 2) + 3), number[PYTHON_COMPLEX_BYTES];
 
     if (!text)
-        return;
+        return 0;
     text[at++] = '[';
     for (size_t chan = 0; chan < n; chan++)
         at += (size_t)sprintf(text + at, "%s%s", chan ? ", " : "", gain_text(c, output, input, chan, number));
     strcpy(text + at, "]");
     sensors_set_text(c->sensors, &c->eq[output * c->n_inputs + input], unix_ns, SENSOR_NOMINAL, text);
     free(text);
+    return n;
 }
 
 /* ---- Replies that wait ------------------------------------------------------------------------------------------- */
@@ -93,6 +96,30 @@ static void set_eq(struct fgpu_control *c, size_t output, size_t input, int64_t 
 static int64_t time_of(const struct fgpu_control *c, int64_t steady_samples)
 {
     return steady_samples > 0 ? timebase_unix_ns(&c->timebase, steady_samples) : clock_unix_ns();
+}
+
+/* Where it goes back, gains that held from a later time on hold from there. */
+static void show_steady(struct fgpu_control *c, int64_t steady_samples)
+{
+    bool goes_back = steady_samples < c->katcp_sensors->steady_state;
+    int64_t unix_ns = time_of(c, steady_samples);
+
+    katcp_sensors_steady_state(c->katcp_sensors, steady_samples);
+    for (size_t i = 0; goes_back && i < c->config->outputs.n * c->n_inputs; i++)
+        if (sensor_read(&c->eq[i]).unix_ns > unix_ns)
+            set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
+}
+
+/* Sets the eq sensors of a request, until so many gains have been written; the next turn of the loop goes on.  Returns
+ * whether all are set. */
+#define GAINS_AT_ONCE 8192
+static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
+{
+    size_t n_compared = (size_t)fgpu_config_output(c->config, w->output)->n_chan / 64, n = 0;
+
+    while (w->first < w->end && n < GAINS_AT_ONCE)
+        n += n_compared + set_eq(c, w->output, w->first++, unix_ns);
+    return w->first == w->end;
 }
 
 /* Posts what can be, and answers those whose turn it is. */
@@ -109,10 +136,10 @@ static void advance(struct fgpu_control *c)
     }
     while (c->first && c->first->is_posted && c->first->ticket <= n_obeyed) {
         struct waiting *done = c->first;
+        show_steady(c, steady_samples);
+        if (!set_eqs(c, done, time_of(c, steady_samples)))
+            return;
         c->first = done->next;
-        katcp_sensors_steady_state(c->katcp_sensors, steady_samples);
-        for (size_t i = done->first; i < done->end; i++)
-            set_eq(c, done->output, i, time_of(c, steady_samples));
         katcp_ok(done->call, 0, NULL);
         free(done);
     }
@@ -120,6 +147,20 @@ static void advance(struct fgpu_control *c)
         c->end = &c->first;
         ev_timer_stop(c->loop, &c->poll);
     }
+}
+
+static void on_time_went_back(struct ev_loop *loop, ev_async *wake, int events)
+{
+    struct fgpu_control *c = wake->data;
+    int64_t steady_samples;
+
+    fgpu_pipeline_n_obeyed(c->pipeline, &steady_samples);
+    show_steady(c, steady_samples);
+}
+
+void fgpu_control_time_went_back(struct fgpu_control *control)
+{
+    ev_async_send(control->loop, &control->wake);
 }
 
 static void on_poll(struct ev_loop *loop, ev_timer *timer, int events)
@@ -214,6 +255,8 @@ static float *parse_gains(struct katcp_call *call, int first, size_t n)
             wrong = "a gain must be a complex number like 1-0.5j";
         else if (!isfinite((float)real) || !isfinite((float)imaginary))
             wrong = "a gain must be finite, in single precision";
+        else if (hypot(real, imaginary) > FGPU_GAIN_MAX)
+            wrong = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT ", from which on all values saturate";
         if (wrong) {
             katcp_fail(call, "%s: '%.64s'", wrong, text);
             free(gains);
@@ -395,12 +438,12 @@ static const struct katcp_request requests[] = {
      "?gain STREAM INPUT [VALUE...]\n"
      "STREAM is an output's name, INPUT a number or a label (m000v), a VALUE a complex number without unit: one for "
      "all channels, or one for each. Without any, the gains are answered.",
-     2, INT_MAX, request_gain, 3, TIMEOUT_S},
+     2, INT_MAX, request_gain, 3, TIMEOUT_S, .has_long_lines = true},
     {"gain-all",
      "Sets the gains of all inputs.\n"
      "?gain-all STREAM VALUE...|default\n"
      "As for ?gain; 'default' brings back what the configuration says.",
-     2, INT_MAX, request_gain_all, 0, TIMEOUT_S},
+     2, INT_MAX, request_gain_all, 0, TIMEOUT_S, .has_long_lines = true},
     {"delays",
      "Adds delay models, from a time on.\n"
      "?delays STREAM START [INPUT=]MODEL...\n"
@@ -480,6 +523,9 @@ int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_co
     c->end = &c->first;
     ev_timer_init(&c->poll, on_poll, POLL_S, POLL_S);
     c->poll.data = c;
+    ev_async_init(&c->wake, on_time_went_back);
+    c->wake.data = c;
+    ev_async_start(c->loop, &c->wake);
     int err = add_sensors(c, config);
     if (err) {
         fgpu_control_destroy(c);
@@ -505,6 +551,7 @@ void fgpu_control_destroy(struct fgpu_control *c)
     if (!c)
         return;
     fgpu_control_stop(c);
+    ev_async_stop(c->loop, &c->wake);
     fgpu_facts_destroy(c->facts);
     free(c->eq);
     free(c);

@@ -9,7 +9,9 @@
  *            INPUT=MODEL for those that are to change.
  * Flow:      request --checked whole--> settings --snapshots--> worker; once that has carried them out, steady-state-
  *            timestamp and eq are set, and the reply leaves.  Replies leave in the order of their requests.
- * Threads:   main.   Blocking: none. */
+ * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the first new data, and so do later
+ *            times of eq.
+ * Threads:   main, but where it says otherwise.   Blocking: none. */
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
 
@@ -35,6 +37,9 @@ int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_co
 
 /* Sets the requests of 'device', and their argument. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
+
+/* [worker] The data's time went back, and with it may have the timestamp from which on all shows. */
+void fgpu_control_time_went_back(struct fgpu_control *control);
 
 /* The server has closed: nobody waits for an answer any more.  Idempotent. */
 void fgpu_control_stop(struct fgpu_control *control);

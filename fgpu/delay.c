@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdbool.h>
 #include <string.h>
 
 /* Delays and times within this add up to less than 63 bits. */
@@ -48,7 +47,8 @@ int delay_queue_add(struct delay_queue *queue, const struct delay_model *model)
 {
     size_t n = queue->n;
 
-    while (n > 0 && queue->models[n - 1].start_samples >= model->start_samples)
+    assert(model->start_samples >= 0);
+    while (n > 1 && queue->models[n - 1].start_samples >= model->start_samples)
         n--;
     if (n == DELAY_MAX_MODELS)
         return -ENOSPC;
@@ -57,14 +57,19 @@ int delay_queue_add(struct delay_queue *queue, const struct delay_model *model)
     return 0;
 }
 
-/* The model that holds at 't_samples': the last one that has started, or the first. */
+/* The model that holds at 't_samples' >= 0: the last one that has started, by halves. */
 static size_t find(const struct delay_queue *queue, int64_t t_samples)
 {
-    size_t i = 0;
+    size_t low = 0, high = queue->n; /* 'low' has started, 'high' has not */
 
-    while (i + 1 < queue->n && queue->models[i + 1].start_samples <= t_samples)
-        i++;
-    return i;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (queue->models[middle].start_samples <= t_samples)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples)
@@ -92,14 +97,13 @@ struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_sa
     return values;
 }
 
-void delay_queue_forget(struct delay_queue *queue, int64_t t_samples)
+bool delay_queue_forget_oldest(struct delay_queue *queue, int64_t t_samples)
 {
-    size_t n_old = find(queue, t_samples);
-
-    if (n_old == 0)
-        return;
-    queue->n -= n_old;
-    memmove(queue->models, queue->models + n_old, queue->n * sizeof(*queue->models));
+    if (queue->n < 3 || queue->models[2].start_samples > t_samples)
+        return false;
+    queue->n--;
+    memmove(queue->models + 1, queue->models + 2, (queue->n - 1) * sizeof(*queue->models));
+    return true;
 }
 
 /* ---- Where to begin again ---------------------------------------------------------------------------------------- */

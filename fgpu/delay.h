@@ -14,13 +14,18 @@
  *            of A) windows start at such multiples: at the one nearest to where the exact delay would have it, and
  *            'fine' has what that adds, so it goes to A / 2 either way.  A is 1 of a wide band.
  *
- * Queue:     a model holds from its start until the next one's.  Adding one removes those that start at or after it, and
- *            a model that starts in the past holds from the next spectrum on, with r counted from its start.  Before the
- *            first the delay is zero.
+ * Queue:     a set of models in order of start.  Every output time chooses the last one that has started by then,
+ *            whatever was chosen before: so time may jump ahead and back, and the same models hold as before.  No model
+ *            holds before its start.  Before the first that was set the delay is zero.  Adding a model removes those
+ *            that start at or after it.  A model that starts in the past holds from the next spectrum on, with r
+ *            counted from its start.
+ * Forgotten: nothing because of the data's time.  The oldest model makes room in a full queue, if the one behind it
+ *            has started by a time that the caller is sure of.  The delay is zero, then, where the oldest held.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,7 +42,7 @@ struct delay_model {
 };
 
 struct delay_queue {
-    size_t n; /* >= 1; in order of start */
+    size_t n; /* >= 1; in order of start; the first is zero, from time -1 on, and stays */
     struct delay_model models[DELAY_MAX_MODELS];
 };
 
@@ -65,11 +70,11 @@ void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_sa
 /* What the queue says of one output time, on the grid. */
 struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples);
 
-/* The model that holds at an output time. */
+/* The model that holds at an output time >= 0. */
 const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples);
 
-/* Forgets the models that hold at no time from 't_samples' on. */
-void delay_queue_forget(struct delay_queue *queue, int64_t t_samples);
+/* Forgets the oldest model that was set, if it holds at no time from 't_samples' on.  Returns whether it did. */
+bool delay_queue_forget_oldest(struct delay_queue *queue, int64_t t_samples);
 
 /* Where to begin again: the smallest multiple of 'align_samples' at or after 'start_samples' (>= 0) at which the windows
  * of all 'n' queues start at or after first_samples[i] of their inputs; INT64_MAX where there is none

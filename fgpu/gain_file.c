@@ -52,10 +52,14 @@ static int read_row(const struct table_row *row, void *context)
         return table_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
     if (!parse_channels(row->fields[2], fgpu_config_output(r->config, o)->n_chan, &first, &last))
         return table_refuse(row, "channels must be *, one channel of the output, or first-last", row->fields[2]);
-    if (!table_number(row->fields[3], &real) || !isfinite((float)real))
-        return table_refuse(row, "the real part must be a number that single precision can hold", row->fields[3]);
-    if (!table_number(row->fields[4], &imaginary) || !isfinite((float)imaginary))
-        return table_refuse(row, "the imaginary part must be a number that single precision can hold", row->fields[4]);
+    if (!table_number(row->fields[3], &real))
+        return table_refuse(row, "the real part must be a number", row->fields[3]);
+    if (!table_number(row->fields[4], &imaginary))
+        return table_refuse(row, "the imaginary part must be a number", row->fields[4]);
+    if (hypot(real, imaginary) > FGPU_GAIN_MAX)
+        return table_refuse(
+            row, "the gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT ", from which on all values saturate",
+            NULL);
     for (int64_t chan = first; chan <= last; chan++) {
         float *gain = r->gains[o] + (chan * N_POLS + (row->fields[1][0] - '0')) * 2;
         gain[0] = (float)real;

@@ -380,6 +380,17 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
+static void check_senders(struct fgpu_config *config, struct config *errors)
+{
+    config_check_from(&config->recv.from, &config->recv.senders, errors);
+    for (size_t a = 0; a < config->antennas.n; a++) {
+        struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
+        config_check_from(&ant->from, &ant->senders, errors);
+        for (size_t pol = 0; pol < N_POLS; pol++)
+            config_set_senders(&ant->pols[pol], ant->from ? &ant->senders : &config->recv.senders);
+    }
+}
+
 /* What only a narrow band has. */
 static void check_narrow(const struct fgpu_config *config, const struct fgpu_config_output *out, struct config *errors)
 {
@@ -482,6 +493,7 @@ void fgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     check_antennas(config, errors);
     check_endpoints(config, errors);
+    check_senders(values, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
     config_check_device(&config->device, errors);

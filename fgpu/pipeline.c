@@ -97,26 +97,51 @@ static void begin_drain(struct fgpu_pipeline *p)
         fgpu_antenna_end(p->antennas[a]);
 }
 
-/* A command has been carried out, and shows in all that is made from 'samples' on. */
-static void obeyed(struct fgpu_pipeline *p, int64_t samples)
+/* From which timestamp on all that was set shows, on every antenna. */
+static void note_steady(struct fgpu_pipeline *p)
 {
-    if (samples > atomic_load_explicit(&p->steady_samples, memory_order_relaxed))
-        atomic_store_explicit(&p->steady_samples, samples, memory_order_relaxed);
+    int64_t steady_samples = 0;
+
+    for (size_t a = 0; a < p->layout->n_ants; a++) {
+        int64_t samples = fgpu_antenna_steady_samples(p->antennas[a]);
+        steady_samples = samples > steady_samples ? samples : steady_samples;
+    }
+    atomic_store_explicit(&p->steady_samples, steady_samples, memory_order_relaxed);
+}
+
+/* A command has been carried out. */
+static void obeyed(struct fgpu_pipeline *p)
+{
+    note_steady(p);
     atomic_fetch_add_explicit(&p->n_obeyed, 1, memory_order_release); /* with fgpu_pipeline_n_obeyed() */
+}
+
+/* As fgpu_antenna_advance(). */
+static bool advance(struct fgpu_pipeline *p, struct fgpu_antenna *antenna, bool wait)
+{
+    bool done = fgpu_antenna_advance(antenna, wait);
+
+    if (fgpu_antenna_went_back(antenna)) {
+        note_steady(p);
+        fgpu_control_time_went_back(p->control);
+    }
+    return done;
 }
 
 static struct fgpu_antenna *set_delays(struct fgpu_pipeline *p, struct command *command)
 {
     struct fgpu_antenna *antenna = p->antennas[command->ant];
 
-    obeyed(p, fgpu_antenna_set_delays(antenna, command->output, &command->delays));
+    fgpu_antenna_set_delays(antenna, command->output, &command->delays);
+    obeyed(p);
     inbox_push(p->free_commands, &(struct inbox_item){0, 0, command});
     return antenna;
 }
 
 static void set_gains(struct fgpu_pipeline *p, struct fgpu_gains *gains)
 {
-    obeyed(p, fgpu_antenna_set_gains(p->antennas[gains->ant], gains));
+    fgpu_antenna_set_gains(p->antennas[gains->ant], gains);
+    obeyed(p);
 }
 
 static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffer *buffer)
@@ -172,7 +197,7 @@ static bool drained(struct fgpu_pipeline *p)
     for (size_t a = 0; late && a < p->layout->n_ants; a++)
         p->n_given_up += fgpu_antenna_drop(p->antennas[a]);
     for (size_t a = 0; a < p->layout->n_ants; a++)
-        done = fgpu_antenna_advance(p->antennas[a], true) && done;
+        done = advance(p, p->antennas[a], true) && done;
     if (!done)
         return false;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
@@ -190,7 +215,7 @@ static void *run_worker(void *arg)
     while (!(p->draining && drained(p)) && inbox_pop(p->inbox, &item) == 0) {
         struct fgpu_antenna *antenna = handle(p, &item);
         if (antenna)
-            fgpu_antenna_advance(antenna, may_wait(p));
+            advance(p, antenna, may_wait(p));
     }
     if (p->n_recv_ended == fgpu_recv_n_threads(p->recv))
         service_stop(p->c.service, 0);
@@ -294,7 +319,8 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     if (!err)
         err = fgpu_status_create(p->config, p->layout, p->send, &p->status);
     if (!err)
-        err = fgpu_settings_create(p->config, service_loop(p->c.service), p, &p->settings, why, why_bytes);
+        err =
+            fgpu_settings_create(p->config, service_loop(p->c.service), p->c.sensors, p, &p->settings, why, why_bytes);
     if (err)
         return err;
     bool all = fgpu_settings_post(p->settings);
@@ -400,11 +426,11 @@ uint64_t fgpu_pipeline_n_obeyed(const void *arg, int64_t *steady_samples)
     return n;
 }
 
-int64_t fgpu_pipeline_done_samples(const void *arg, size_t ant, size_t output)
+int64_t fgpu_pipeline_confirmed_samples(const void *arg, size_t ant, size_t output)
 {
     const struct fgpu_pipeline *pipeline = arg;
 
-    return fgpu_antenna_done_samples(pipeline->antennas[ant], output);
+    return fgpu_antenna_confirmed_samples(pipeline->antennas[ant], output);
 }
 
 void fgpu_pipeline_control(void *arg, struct katcp_device *device)

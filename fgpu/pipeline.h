@@ -32,12 +32,13 @@ int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const st
 int fgpu_pipeline_set_gains(void *pipeline, size_t ant, size_t output, const float *gains);
 
 /* [main] How many such commands have been posted, and how many of them the worker has carried out: all that is made
- * from timestamp 'steady_samples' on shows those. */
+ * from timestamp 'steady_samples' on shows those.  It goes back where the data's time does (walk.h), and then
+ * fgpu_control_time_went_back() says so. */
 uint64_t fgpu_pipeline_n_posted(const void *pipeline);
 uint64_t fgpu_pipeline_n_obeyed(const void *pipeline, int64_t *steady_samples);
 
-/* Delay models that hold only before this timestamp are needed no more; 0 before the first spectrum. */
-int64_t fgpu_pipeline_done_samples(const void *pipeline, size_t ant, size_t output);
+/* fgpu_walk_confirmed_samples() of one antenna's one output. */
+int64_t fgpu_pipeline_confirmed_samples(const void *pipeline, size_t ant, size_t output);
 
 /* The requests that it answers. */
 void fgpu_pipeline_control(void *pipeline, struct katcp_device *device);

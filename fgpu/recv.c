@@ -29,6 +29,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
+    struct gauge antenna_timestamp; /* of polarisation 0's input: of the chunk that either handed on last */
 };
 
 struct fgpu_recv {
@@ -75,6 +76,7 @@ static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c
     err = chunk_pool_create(c->device, &shape, (unsigned)input, in->free_chunks, 0, &in->pool, why, why_bytes);
     if (err)
         return err;
+    gauge_set(&in->antenna_timestamp, -1);
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(recv->config, input / N_POLS)->name);
     stats_label(labels, sizeof(labels), "pol", pol);
     assembler_stats_register("fgpu_input", labels, &in->stats);
@@ -122,6 +124,9 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, const str
         .jump_sources = 1,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
+        .clock_tolerance_ns = (int64_t)(config->time.clock_tolerance_s * (double)NS_PER_S),
+        .group_timestamp = &recv->inputs[input - input % N_POLS].antenna_timestamp,
+        .patience_chunks = (int64_t)fgpu_layout_wait_chunks(&config->recv) - 1,
         .free_chunks = recv->inputs[input].free_chunks,
         .worker = c->worker,
         .full_kind = c->full_kind,

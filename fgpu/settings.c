@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/sensor.h"
 #include "common/units.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
@@ -38,6 +39,7 @@ struct fgpu_settings {
     struct timebase timebase;
     void *pipeline;
     struct state_files *files;
+    struct sensor state_status;
     size_t n; /* antennas x outputs */
     struct setting items[];
 };
@@ -131,13 +133,17 @@ static bool write_gains(FILE *text, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* Forgets what the worker needs no more. */
-static void forget_delays(struct setting *item)
+/* A time before which no data are waited for any more. */
+static int64_t past_samples(const struct setting *item)
 {
-    int64_t done_samples = fgpu_pipeline_done_samples(item->settings->pipeline, item->ant, item->output);
+    const struct fgpu_settings *s = item->settings;
+    int64_t confirmed = fgpu_pipeline_confirmed_samples(s->pipeline, item->ant, item->output);
 
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        delay_queue_forget(&item->delays.pols[pol], done_samples);
+    /* A recording has no now but the worker's. */
+    if (s->timebase.from_packets || s->config->recv.pcap_file)
+        return confirmed;
+    int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);
+    return confirmed > past ? confirmed : past;
 }
 
 static bool has_room(const struct setting *item, unsigned pol, const struct delay_model *model)
@@ -152,15 +158,7 @@ bool fgpu_settings_has_room(struct fgpu_settings *s, size_t ant, size_t output, 
     const struct delay_model model = {.start_samples = start_samples};
     struct setting *item = setting_of(s, ant, output);
 
-    forget_delays(item);
-    if (has_room(item, pol, &model))
-        return true;
-    /* Of a recording there is no now but the worker's. */
-    if (s->timebase.from_packets || s->config->recv.pcap_file)
-        return false;
-    /* Where no data have come for so long, the worker forgets nothing. */
-    delay_queue_forget(&item->delays.pols[pol], timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS));
-    return has_room(item, pol, &model);
+    return has_room(item, pol, &model) || delay_queue_forget_oldest(&item->delays.pols[pol], past_samples(item));
 }
 
 void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol,
@@ -177,9 +175,8 @@ void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output,
 
 static bool write_delays(FILE *text, void *arg)
 {
-    struct setting *item = arg;
+    const struct setting *item = arg;
 
-    forget_delays(item);
     delay_file_write(text, &item->settings->timebase, item->delays.pols);
     return item->keep_delays;
 }
@@ -233,6 +230,12 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
 
 /* ---- What was kept ----------------------------------------------------------------------------------------------- */
 
+/* Besides the one that a queue begins with, which nobody set. */
+static bool has_models(const struct fgpu_delays *delays)
+{
+    return delays->pols[0].n > 1 || delays->pols[1].n > 1;
+}
+
 static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 {
     const char *path = state_file_path(item->delays_file);
@@ -240,8 +243,14 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    if (delay_file_read(path, &item->settings->timebase, scratch->pols, sentence, sizeof(sentence))) {
+    int err = delay_file_read(path, &item->settings->timebase, scratch->pols, sentence, sizeof(sentence));
+    if (!err && !has_models(scratch)) {
+        snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
+        err = -EINVAL;
+    }
+    if (err) {
         log_warning("%s; the file is ignored", sentence);
+        state_file_ignored(item->delays_file);
         return;
     }
     log_info("%s, %s: delays are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
@@ -288,6 +297,7 @@ static void restore_gains(struct setting *item, float **gains)
     }
     if (err) {
         log_warning("%s; the file is ignored", sentence);
+        state_file_ignored(item->gains_file);
         return;
     }
     for (unsigned pol = 0; pol < N_POLS; pol++) {
@@ -345,8 +355,8 @@ static int init_setting(struct fgpu_settings *s, size_t i)
     return err ? err : state_files_add(s->files, name, write_gains, item, &item->gains_file);
 }
 
-int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, void *pipeline,
-                         struct fgpu_settings **settings, char *why, size_t why_bytes)
+int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, struct sensors *sensors,
+                         void *pipeline, struct fgpu_settings **settings, char *why, size_t why_bytes)
 {
     size_t n = config->antennas.n * config->outputs.n;
     struct fgpu_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->items[0]));
@@ -356,7 +366,7 @@ int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop,
     s->config = config;
     s->timebase = fgpu_timebase(config);
     s->pipeline = pipeline;
-    int err = state_files_open(&config->state, loop, &s->files, why, why_bytes);
+    int err = state_files_open(&config->state, loop, sensors, &s->state_status, &s->files, why, why_bytes);
     for (; s->n < n && !err; s->n++)
         err = init_setting(s, s->n);
     for (size_t a = 0; a < config->antennas.n && !err; a++) {

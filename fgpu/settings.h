@@ -7,6 +7,10 @@
  * Kept:      in a file for each antenna and output, gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, as gain_file.h and
  *            delay_file.h have it; of gains those polarisations that were set.  What is kept goes before what the
  *            configuration says; a file that does not fit the configuration is ignored with one sentence.
+ * Models:    all that were set stay, here and with the worker, since the data's time may jump to any of them and back.
+ *            The oldest of an input makes room where there are DELAY_MAX_MODELS - 1, if the one behind it has started
+ *            by a time that is sure.  Such is a time that the worker has confirmed (walk.h).  Of live data with 'timebase:
+ *            clock' the host's time less MAX_AGE_NS is sure, too: it goes on where data are silent.
  * Threads:   main.   Blocking: none, but while files are read, before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -20,10 +24,10 @@
 
 struct fgpu_settings;
 
-/* Reads what there is, for 'pipeline', to which it is posted.  Returns 0 or negative errno with one sentence in 'why'.
- */
-int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, void *pipeline,
-                         struct fgpu_settings **settings, char *why, size_t why_bytes);
+/* Reads what there is, for 'pipeline', to which it is posted; adds a sensor that lives as long as the settings
+ * (state_file.h).  Returns 0 or negative errno with one sentence in 'why'. */
+int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, struct sensors *sensors,
+                         void *pipeline, struct fgpu_settings **settings, char *why, size_t why_bytes);
 
 /* Posts what has been set and not been posted.  Returns true if nothing is left, false if the worker must first take in
  * what it has. */
@@ -39,7 +43,7 @@ void fgpu_settings_set_gains(struct fgpu_settings *settings, size_t ant, size_t 
 /* Back to what the configuration says. */
 void fgpu_settings_reset_gains(struct fgpu_settings *settings, size_t ant, size_t output);
 
-/* Whether there is room for a model that starts then, beside those that wait for their time. */
+/* Whether there is room for a model that starts then, or could be made beside those that may be needed. */
 bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                             int64_t start_samples);
 

@@ -112,8 +112,9 @@ void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *ant
     };
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct delay_queue *queue = fgpu_antenna_delays(antenna, o, pol);
-        look->facts.delays[pol] = queue->models[0];
-        look->facts.n_later[pol] = queue->n - 1;
+        const struct delay_model *model = delay_queue_model(queue, look->facts.next_samples);
+        look->facts.delays[pol] = *model;
+        look->facts.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);
     }
     gauge_set(&status->look_ns, clock_monotonic_ns() - start_ns);
     snapshot_end(look->turn);

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Output of so long without a gap of so long makes its time a confirmed one. */
+#define CONFIRM_NS (10 * NS_PER_S)
+
 struct fgpu_walk {
     const struct fgpu_layout *layout;
     int64_t packet_samples;
@@ -27,9 +30,10 @@ struct fgpu_walk {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct delay_queue delays[N_POLS];
     struct delay_model shown[N_POLS]; /* what 'delay_sensors' say */
+    int64_t shown_since[N_POLS];      /* and since when */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
-    struct gauge done;        /* done_samples, for other threads */
+    struct gauge confirmed;   /* timestamp */
     struct fgpu_gains gains[FGPU_N_GAINS];
     struct inbox *free_gains;
     struct fgpu_gains *new_gains; /* for the next buffer; NULL: none */
@@ -38,6 +42,9 @@ struct fgpu_walk {
     bool started;
     int64_t next_samples;    /* timestamp of the next spectrum */
     int64_t done_samples;    /* end of the last spectrum that was made or dropped */
+    int64_t steady_samples;  /* all that was set shows from there on */
+    int64_t run_samples;     /* of output made since the last long gap or restart */
+    int64_t confirm_samples; /* [const] */
     int64_t skipped_samples; /* end of the last batch that was counted as skipped by a restart */
     size_t n_finished;
 };
@@ -197,6 +204,10 @@ static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
         if (next > from)
             counter_add(&w->stream->skipped_heaps,
                         (uint64_t)((next - from) / w->batch_samples) * w->stream->output->destinations.n);
+        if (next - w->next_samples >= w->confirm_samples)
+            w->run_samples = 0;
+    } else if (w->steady_samples > next) {
+        w->steady_samples = next;
     }
     w->started = true;
     w->next_samples = next;
@@ -228,10 +239,12 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
                 fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
 }
 
-static void set_done(struct fgpu_walk *w)
+/* Output of so many samples more has been made. */
+static void note_run(struct fgpu_walk *w, int64_t n_samples)
 {
-    w->done_samples = w->next_samples;
-    gauge_set(&w->done, w->done_samples);
+    w->run_samples += n_samples;
+    if (w->run_samples >= w->confirm_samples || w->next_samples < gauge_get(&w->confirmed))
+        gauge_set(&w->confirmed, w->next_samples);
 }
 
 /* The last of 'n' spectra that have been made begins at 'last': which models hold now. */
@@ -240,11 +253,12 @@ static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct delay_model *model = delay_queue_model(&w->delays[pol], last_samples);
         int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
-        if (memcmp(model, &w->shown[pol], sizeof(*model)) != 0) {
-            w->shown[pol] = *model;
-            sensor_set(&w->delay_sensors[pol], delay_text_reading(model, &w->timebase, since));
-        }
-        delay_queue_forget(&w->delays[pol], last_samples + w->spacing_samples);
+        /* One that holds since a time from which time went back holds since it went back. */
+        if (memcmp(model, &w->shown[pol], sizeof(*model)) == 0 && w->shown_since[pol] <= since)
+            continue;
+        w->shown[pol] = *model;
+        w->shown_since[pol] = since;
+        sensor_set(&w->delay_sensors[pol], delay_text_reading(model, &w->timebase, since));
     }
 }
 
@@ -268,7 +282,8 @@ static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *
     w->n_filled += n;
     note_models(w, w->next_samples, w->next_samples + (int64_t)(n - 1) * w->spacing_samples);
     w->next_samples += (int64_t)n * w->spacing_samples;
-    set_done(w);
+    w->done_samples = w->next_samples;
+    note_run(w, (int64_t)n * w->spacing_samples);
     if (w->n_filled == w->n_buffer_spectra)
         finish_buffer(w);
 }
@@ -280,7 +295,7 @@ static void drop_batches(struct fgpu_walk *w, size_t n)
 
     counter_add(&w->stream->dropped_heaps, n_batches * w->stream->output->destinations.n);
     w->next_samples += (int64_t)n_batches * w->batch_samples;
-    set_done(w);
+    w->done_samples = w->next_samples;
 }
 
 bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
@@ -305,18 +320,31 @@ bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, 
     }
 }
 
+/* Settings made until now show from 'samples' on. */
+static int64_t set_steady(struct fgpu_walk *w, int64_t samples)
+{
+    if (samples > w->steady_samples)
+        w->steady_samples = samples;
+    return samples;
+}
+
 int64_t fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
     /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
-    return w->started ? w->next_samples : 0;
+    return set_steady(w, w->started ? w->next_samples : 0);
 }
 
-int64_t fgpu_walk_done_samples(const struct fgpu_walk *w)
+int64_t fgpu_walk_steady_samples(const struct fgpu_walk *w)
 {
-    return gauge_get(&w->done);
+    return w->steady_samples;
+}
+
+int64_t fgpu_walk_confirmed_samples(const struct fgpu_walk *w)
+{
+    return gauge_get(&w->confirmed);
 }
 
 struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *w, unsigned pol)
@@ -343,8 +371,8 @@ int64_t fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
         loan_put(&w->new_gains->loan);
     w->new_gains = gains;
     if (w->filling)
-        return w->filling->timestamp_samples + (int64_t)w->n_buffer_spectra * w->spacing_samples;
-    return w->started ? w->next_samples : 0;
+        return set_steady(w, w->filling->timestamp_samples + (int64_t)w->n_buffer_spectra * w->spacing_samples);
+    return set_steady(w, w->started ? w->next_samples : 0);
 }
 
 void fgpu_walk_restart(struct fgpu_walk *w)
@@ -355,6 +383,7 @@ void fgpu_walk_restart(struct fgpu_walk *w)
     w->started = false;
     w->done_samples = 0;
     w->skipped_samples = 0;
+    w->run_samples = 0;
 }
 
 size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
@@ -411,6 +440,7 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     w->window_samples = fgpu_window_samples(w->stream->output);
     w->batch_samples = fgpu_batch_samples(w->stream->output);
     w->timebase = fgpu_timebase(c->config);
+    w->confirm_samples = timebase_duration_samples(&w->timebase, CONFIRM_NS);
     w->spectra_per_heap = config.spectra_per_heap;
     w->n_buffer_spectra = (size_t)config.n_batches * config.spectra_per_heap;
     int err = 0;

@@ -8,7 +8,12 @@
  *            first such multiple for which it is, on both polarisations; a batch cut by that is skipped.  Where it is
  *            not there yet, the next input goes on.  So a delay that jumps up reuses input, and one that jumps down
  *            skips some.
- * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.
+ * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models that
+ *            were set stay, so that nothing that the data's time does costs one.
+ * Time:      may begin again anywhere (fgpu_walk_restart()).  Of what was before then only gains and models stay.  The
+ *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_walk_steady_samples()).
+ *            Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that make a receiver
+ *            believe a jump confirm none.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
  * Threads:   the worker, but where it says otherwise.   Blocking: never. */
 #ifndef FGPU_WALK_H
@@ -53,7 +58,7 @@ struct fgpu_walk_config {
     const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
 };
 
-/* The delay models of both polarisations, from the one that holds now on. */
+/* The delay models of both polarisations. */
 struct fgpu_delays {
     struct delay_queue pols[N_POLS];
 };
@@ -75,7 +80,7 @@ bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *i
  * spectrum on.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
 int64_t fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
 
-/* The models of a polarisation; the first is in force for the next spectrum.  The worker's. */
+/* The models of a polarisation.  The worker's. */
 const struct delay_queue *fgpu_walk_delays(const struct fgpu_walk *walk, unsigned pol);
 
 /* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
@@ -91,8 +96,11 @@ void fgpu_walk_flush(struct fgpu_walk *walk);
 /* Flushes; the next input starts a stream, wherever in time it is. */
 void fgpu_walk_restart(struct fgpu_walk *walk);
 
-/* From any thread: end of the last spectrum that was made; 0 before the first. */
-int64_t fgpu_walk_done_samples(const struct fgpu_walk *walk);
+/* All that was set shows in what is made from this timestamp on; 0 before anything was set.  The worker's. */
+int64_t fgpu_walk_steady_samples(const struct fgpu_walk *walk);
+
+/* From any thread: the last time that was confirmed, or what came behind it and was earlier; 0 before the first. */
+int64_t fgpu_walk_confirmed_samples(const struct fgpu_walk *walk);
 
 /* The delay model in effect of a polarisation; of delay_text_format(). */
 struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *walk, unsigned pol);

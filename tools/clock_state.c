@@ -4,21 +4,24 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/notify.h"
 #include "common/units.h"
 
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 int main(void)
 {
+    struct notify notify;
+
     log_init("clock-state", LOG_LEVEL_INFO);
+    notify_open(&notify);
     for (;;) {
         int err = clock_state_write(CLOCK_STATE_FILE);
         if (err) {
             log_error("%s: %s", CLOCK_STATE_FILE, strerror(-err));
             return 1;
         }
-        sd_notify(0, "READY=1"); /* said again, it says nothing */
+        notify_send(&notify, "READY=1"); /* said again, it says nothing */
         clock_sleep_until(clock_monotonic_ns() + CLOCK_STATE_PERIOD_S * NS_PER_S);
     }
 }

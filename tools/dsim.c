@@ -128,6 +128,7 @@ int main(int argc, char **argv)
     struct config *config = NULL;
     struct service *service = NULL;
 
+    service_catch_signals();
     log_init("dsim", LOG_LEVEL_INFO);
     int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
     if (exit_code < 0) {

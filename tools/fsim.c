@@ -59,6 +59,7 @@ int main(int argc, char **argv)
     struct config *config = NULL;
     struct service *service = NULL;
 
+    service_catch_signals();
     log_init("fsim", LOG_LEVEL_INFO);
     int exit_code = config_main(&fsim_config_table, argc, argv, fsim_config_check, &values, &config);
     if (exit_code < 0) {

@@ -15,6 +15,7 @@ static const struct config_key recv_keys[] = {
      .example = "239.10.1.0:7148"},
     CONFIG_INTERFACE_ROW(struct xbgpu_config_recv),
     CONFIG_PCAP_FILE_ROW(struct xbgpu_config_recv),
+    CONFIG_RECV_FROM_ROW(struct xbgpu_config_recv),
     CONFIG_BUFFER_ROW(struct xbgpu_config_recv),
     CONFIG_TRANSPORT_ROW(struct xbgpu_config_recv),
     CONFIG_COMP_VECTOR_ROW(struct xbgpu_config_recv),
@@ -80,6 +81,9 @@ static const struct config_key output_keys[] = {
      "A dump in which no antenna was complete is sent, all flagged, or skipped."},
     {"audit_samples", CFG_INT, UNIT_NONE, 0, 65536, "1", false, AT(audit_samples), NULL,
      "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
+    {"audit_checksum", CFG_BOOL, UNIT_NONE, 0, 0, "true", false, AT(audit_checksum), NULL,
+     "The device makes a checksum of each input and channel in another way and compares it with the dump; one that is "
+     "wrong is sent all flagged."},
     {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "true", false, AT(send_enabled), NULL,
      "Send data from the start; with false not before ?capture-start asks for it."},
     {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,

@@ -20,8 +20,10 @@ enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
 
 struct xbgpu_config_recv {
     struct endpoint_list sources;
-    char *interface; /* NULL: the kernel's choice */
-    char *pcap_file; /* NULL: the network */
+    char *interface;             /* NULL: the kernel's choice */
+    char *pcap_file;             /* NULL: the network */
+    char *from;                  /* networks that may send; NULL: anybody */
+    struct katcp_access senders; /* of these, by the check */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -57,6 +59,7 @@ struct xbgpu_config_output {
     int missing;                      /* enum xbgpu_missing */
     int missing_dump;                 /* enum xbgpu_missing_dump */
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
+    bool audit_checksum;              /* every cell of every dump is checked on the device */
     bool send_enabled;
     int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
     char *gate;        /* name; NULL: all spectra */

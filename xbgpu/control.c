@@ -5,6 +5,7 @@
 #include "common/katcp_sensors.h"
 #include "common/katcp_server.h"
 #include "common/log.h"
+#include "common/sensor.h"
 #include "common/state_file.h"
 #include "common/units.h"
 #include "xbgpu/gate.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <ev.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +28,14 @@ struct xcontrol {
     struct xsettings settings;
     struct state_files *files;
     struct state_file *file;
+    struct sensor state_status;
     struct xcommand *commands; /* [n_commands] */
     size_t n_commands;
     struct xcommand **free; /* stack of [n_free] */
     size_t n_free;
     struct inbox *obeyed; /* of main, and how it hears of it */
     ev_async wake;
+    _Atomic int64_t steady_samples; /* all that was obeyed shows from there on; the worker's */
 };
 
 static size_t n_inputs(const struct xcontrol *control)
@@ -70,7 +74,17 @@ static void post(struct xcontrol *c, struct xcommand *command)
 
 void xcontrol_obeyed(struct xcontrol *control, struct xcommand *command)
 {
+    if (command->holds_samples > atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
+        atomic_store_explicit(&control->steady_samples, command->holds_samples, memory_order_relaxed);
     inbox_push(control->obeyed, &(struct inbox_item){0, 0, command});
+    ev_async_send(control->c.loop, &control->wake);
+}
+
+void xcontrol_time_went_back(struct xcontrol *control, int64_t first_samples)
+{
+    if (first_samples >= atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
+        return;
+    atomic_store_explicit(&control->steady_samples, first_samples, memory_order_relaxed);
     ev_async_send(control->c.loop, &control->wake);
 }
 
@@ -80,6 +94,12 @@ static void reply_number(struct katcp_call *call, int64_t number)
 
     snprintf(text, sizeof(text), "%" PRId64, number);
     katcp_ok(call, 1, (const char *[]){text});
+}
+
+/* The inbox orders it: what was obeyed before an item that has been popped counts. */
+static void show_steady(struct xcontrol *c)
+{
+    katcp_sensors_steady_state(c->c.sensors, atomic_load_explicit(&c->steady_samples, memory_order_relaxed));
 }
 
 /* [main] Answers what has been obeyed. */
@@ -92,7 +112,7 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
         struct xcommand *command = item.object;
         gate_destroy(command->gate);
         command->gate = NULL;
-        katcp_sensors_steady_state(c->c.sensors, command->holds_samples);
+        show_steady(c);
         if (command->call && command->what == XCOMMAND_CAPTURE)
             katcp_ok(command->call, 0, NULL);
         else if (command->call)
@@ -100,6 +120,7 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
                                                                                        : command->holds_samples);
         c->free[c->n_free++] = command;
     }
+    show_steady(c);
 }
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
@@ -456,10 +477,13 @@ static int restore(struct xcontrol *c)
 {
     const char *path = state_file_path(c->file);
     char why[512] = "";
-    int err = path ? xsettings_read(&c->settings, path, why, sizeof(why)) : 0;
+    bool whole = true;
+    int err = path ? xsettings_read(&c->settings, path, &whole, why, sizeof(why)) : 0;
 
     if (!path || err == -ENOMEM)
         return err;
+    if (err || !whole)
+        state_file_ignored(c->file);
     if (err) {
         log_warning("%s; the file is ignored", why);
         return 0;
@@ -497,7 +521,8 @@ int xcontrol_create(const struct xcontrol_config *config, struct xcontrol **cont
     if (!err)
         err = create_commands(c);
     if (!err)
-        err = state_files_open(&config->config->state, config->loop, &c->files, why, why_bytes);
+        err = state_files_open(&config->config->state, config->loop, config->all_sensors, &c->state_status, &c->files,
+                               why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xsettings_write, &c->settings, &c->file);
     if (!err)

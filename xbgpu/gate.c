@@ -295,42 +295,44 @@ static size_t list_spectra(const struct gate *gate, size_t row, int64_t timestam
     return n;
 }
 
-/* How many spectra of a batch that begins at this timestamp are before the change. */
-static size_t n_before(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples,
-                       size_t n_spectra)
+/* How many spectra of a batch that begins at this timestamp are before another one. */
+static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra)
 {
-    if (!gate->next)
-        return n_spectra;
-    if (gate->from_samples <= timestamp_samples)
+    if (from_samples <= timestamp_samples)
         return 0;
-    uint64_t n = ((uint64_t)gate->from_samples - (uint64_t)timestamp_samples - 1) / (uint64_t)step_samples + 1;
+    uint64_t n = ((uint64_t)from_samples - (uint64_t)timestamp_samples - 1) / (uint64_t)step_samples + 1;
     return n < n_spectra ? (size_t)n : n_spectra;
 }
 
-/* As list_spectra() of a whole batch, by one gate and the other. */
-static size_t list_batch(const struct gate_change *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
-                         size_t first, size_t n_spectra, uint32_t *spectra)
+/* As list_spectra() of a whole batch, by one gate after the other. */
+static size_t list_batch(const struct gate_change *changes, size_t n_changes, size_t row, int64_t timestamp_samples,
+                         int64_t step_samples, size_t first, size_t n_spectra, uint32_t *spectra)
 {
-    size_t n_now = n_before(gate, timestamp_samples, step_samples, n_spectra);
-    size_t n = list_spectra(gate->now, row, timestamp_samples, step_samples, first, n_now, spectra);
+    size_t n = 0, begin = 0;
 
-    if (n_now < n_spectra)
-        n += list_spectra(gate->next, row, timestamp_samples + (int64_t)n_now * step_samples, step_samples,
-                          first + n_now, n_spectra - n_now, spectra + n);
+    for (size_t i = 0; i < n_changes && begin < n_spectra; i++) {
+        size_t end = n_spectra;
+        if (i + 1 < n_changes)
+            end = n_before(changes[i + 1].from_samples, timestamp_samples, step_samples, n_spectra);
+        if (end > begin)
+            n += list_spectra(changes[i].gate, row, timestamp_samples + (int64_t)begin * step_samples, step_samples,
+                              first + begin, end - begin, spectra + n);
+        begin = end;
+    }
     return n;
 }
 
-size_t gate_list(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
-                 size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends)
+size_t gate_list(const struct gate_change *changes, size_t n_changes, int64_t timestamp_samples, int64_t step_samples,
+                 size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends)
 {
     size_t most = 0;
 
-    for (size_t row = 0; row < gate->now->n_rows; row++, spectra += row_pitch, ends += n_batches + 1) {
+    for (size_t row = 0; row < changes[0].gate->n_rows; row++, spectra += row_pitch, ends += n_batches + 1) {
         size_t n = 0;
         for (size_t b = 0; b < n_batches; b++) {
             ends[b] = (uint32_t)n;
-            n += list_batch(gate, row, timestamp_samples + (int64_t)(b * n_spectra) * step_samples, step_samples,
-                            b * n_spectra, n_spectra, spectra + n);
+            n += list_batch(changes, n_changes, row, timestamp_samples + (int64_t)(b * n_spectra) * step_samples,
+                            step_samples, b * n_spectra, n_spectra, spectra + n);
         }
         ends[n_batches] = (uint32_t)n;
         most = n > most ? n : most;

@@ -13,7 +13,8 @@
  * Delays:  a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in pc/cm^3
  *          (Manchester and Taylor, Pulsars, 1977; pulsar software has kept the rounded constant, and DMs go with it),
  *          rounded to the nearest sample.
- * Changes: at a timestamp another gate takes the place of one (struct gate_change), to the spectrum.
+ * Changes: from a timestamp on another gate takes the place of one (struct gate_change), to the spectrum.  Every
+ *          spectrum chooses by its own timestamp among all that are known, whatever was listed before.
  * Threads: any; nothing of a gate changes after gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
@@ -39,10 +40,10 @@ struct gate {
     int64_t *delays_samples;             /* [n_rows] */
 };
 
-/* One gate, and what it becomes; both have the same number of rows. */
+/* One of the gates that take each other's place; all have the same number of rows. */
 struct gate_change {
-    const struct gate *now, *next; /* NULL: it stays as it is */
-    int64_t from_samples;          /* of spectra with this timestamp or a later one 'next' decides */
+    struct gate *gate;
+    int64_t from_samples; /* of spectra with this timestamp or a later one it decides, until the next one's */
 };
 
 /* Returns 0 or -ENOMEM. */
@@ -69,10 +70,11 @@ bool gate_takes(const struct gate *gate, size_t row, int64_t timestamp_samples);
  * a heap. */
 size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples, size_t n_max);
 
-/* The spectra that the gate takes of 'n_batches' batches of 'n_spectra', the first of which has this timestamp.  Writes
+/* The spectra that 'n_changes' (>= 1) gates, in order of time, take of 'n_batches' batches of 'n_spectra', the first of
+ * which has this timestamp.  The first gate decides of all before the second one's time, too.  Writes
  * spectra[row][row_pitch], counted from the first, and ends[row][n_batches + 1], how many of them are in batches before
  * each.  Returns the number of the row that has most. */
-size_t gate_list(const struct gate_change *gate, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra,
-                 size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends);
+size_t gate_list(const struct gate_change *changes, size_t n_changes, int64_t timestamp_samples, int64_t step_samples,
+                 size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends);
 
 #endif

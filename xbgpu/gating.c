@@ -5,29 +5,24 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Changes ----------------------------------------------------------------------------------------------------- */
-
-/* Makes a change that waits the gate itself, once no spectrum before it is left to be listed. */
-static void advance(struct gating_gate *gate, int64_t next_samples)
-{
-    if (!gate->next || gate->from_samples > next_samples)
-        return;
-    gate->spare = gate->now;
-    gate->now = gate->next;
-    gate->next = NULL;
-}
 
 void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples)
 {
     struct gating_gate *entry = &gating->gates[g];
+    struct gate_change *changes = entry->changes;
+    size_t n = entry->n;
 
-    advance(entry, next_samples);
-    struct gate *unneeded = entry->next ? entry->next : entry->spare;
-    entry->next = *gate;
-    entry->spare = NULL;
-    entry->from_samples = from_samples;
-    *gate = unneeded;
+    while (n > 1 && (changes[n - 1].from_samples >= from_samples || changes[n - 1].from_samples > next_samples))
+        n--;
+    struct gate_change unneeded = changes[n < GATING_MAX_CHANGES ? n : 0];
+    if (n == GATING_MAX_CHANGES)
+        memmove(changes, changes + 1, --n * sizeof(*changes));
+    changes[n] = (struct gate_change){*gate, from_samples};
+    entry->n = n + 1;
+    *gate = unneeded.gate;
 }
 
 void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batches, struct device_stream *upload,
@@ -36,13 +31,12 @@ void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batc
     const struct xbgpu_layout *l = gating->layout;
 
     for (size_t g = 0; g < l->n_gates; g++) {
-        struct gating_gate *entry = &gating->gates[g];
+        const struct gating_gate *entry = &gating->gates[g];
         struct correlation_gate *list = &lists[g];
 
-        advance(entry, timestamp_samples);
-        struct gate_change change = {entry->now, entry->next, entry->from_samples};
-        size_t most = gate_list(&change, timestamp_samples, gating->config->recv.samples_between_spectra, l->n_spectra,
-                                n_batches, list->row_pitch, list->spectra, list->ends);
+        size_t most =
+            gate_list(entry->changes, entry->n, timestamp_samples, gating->config->recv.samples_between_spectra,
+                      l->n_spectra, n_batches, list->row_pitch, list->spectra, list->ends);
         list->ends_pitch = n_batches + 1;
         device_copy(upload, list->device_ends, list->ends, list->n_rows * list->ends_pitch * sizeof(*list->ends));
         if (most > 0)
@@ -59,18 +53,20 @@ int gating_init(struct gating *gating, const struct xbgpu_config *config, const 
     *gating = (struct gating){config, layout, device, calloc(layout->n_gates + 1, sizeof(*gating->gates))};
     int err = gating->gates ? 0 : -ENOMEM;
 
-    for (size_t g = 0; !err && g < layout->n_gates; g++)
-        err = gate_create(xbgpu_config_gate(&config->gates, g), config, &gating->gates[g].now);
+    for (size_t g = 0; !err && g < layout->n_gates; g++) {
+        struct gating_gate *entry = &gating->gates[g];
+        entry->n = 1;
+        entry->changes[0].from_samples = INT64_MIN;
+        err = gate_create(xbgpu_config_gate(&config->gates, g), config, &entry->changes[0].gate);
+    }
     return err;
 }
 
 void gating_fini(struct gating *gating)
 {
-    for (size_t g = 0; gating->gates && g < gating->layout->n_gates; g++) {
-        gate_destroy(gating->gates[g].now);
-        gate_destroy(gating->gates[g].next);
-        gate_destroy(gating->gates[g].spare);
-    }
+    for (size_t g = 0; gating->gates && g < gating->layout->n_gates; g++)
+        for (size_t i = 0; i < GATING_MAX_CHANGES; i++)
+            gate_destroy(gating->gates[g].changes[i].gate);
     free(gating->gates);
 }
 
@@ -98,7 +94,7 @@ int gating_create_lists(const struct gating *gating, struct correlation_gate **l
     int err = made ? 0 : -ENOMEM;
 
     for (size_t g = 0; !err && g < gating->layout->n_gates; g++)
-        err = create_list(gating, &made[g], gating->gates[g].now->n_rows);
+        err = create_list(gating, &made[g], gating->gates[g].changes[0].gate->n_rows);
     if (err) {
         gating_free_lists(gating, made);
         return err;

@@ -1,8 +1,11 @@
-/* gating.h - the gates of a running xbgpu: what each is now and will be, and lists of what they take of device inputs.
+/* gating.h - the gates of a running xbgpu: what each was, is and will be, and lists of what they take of device inputs.
  *
  * Flow:      gating_set() (a command) ... each input: gating_list() --> lists, host and device --> correlation.c
- * Changes:   one change of each gate may wait for its time; the next one takes its place.  Gates are exchanged, not
- *            copied, so that nothing is allocated here: who sets one gets another back, to be freed where that may be.
+ * Changes:   a set of gates in order of time, from which every spectrum chooses by its timestamp: so time may jump
+ *            ahead and back, and the same gates decide as before.  A new change takes the place of those that begin at
+ *            its time or later, and of one that waits for its time.  The last GATING_MAX_CHANGES are kept.  The oldest
+ *            of them decides of what is before, too.  Gates are exchanged, not copied, so that nothing is allocated
+ *            here: who sets one gets another back, to be freed where that may be.
  * Threads:   the worker only, but for init and fini.   Blocking: never. */
 #ifndef XBGPU_GATING_H
 #define XBGPU_GATING_H
@@ -11,15 +14,16 @@
 #include "xbgpu/gate.h"
 #include "xbgpu/layout.h"
 
+#define GATING_MAX_CHANGES 8
+
 struct gating {
     const struct xbgpu_config *config; /* [const] */
     const struct xbgpu_layout *layout; /* [const] */
     struct device *device;             /* [const] */
     struct gating_gate {
-        struct gate *now, *next; /* NULL: no change waits */
-        int64_t from_samples;    /* of 'next' */
-        struct gate *spare;      /* NULL, or what it was before; never beside 'next' */
-    } * gates;                   /* [n_gates] */
+        size_t n;                                       /* changes in order of time; >= 1 */
+        struct gate_change changes[GATING_MAX_CHANGES]; /* of those behind the n-th the gates are spare, or NULL */
+    } * gates;                                          /* [n_gates] */
 };
 
 /* Gates as configured.  Returns 0 or -ENOMEM. */
@@ -31,8 +35,8 @@ void gating_fini(struct gating *gating);
 int gating_create_lists(const struct gating *gating, struct correlation_gate **lists);
 void gating_free_lists(const struct gating *gating, struct correlation_gate *lists);
 
-/* Gate 'g' is to be '*gate' from this timestamp on, but not before 'next_samples': what is earlier has been listed.
- * '*gate' becomes one that is not needed any more, or NULL. */
+/* Gate 'g' is to be '*gate' from this timestamp on; a change that begins later than 'next_samples', the end of what has
+ * been listed, waits.  '*gate' becomes one that is not needed any more, or NULL. */
 void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples);
 
 /* Decides what each gate takes of 'n_batches' batches, the first of which has this timestamp, and queues the upload of

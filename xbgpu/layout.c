@@ -7,6 +7,7 @@
 #include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
+#include "kernels/checksum.h"
 #include "kernels/correlate.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
@@ -176,6 +177,11 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
     bytes_add(&l->device_bytes, 1, l->vis_bytes);
     if (xbgpu_output_has_totals(l, config, output))
         bytes_add(&l->device_bytes, 1, l->totals_bytes);
+    if (output->audit_checksum) {
+        bytes_add(&l->device_bytes, 1, l->rows_bytes);
+        bytes_add(&l->device_bytes, n_buffers, l->checks_bytes);
+        bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(l->checks_bytes, on_gpu));
+    }
     if (output->gate)
         bytes_add(&l->host_bytes, 1, xbgpu_weights_bytes(l, config, output));
 }
@@ -263,6 +269,8 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
+    l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
+    l.checks_bytes = (2 + 2 * l.n_chan) * sizeof(uint64_t);
     l.frames_per_heap = frames_per_heap(recv, l.heap_bytes);
     add_inputs(&l, config, on_gpu, mtu);
     for (size_t o = 0; o < l.n_outputs; o++)
@@ -434,9 +442,11 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
 
 void xbgpu_config_check(void *values, struct config *errors)
 {
-    const struct xbgpu_config *config = values;
+    struct xbgpu_config *config = values;
 
     check_recv(config, errors);
+    config_check_from(&config->recv.from, &config->recv.senders, errors);
+    config_set_senders(&config->recv.sources, &config->recv.senders);
     for (size_t o = 0; o < config->outputs.n; o++) {
         check_output(config, o, errors);
         config_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);

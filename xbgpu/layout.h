@@ -38,6 +38,8 @@ struct xbgpu_layout {
     size_t n_selected_batches;            /* that hold a whole chunk */
     size_t vis_bytes;                     /* of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;                  /* of its 64-bit ones, where it has them */
+    size_t rows_bytes;                    /* of its checksums' rows (checksum.h), where it has them */
+    size_t checks_bytes;                  /* of what they say of a dump: verdict and words (checksum_dump.h) */
     uint64_t host_bytes;                  /* UINT64_MAX where they go beyond 64 bits */
     uint64_t chunks_bytes, buffers_bytes; /* of the host's: what packets land in, and dumps leave from */
     uint64_t device_bytes;                /* likewise */

@@ -27,6 +27,7 @@ struct xbgpu_recv {
     struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
     struct recv_member *members;
+    struct gauge group_timestamp; /* of the chunk that any member handed on last */
 };
 
 enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
@@ -91,6 +92,9 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
         .jump_sources = 2,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
+        .clock_tolerance_ns = (int64_t)(config->time.clock_tolerance_s * (double)NS_PER_S),
+        .group_timestamp = &recv->group_timestamp,
+        .patience_chunks = config->recv.window_chunks - 1,
         .free_chunks = recv->members[m].free_chunks,
         .worker = c->worker,
         .full_kind = c->full_kind,
@@ -152,6 +156,7 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
         return -ENOMEM;
     r->config = config->config;
     r->layout = config->layout;
+    gauge_set(&r->group_timestamp, -1);
     r->contexts = calloc(r->layout->n_recv_threads, sizeof(*r->contexts));
     r->first_ant = calloc(n_members + 1, sizeof(*r->first_ant));
     r->members = calloc(n_members, sizeof(*r->members));

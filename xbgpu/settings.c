@@ -103,6 +103,7 @@ struct reading {
     struct xsettings found;
     bool *gate_spoilt;  /* [n_gates] */
     bool other_time;    /* it was kept with another sync time */
+    bool left_out;      /* something was */
     char sync_time[32]; /* of now */
 };
 
@@ -116,8 +117,9 @@ static bool is_integer(const char *field, int64_t *value)
 }
 
 /* Says that a row is of no use, and why. */
-static void leave_out(const struct table_row *row, const char *reason)
+static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
+    r->left_out = true;
     log_warning("%s:%u: what was kept is left out: %s", row->path, row->line, reason);
 }
 
@@ -127,10 +129,10 @@ static void read_capture(struct reading *r, const struct table_row *row)
     int o = row->n == 4 ? xsettings_find_output(r->settings, row->fields[1]) : -1;
 
     if (o < 0)
-        leave_out(row, "there is no such stream");
+        leave_out(r, row, "there is no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
-        leave_out(row, "it is not on or off with a timestamp");
+        leave_out(r, row, "it is not on or off with a timestamp");
     else
         r->found.captures[o] = (struct xsettings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
@@ -141,9 +143,9 @@ static void read_shift(struct reading *r, const struct table_row *row)
     int64_t shift;
 
     if (input < 0) {
-        leave_out(row, "there is no such input");
+        leave_out(r, row, "there is no such input");
     } else if (!is_integer(row->fields[2], &shift) || !xsettings_shift_fits(r->settings, shift)) {
-        leave_out(row, "there is no room for such a shift (recv.max_shift)");
+        leave_out(r, row, "there is no room for such a shift (recv.max_shift)");
     } else {
         r->found.shifts[input] = shift;
         r->found.shifts_set = true;
@@ -157,7 +159,7 @@ static int read_gate(struct reading *r, const struct table_row *row)
     int err = -EINVAL;
 
     if (g < 0) {
-        leave_out(row, "there is no such gate");
+        leave_out(r, row, "there is no such gate");
         return 0;
     }
     struct xsettings_gate *gate = &r->found.gates[g];
@@ -165,7 +167,7 @@ static int read_gate(struct reading *r, const struct table_row *row)
         err = xbgpu_gate_set(&gate->gate, row->fields[3], row->fields[4], why, sizeof(why));
     gate->set = true;
     if (err == -EINVAL) {
-        leave_out(row, why);
+        leave_out(r, row, why);
         r->gate_spoilt[g] = true;
     }
     return err == -ENOMEM ? err : 0;
@@ -193,7 +195,7 @@ static int read_row(const struct table_row *row, void *arg)
     else if (strcmp(row->fields[0], "gate") == 0)
         return read_gate(r, row);
     else
-        leave_out(row, "it is nothing that can be set");
+        leave_out(r, row, "it is nothing that can be set");
     return 0;
 }
 
@@ -211,11 +213,13 @@ static int take_gates(struct reading *r)
         if (r->other_time && found->gate.epoch_time_s.mantissa == 0) {
             log_warning("what was kept of gate %s is left out: its epoch counts from another sync_time",
                         found->gate.name);
+            r->left_out = true;
             continue;
         }
         err = xbgpu_gate_check(s->config, &kept.gate, &found->gate, why, sizeof(why));
         if (err == -EINVAL)
             log_warning("what was kept of a gate is left out: %s", why);
+        r->left_out = r->left_out || err;
         if (err)
             continue;
         s->gates[g] = *found;
@@ -225,7 +229,7 @@ static int take_gates(struct reading *r)
     return err == -ENOMEM ? err : 0;
 }
 
-int xsettings_read(struct xsettings *settings, const char *path, char *why, size_t why_bytes)
+int xsettings_read(struct xsettings *settings, const char *path, bool *whole, char *why, size_t why_bytes)
 {
     struct reading r = {.settings = settings};
     int err = xsettings_init(&r.found, settings->config, settings->layout);
@@ -253,6 +257,7 @@ int xsettings_read(struct xsettings *settings, const char *path, char *why, size
         memcpy(settings->captures, r.found.captures, settings->layout->n_outputs * sizeof(*settings->captures));
         memcpy(settings->shifts, r.found.shifts, n_inputs(settings) * sizeof(*settings->shifts));
         settings->shifts_set = r.found.shifts_set;
+        *whole = !r.left_out;
     }
     free(r.gate_spoilt);
     xsettings_fini(&r.found);

@@ -38,9 +38,9 @@ struct xsettings {
 int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 void xsettings_fini(struct xsettings *settings);
 
-/* Takes in what was kept.  What does not go with the configuration any more is left out, with a line in the log.
- * Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
-int xsettings_read(struct xsettings *settings, const char *path, char *why, size_t why_bytes);
+/* Takes in what was kept.  What does not go with the configuration any more is left out, with a line in the log, and
+ * then 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+int xsettings_read(struct xsettings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
 /* Writes what is set; returns false where nothing is.  'settings' is a struct xsettings (state_file.h). */
 bool xsettings_write(FILE *text, void *settings);

@@ -38,7 +38,9 @@ struct xinputs {
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
     struct gating gating;
-    int64_t next_samples; /* what is earlier has been walked, or is being walked */
+    int64_t next_samples; /* what is earlier, but not before time went back, has been walked, or is being walked */
+    bool went_back;       /* since xinputs_went_back() */
+    int64_t back_samples; /* and to where */
     struct timebase timebase;
     bool readable; /* [const] by the host: chunks */
     bool began;    /* there was a set */
@@ -57,6 +59,7 @@ struct xinputs {
     const uint8_t **heaps; /* [n_history + n_batches][ant] and where they are; NULL: absent */
     size_t n_batches;      /* of the current input */
     int64_t last_arrival_ns;
+    bool restarts; /* a chunk of the current input begins a stream */
 };
 
 bool xinputs_have_room(const struct xinputs *inputs)
@@ -120,6 +123,16 @@ static void hold_set(struct xinputs *x)
 int64_t xinputs_next_samples(const struct xinputs *inputs)
 {
     return inputs->next_samples;
+}
+
+bool xinputs_went_back(struct xinputs *inputs, int64_t *first_samples)
+{
+    bool went_back = inputs->went_back;
+
+    inputs->went_back = false;
+    if (went_back)
+        *first_samples = inputs->back_samples;
+    return went_back;
 }
 
 void xinputs_set_delays(struct xinputs *inputs, const uint32_t *delays)
@@ -194,6 +207,7 @@ static void upload_member(struct xinputs *x, size_t m, const struct chunk *chunk
             if (!x->came[to])
                 device_fill(x->c.upload, voltages + ant * l->heap_bytes, voltage_zero(l->format), l->heap_bytes);
         }
+    x->restarts = x->restarts || (chunk && chunk->restarts);
     if (chunk && chunk->last_arrival_ns > x->last_arrival_ns)
         x->last_arrival_ns = chunk->last_arrival_ns;
     if (chunk && chunk->n_times > x->n_batches)
@@ -266,6 +280,7 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
         .delays = l->shifted ? in->delays : NULL,
         .gates = in->gates,
         .last_arrival_ns = x->last_arrival_ns,
+        .restarts = x->restarts,
     };
     int64_t end_samples = (walk->first_batch + (int64_t)walk->n_batches) * l->batch_samples;
     x->next_samples = end_samples > x->next_samples ? end_samples : x->next_samples;
@@ -340,8 +355,14 @@ bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *
     x->set_waits = false;
     x->n_batches = 0;
     x->last_arrival_ns = 0;
+    x->restarts = false;
     for (size_t m = 0; m < l->n_members; m++)
         upload_member(x, m, x->set[m]);
+    if (x->began && first_batch < x->next_batch) {
+        x->went_back = true;
+        x->back_samples = first_batch * l->batch_samples;
+        x->next_samples = 0;
+    }
     set_sensors(x, first_batch > x->next_batch);
     finish_input(x, first_batch, follows, walk);
     return true;

@@ -55,12 +55,15 @@ struct xinput_config {
 /* Returns 0 or negative errno. */
 int xinputs_create(const struct xinput_config *config, struct xinputs **inputs);
 
+/* Whether the data's time has begun again earlier since it was last asked, and then at which timestamp. */
+bool xinputs_went_back(struct xinputs *inputs, int64_t *first_samples);
+
 /* Makes the next batches the current input and says what there is to walk.  'ended': no more chunks will come.  Returns
  * false if there are none, or nowhere to put them. */
 bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *walk);
 
-/* The first timestamp of which no walk has been made: what is set now holds from there on.  It never decreases; 0 before
- * there was an input. */
+/* The first timestamp of which no walk has been made: what is set now holds from there on.  Where the data's time goes
+ * back, so does it; 0 before there was an input. */
 int64_t xinputs_next_samples(const struct xinputs *inputs);
 
 /* Sets delays[ant][pol] (xbgpu_delay()) of all walks that are made from now on; a copy is made. */

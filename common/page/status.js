@@ -3,7 +3,6 @@
 
 const INTERVAL_MS = 1000, TIMEOUT_MS = 4000, STALE_MS = 3500;
 const COLOURS = ["--c0", "--c1", "--c2", "--c3"];
-const HARMLESS = ["other_thread", "stop", "no_items", "metadata_heaps"];
 const $ = id => document.getElementById(id);
 
 let last = null;        // the last answer
@@ -160,6 +159,7 @@ function show_streams(s) {
       ["Incomplete", "incomplete_accs", t => still_cell(t.incomplete_accs)],
       ["Absent", "absent_accs", t => still_cell(t.absent_accs)],
       ["Dropped", "dropped_accs", t => still_cell(t.dropped_accs)],
+      ["Wrong", "wrong_accs", t => ({ text: count(total(t.wrong_accs)), level: total(t.wrong_accs) ? "bad" : "" })],
       ["Audited", "audits", t => ({ text: count(total(t.audits)), sub: total(t.audit_failures) ? `${count(total(t.audit_failures))} wrong` : "all agreed", level: total(t.audit_failures) ? "bad" : "" })]);
   }
   columns.push(["Latency", "latency_seconds", t => ({ text: t.latency_seconds > 0 ? si_seconds(t.latency_seconds) : "–" })]);
@@ -343,11 +343,11 @@ function show_sensors(s) {
 function troubles_of(s) {
   const found = [];
   const look = (where, name, value) => {
-    if (HARMLESS.includes(name.split(" ").pop()) || !value || typeof value !== "object") return;
+    if (!value || typeof value !== "object") return;
     if (value.total === undefined) for (const key in value) look(where, `${name} ${key}`, value[key]);
     else if (value.total > 0) found.push([where, name.replaceAll("_", " "), value]);
   };
-  const names = ["rejected_packets", "malformed_packets", "too_old_heaps", "bad_timestamp_heaps", "bad_feng_id_heaps", "incomplete_heaps", "missing_heaps", "jumps", "failed_packets", "unmatched_chunks", "late_chunks", "skipped_heaps", "dropped_heaps", "incomplete_accs", "absent_accs", "skipped_accs", "dropped_accs", "audit_failures"];
+  const names = ["rejected_packets", "malformed_packets", "too_old_heaps", "bad_timestamp_heaps", "bad_feng_id_heaps", "incomplete_heaps", "contested_heaps", "missing_heaps", "jumps", "failed_packets", "unmatched_chunks", "late_chunks", "skipped_heaps", "dropped_heaps", "incomplete_accs", "absent_accs", "skipped_accs", "dropped_accs", "audit_failures", "wrong_accs"];
   const scan = (where, object) => { for (const name of names) if (object[name]) look(where, name, object[name]); };
   for (const i of s.inputs || []) scan(input_name(i), i);
   for (const a of s.antennas || []) scan(a.antenna, a);
@@ -383,6 +383,8 @@ function judge(s) {
   const silent = s.inputs.filter(i => per_s(i.heaps) === 0), missing = sum(s.inputs.map(i => per_s(i.missing_heaps)));
   if (silent.length === s.inputs.length) return ["idle", "No data", "nothing arrives on any input"];
   if (silent.length) return ["warn", "Inputs missing", names_of(silent.map(input_name))];
+  const contested = s.inputs.filter(i => per_s(i.contested_heaps) > 0);
+  if (contested.length) return ["bad", "Contested", `two senders send different bytes for the same heaps: ${names_of(contested.map(input_name))}`];
   if (missing > 0) return ["warn", "Losing data", `${percent(missing / (missing + sum(heaps)))} of the heaps are missing: ${names_of(s.inputs.filter(i => per_s(i.missing_heaps) > 0).map(input_name))}`];
   const dropping = s.streams.filter(t => (per_s(t.dropped_heaps) || per_s(t.dropped_accs)) > 0);
   if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];

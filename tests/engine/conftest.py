@@ -52,6 +52,10 @@ def no_sanitizer_reports(monkeypatch):
         assert not texts, "\n".join(texts)
 
 
+# A directory that its group may write to is not taken for state or compiled kernels.
+os.umask(0o022)
+
+
 @pytest.fixture
 def work(request):
     """A directory for the scenario's YAML, captures and logs; it is kept, and named, if the test fails."""
@@ -74,8 +78,8 @@ def daemon(work):
     """Starts daemons; those still running at the end of the test are killed."""
     started = []
 
-    def start(program, config, name=None):
-        process = harness.Daemon(program, config, work, name or f"{program}{len(started)}")
+    def start(program, config, name=None, stderr=None):
+        process = harness.Daemon(program, config, work, name or f"{program}{len(started)}", stderr)
         started.append(process)
         return process
 

@@ -163,10 +163,10 @@ def _checksum(header):
 
 
 def frame(endpoint, payload):
-    """An Ethernet frame with a UDP packet to 'endpoint'."""
-    address = socket.inet_aton(endpoint[0])
+    """An Ethernet frame with a UDP packet to 'endpoint', from 127.0.0.1 or as the payload's 'sender' says."""
+    address, sender = socket.inet_aton(endpoint[0]), socket.inet_aton(getattr(payload, "sender", LOOPBACK))
     udp = struct.pack(">HHHH", 7148, endpoint[1], 8 + len(payload), 0)
-    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0x4000, 4, 17, 0, b"\x7f\0\0\1", address)
+    ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(payload), 0, 0x4000, 4, 17, 0, sender, address)
     ip = ip[:10] + struct.pack(">H", _checksum(ip)) + ip[12:]
     ethernet = b"\x01\0\x5e" + bytes([address[1] & 0x7F]) + address[2:] + b"\x02\0\0\0\0\1\x08\0"
     return ethernet + ip + udp + payload
@@ -442,9 +442,9 @@ def directly(config):
 
 
 class Daemon:
-    """One running fgpu or xbgpu."""
+    """One running fgpu or xbgpu.  'stderr': a descriptor instead of its log."""
 
-    def __init__(self, program, config, work, name):
+    def __init__(self, program, config, work, name, stderr=None):
         if DIRECT and program in ("fgpu", "xbgpu"):
             config = directly(config)
         binary = BUILD / program
@@ -465,8 +465,8 @@ class Daemon:
             environment["LD_LIBRARY_PATH"] = LIBRARY_PATH
         wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, [])
         with open(self.log, "wb") as log:
-            self.process = subprocess.Popen([*wrapper, str(binary), str(path)], stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log, env=environment, cwd=work)
+            self.process = subprocess.Popen([*wrapper, str(binary), str(path)], stdin=subprocess.DEVNULL,
+                                            stdout=log, stderr=stderr or log, env=environment, cwd=work)
         self.pidfd = os.pidfd_open(self.process.pid)
 
     def tail(self):

@@ -6,38 +6,42 @@ from collections import Counter
 
 
 class Member:
-    """What one window makes of packets [(source, time, place in the recording)], 'n_parts' to a heap.
+    """What one window of a replay makes of packets [(source, time, place in the recording)], 'n_parts' to a heap.
 
-    The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a jump, believed when a
-    source has claimed it with 'jump_heaps' heaps, of which the packets before that are refused.
+    The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a claim, and is held.  When a
+    source has claimed 'jump_heaps' heaps, the window goes on at the first packet held, and has them all.
     """
 
     def __init__(self, packets, n_sources, n_parts, chunk, window, jump_heaps=8):
         self.chunk, self.window = chunk, window
-        parts = Counter()
+        self.parts = Counter()
         self.n_refused = 0
         self.left = {}  # {chunk: the packet that made it leave}
-        oldest, claims, still_open = None, {}, set()
+        self.oldest, self.still_open = None, set()
+        held = {}  # {source: the times of the packets of its claim}
         for source, time, place in packets:
             at = time // chunk
-            oldest = at if oldest is None else oldest
-            if at - oldest < 2 * window:
+            self.oldest = at if self.oldest is None else self.oldest
+            if at - self.oldest < 2 * window:
                 # (That others go on where they were, which would speak against a claim, is another test's business.)
-                assert not claims
-                oldest = max(oldest, at - window + 1)
-            else:
-                claim = claims.setdefault(source, [])
-                if claim and time - claim[-1] > window * chunk:
-                    claim.clear()
-                if not claim or time > claim[-1]:
-                    claim.append(time)
-                if len(claim) < jump_heaps:
-                    self.n_refused += 1
-                    continue
-                oldest, claims = at, {}
-            self.left |= {c: place for c in still_open if c < oldest}
-            still_open = {c for c in still_open if c >= oldest} | {at}
-            parts[source, time] += 1
+                assert not held
+                self.place(source, time, place)
+                continue
+            claim = held.setdefault(source, [])
+            if claim and abs(time - claim[-1]) > window * chunk:
+                self.n_refused += len(claim)
+                claim.clear()
+            claim.append(time)
+            if len(set(claim)) < jump_heaps:
+                continue
+            agreeing = sorted((t, s) for s, times in held.items() for t in times
+                              if abs(times[-1] - time) <= window * chunk)
+            self.n_refused += sum(map(len, held.values())) - len(agreeing)
+            self.oldest, held = agreeing[0][0] // chunk, {}
+            for t, s in agreeing:
+                self.place(s, t, place)
+        self.n_refused += sum(map(len, held.values()))
+        parts, still_open = self.parts, self.still_open
         self.left |= {c: math.inf for c in still_open}
         self.complete = {heap for heap, n in parts.items() if n == n_parts}
         self.n_incomplete = len(parts) - len(self.complete)
@@ -48,6 +52,14 @@ class Member:
         # Nobody is told of a chunk without a heap.
         self.left = {c: place for c, place in self.left.items() if any(t // chunk == c for _, t in self.complete)}
         self.late = set()
+
+    def place(self, source, time, place):
+        """A packet goes to its chunk, and the window with it."""
+        at = time // self.chunk
+        self.oldest = max(self.oldest, at - self.window + 1)
+        self.left |= {c: place for c in self.still_open if c < self.oldest}
+        self.still_open = {c for c in self.still_open if c >= self.oldest} | {at}
+        self.parts[source, time] += 1
 
     @property
     def used(self):

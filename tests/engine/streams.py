@@ -154,15 +154,22 @@ def read_file(path):
         return {name: file[name][()].tobytes() for name in names}
 
 
+IGNORED = {"descriptor", "stop", "other_thread"}  # part of any stream: not refused, and no warning
+
+
 def counts(stream, metrics):
-    """How many packets were refused for each reason that the program has, malformed ones by what is wrong with them."""
-    reasons = {labels["reason"] for name, labels, _ in metrics.samples
-               if name == f"{stream.prefix}_rejected_packets_total"}
-    out = {r: metrics.get(f"{stream.prefix}_rejected_packets_total", reason=r) for r in reasons}
+    """How many packets were refused or ignored for each reason that the program has, malformed ones by what is wrong with
+    them."""
+    out = {}
+    for kind in ("rejected", "ignored"):
+        reasons = {labels["reason"] for name, labels, _ in metrics.samples
+                   if name == f"{stream.prefix}_{kind}_packets_total"}
+        assert not reasons & out.keys() and (reasons <= IGNORED) == (kind == "ignored")
+        out |= {r: metrics.get(f"{stream.prefix}_{kind}_packets_total", reason=r) for r in reasons}
     if stream.program == "fgpu":
-        for reason, own in [("no_items", "metadata"), ("too_old", "too_old"), ("bad_timestamp", "bad_timestamp")]:
+        for reason in ("too_old", "bad_timestamp"):
             assert reason not in out
-            out[reason] = metrics.get(f"fgpu_input_{own}_heaps_total")
+            out[reason] = metrics.get(f"fgpu_input_{reason}_heaps_total")
     name = f"{stream.prefix}_malformed_packets_total"
     errors = {labels["error"] for n, labels, _ in metrics.samples if n == name}
     out |= {f"malformed: {e}": metrics.get(name, error=e) for e in errors}
@@ -177,13 +184,14 @@ def heaps_received(log):
     return found
 
 
-def check_same(stream, outcome, expected, refused, n_missing=0):
-    """The same output, exactly 'refused': {reason: packets}, and all that is missing is what has a hole."""
+def check_same(stream, outcome, expected, refused, n_holed=0, n_contested=0):
+    """The same output, exactly 'refused': {reason: packets}, and all that is missing has a hole or was contested."""
     found = counts(stream, outcome.metrics)
     differ = {reason: (n, refused.get(reason, 0)) for reason, n in found.items() if n != refused.get(reason, 0)}
     assert not differ, f"packets refused, and how many should have been: {differ}"
     assert sum(found.values()) == sum(refused.values())
-    for name, n in [("missing_heaps", n_missing), ("incomplete_heaps", n_missing), ("jumps", 0)]:
+    for name, n in [("missing_heaps", n_holed + n_contested), ("incomplete_heaps", n_holed),
+                    ("contested_heaps", n_contested), ("jumps", 0)]:
         assert outcome.metrics.get(f"{stream.prefix}_{name}_total") == n, name
     ends = heaps_received(outcome.log), heaps_received(expected.log)
     assert ends[0] == ends[1], f"received and missing: {ends[0]}, not {ends[1]}"

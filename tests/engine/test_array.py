@@ -50,7 +50,8 @@ def small(**changes):
     array = {
         "name": "small",
         "time": {"sync_time": 1700000000, "adc_sample_rate": 1000000},
-        "antennas": [{"name": f"m{i:03}", "pol0": f"239.99.{i}.0", "pol1": f"239.99.{i}.1"} for i in range(2)],
+        "antennas": [{"name": f"m{i:03}", "pol0": f"239.99.{i}.0", "pol1": f"239.99.{i}.1"} | ({"from": "10.0.0.0/8"} if i else {})
+                     for i in range(2)],
         "f_outputs": [{"name": "wide", "channels": 1024, "spectra_per_heap": 32, "substreams": 2}],
         "x_outputs": [{"name": "vis", "stream": "wide", "integration_time": 0.5}],
         "multicast": {"range": "239.98.0.0/24"},
@@ -83,6 +84,7 @@ def check_services(array, made):
     for feng_id, wanted in enumerate(array["antennas"]):
         for key in ("name", "pol0", "pol1"):
             assert antennas[feng_id][key] in (wanted[key], [wanted[key]])
+        assert antennas[feng_id].get("from") == wanted.get("from")
     sizes = [len(config["antennas"]) for config in fgpus]
     assert max(sizes) - min(sizes) <= 1
 
@@ -275,7 +277,10 @@ def test_memory_and_metrics(running):
     import array_plan
 
     made, engines = running
-    names, reasons = {"up", "ALERTS"}, set()
+    # The recorder's metrics are in its reference, which test_reference.py holds to the program.
+    recorder = (harness.ROOT / "docs/reference/visrec.txt").read_text()
+    names = {"up", "ALERTS", *re.findall(r"^(visrec_\w+)", recorder, re.MULTILINE)}
+    reasons = set()
     for engine, process in engines.values():
         found = re.search(r"(\d+) MiB of host memory, (\d+) MiB on the device", process.log.read_text())
         needed = (engine.memory_bytes - array_plan.PROCESS_BYTES) / (1 << 20)
@@ -306,8 +311,9 @@ def test_promtool(work):
                               text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
     for rule in made["prometheus/rules.yaml"]["groups"][0]["rules"]:
-        assert rule["annotations"]["where"] and re.search(r" cbf-doctor (host|streams|loss) /etc/cbf/",
-                                                                rule["annotations"]["doctor"])
+        assert rule["annotations"]["where"] and rule["annotations"]["summary"]
+        if not rule["alert"].startswith("Recorder"):
+            assert re.search(r" cbf-doctor (host|streams|loss) /etc/cbf/", rule["annotations"]["doctor"])
     boards = [board for board in made.values() if isinstance(board, dict) and "panels" in board]
     assert len(boards) == 3 and len({board["uid"] for board in boards}) == 3
     rules = []
@@ -318,6 +324,47 @@ def test_promtool(work):
     path = work / "panels.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
     done = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_recorder_alerts(work):
+    """Series of recorders, of which each is in another kind of trouble, and the alerts that Prometheus makes of them."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    generate(EXAMPLE, work / "made")
+    rising, constant = "0+5x60", "7x60"
+    troubles = {  # recorder: (dumps, unwritten dumps, rollovers, {reason: rejected packets}), and the alert
+        "good": ((rising, constant, constant, {"jump": constant, "no_items": rising}), None),
+        "waits": ((constant, constant, constant, {"no_items": rising}), None),
+        "full": ((constant, rising, constant, {}), "RecorderLoses"),
+        "slow": ((rising, constant, constant, {"no_chunk": rising}), "RecorderLoses"),
+        "misled": ((constant, constant, constant, {"jump": rising}), "RecorderRefuses"),
+        "other": ((constant, constant, constant, {"heap_size": rising}), "RecorderRefuses"),
+        "anew": ((rising, constant, rising, {}), "RecorderNewFile"),
+    }
+    series, alerts = [], {}
+    for engine, ((dumps, unwritten, rollovers, rejected), alert) in troubles.items():
+        labels = f'array="example", host="h", engine="{engine}", program="visrec"'
+        series += [{"series": f"visrec_{name}_total{{{labels}}}", "values": values} for name, values in
+                   (("dumps", dumps), ("unwritten_dumps", unwritten), ("rollovers", rollovers))]
+        series += [{"series": f'visrec_rejected_packets_total{{{labels}, reason="{reason}"}}', "values": values}
+                   for reason, values in rejected.items()]
+        alerts.setdefault(alert, set()).add(engine)
+    rules = yaml.safe_load((work / "made/prometheus/rules.yaml").read_text())["groups"][0]["rules"]
+    expected = []
+    for rule in rules:
+        if rule["alert"].startswith("Recorder"):
+            who = [{"severity": rule["labels"]["severity"], "array": "example", "host": "h", "engine": engine,
+                    "program": "visrec"} for engine in alerts[rule["alert"]]]
+            notes = [{key: text.replace("{{ $labels.host }}", "h").replace("{{ $labels.engine }}", labels["engine"])
+                      for key, text in rule["annotations"].items()} for labels in who]
+            expected.append({"eval_time": "4m", "alertname": rule["alert"], "exp_alerts": [
+                {"exp_labels": labels, "exp_annotations": note} for labels, note in zip(who, notes)]})
+    assert len(expected) == 3
+    path = work / "made/prometheus/test.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "5s", "tests": [
+        {"interval": "5s", "input_series": series, "alert_rule_test": expected}]}))
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -466,6 +466,9 @@ def test_stale_kernel_cache(work, files):
     os.utime(old, (1e9, 1e9))
     assert found()["status"] == "warn" and "1 of 3" in found()["found"] and "older" in found()["found"]
     old.unlink()
+    cache.chmod(0o777)
+    assert found()["status"] == "warn" and "others may write there" in found()["found"]
+    cache.chmod(0o755)
     damaged = write(4)
     content = bytearray(damaged.read_bytes())
     content[-7] ^= 4

@@ -287,6 +287,8 @@ TRANSCRIPT = [
     ("?gain wide0 0 nan", r"!gain fail a\_gain\_must\_be\_finite,\_in\_single\_precision:\_'nan'"),
     ("?gain wide0 0 1+infj", r"!gain fail a\_gain\_must\_be\_finite.*"),
     ("?gain wide0 0 1e39", r"!gain fail a\_gain\_must\_be\_finite.*"),
+    ("?gain wide0 0 1e38", r"!gain fail a\_gain\_must\_have\_a\_magnitude\_of\_at\_most\_1e9,.*'1e38'"),
+    ("?gain wide0 0 8e8-8e8j", r"!gain fail a\_gain\_must\_have\_a\_magnitude.*"),
     ("?gain wide0 0 " + " ".join(["1"] * 63) + " nan", r"!gain fail a\_gain\_must\_be\_finite.*"),
     ("?gain wide0 0", r"!gain ok 0.40000000596046448\+0j"),
     ("?gain-all wide0", "!gain-all (fail|invalid) .*"),
@@ -295,6 +297,7 @@ TRANSCRIPT = [
     ("?gain-all wide0 default 1", r"!gain-all fail there\_must\_be\_one\_gain.*"),
     ("?gain-all wide0 Default", r"!gain-all fail a\_gain\_must\_be\_a\_complex.*"),
     ("?gain-all wide0 -inf", r"!gain-all fail a\_gain\_must\_be\_finite.*"),
+    ("?gain-all wide0 -1e10", r"!gain-all fail a\_gain\_must\_have\_a\_magnitude.*"),
     ("?delays wide0 1800000000", "!delays (fail|invalid) .*"),
     ("?delays wide9 1800000000 0,0:0,0 0,0:0,0", r"!delays fail there\_is\_no\_stream.*"),
     ("?delays wide0 1800000000 0,0:0,0", r"!delays fail there\_must\_be\_4\_models,\_one\_for\_each\_input"),
@@ -347,9 +350,10 @@ def test_formats(daemon):
         assert lines.ask("?delays wide0 1800000000.12345678901234 1e-9,0:0,0 0,0:0,0") == "!delays ok"
 
 
-def test_room_for_delays(daemon):
-    """So many models wait for their time, and one more is refused; one that replaces them is not."""
-    config = katcp_config()
+def test_room_for_delays(daemon, work):
+    """So many models wait for their time, and one more is refused; one that replaces them is not, nor are any number whose
+    time has passed, of which the last stay."""
+    config = katcp_config(state={"directory": str(work)}, time={"timebase": "clock"})
     process = daemon("fgpu", config).wait_ready()
     model = ("1e-9,0:0,0", "0,0:0,0")
     with control.Client(process) as client:
@@ -359,6 +363,13 @@ def test_room_for_delays(daemon):
             client.request("delays", "wide0", 4000000255, *model)
         client.request("delays", "wide0", 4000000000, *model)
         client.request("delays", "wide0", 4000000255, *model)
+        for i in range(260):
+            client.request("delays", "wide0", SYNC + i, *model)
+    process.terminate()
+    process.wait_end()
+    for pol in range(2):
+        lines = [line.split() for line in (work / "delays.wide0@m000").read_text().splitlines() if line[0] != "#"]
+        assert [int(line[0].split(".")[0]) - SYNC for line in lines if int(line[1]) == pol] == list(range(5, 260))
 
 
 def test_room_for_delays_of_a_replay(daemon, work):
@@ -632,11 +643,14 @@ def test_restart_takes_effect(daemon, work, rng):
     ("gains.wide0@m000", "wide7 0 * 1 0\n", "the output must be the name of one"),
     ("gains.wide0@m000", "\x00\xff garbage", "no channel has a gain"),
     ("gains.wide0@m000", "garbage", "a line must have"),
+    ("gains.wide0@m000", "", "it is empty"),
+    ("gains.wide0@m000", "wide0 0 * 0 1e38\n", "the gain must have a magnitude of at most 1e9"),
+    ("delays.wide0@m000", "# start (UNIX s)\n", "there is no model"),
     ("delays.wide0@m000", "1 0 0 0 0 0\n", "the start must not be before time.sync_time"),
     ("delays.wide0@m000", "1800000000 0 0", "a line must have"),
 ])
 def test_state_that_does_not_fit(name, text, why, daemon, work):
-    """Ignored with one sentence; the next change puts it right."""
+    """Ignored with one sentence and a sensor in error, until the next start; the next change puts the file right."""
     (work / name).write_text(text)
     config = katcp_config(state={"directory": str(work)})
     process = daemon("fgpu", config).wait_ready()
@@ -646,8 +660,10 @@ def test_state_that_does_not_fit(name, text, why, daemon, work):
         assert client.request("gain", "wide0", 0) == gains_text([np.float32(0.4)])
         client.request("gain-all", "wide0", "2")
         client.request("delays", "wide0", 1800000000, "0,0:0,0", "0,0:0,0")
+        assert client.reading("state-status")[1:] == ("error", "ignored")
     process.terminate().wait_end()
-    assert text not in (work / name).read_text()
+    kept = (work / name).read_text()
+    assert len(kept.splitlines()) > 1 and (not text or text not in kept)
 
 
 def test_odd_name(daemon, work):

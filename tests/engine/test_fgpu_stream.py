@@ -1,4 +1,5 @@
 """fgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+import re
 import signal
 import time
 
@@ -214,3 +215,30 @@ def test_interface_that_does_not_exist(daemon):
     """A restart cannot cure it, and the init system is told so."""
     config = live_config(recv={"interface": "no-such0"})
     daemon("fgpu", config).wait_end(code=78)
+
+
+def test_time_that_is_set_forward(daemon, rng):
+    """Digitisers whose time jumps by 2^40 samples: one event, and nothing of what they left out is missing or skipped."""
+    config = live_config(time={"timebase": "packets"})
+    chunk, packet = (config["recv"][key] for key in ("chunk_samples", "packet_samples"))
+    starts = [100 * chunk, 100 * chunk + 2**40]
+    samples = scenario.noise(rng, 1, 8 * chunk, 10)
+    with harness.Receiver(destinations(config)):
+        process = daemon("fgpu", config).wait_ready()
+        for start in starts:
+            harness.send_live(scenario.digitiser_heaps(config, samples, start))
+            # The last that leaves because others come: as many as the window has stay open.
+            metrics = process.wait_counted(
+                lambda m: min(m.get("fgpu_input_newest_timestamp", pol=pol) for pol in ("0", "1")) >= start + 5 * chunk,
+                "the last chunk")
+        for pol in ("0", "1"):
+            assert metrics.get("fgpu_input_jumps_total", pol=pol) == 1
+            # All but the packets that were refused until the eighth was believed.
+            assert metrics.get("fgpu_input_gap_samples_total", pol=pol) == 2**40 - 8 * chunk + 7 * packet
+            assert metrics.get("fgpu_input_missing_heaps_total", pol=pol) == 0
+            assert metrics.get("fgpu_input_rejected_packets_total", pol=pol, reason="jump") == 7
+        process.terminate().wait_end()
+    output = scenario.model_of(config["outputs"][0])
+    n_batches = 2 * 8 * chunk // output.batch
+    skipped = re.search(r"(\d+) skipped", process.log.read_text())
+    assert skipped and int(skipped.group(1)) <= 2 * n_batches, skipped

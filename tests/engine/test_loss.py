@@ -464,7 +464,7 @@ def check_file(path, o, windows, recorded):
 def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
     """Records what is left of output 'o', of which recorded[substream][window] says what it was."""
     step = X_OUTPUTS[o]["integration_batches"] * 16 * 2 * CHANNELS
-    member = Member(times_of(packets, step), SUBSTREAMS, n_parts(recordings.visibilities[o]), 1, V_WINDOW, jump_heaps=2)
+    member = Member(times_of(packets, step), SUBSTREAMS, n_parts(recordings.visibilities[o]), 1, V_WINDOW, jump_heaps=3)
     log, path = recordings.visrec(o, packets, work, name)
     windows = sorted({window for _, window in member.complete})
     n_heaps = SUBSTREAMS * (windows[-1] + 1 - windows[0]) if windows else 0

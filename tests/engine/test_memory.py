@@ -2,6 +2,7 @@
 of tests/fake_cuda, for random configurations."""
 import re
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -79,6 +80,10 @@ def run(daemon, work, config, program, monkeypatch):
     process.terminate().wait_end()
     *_, host, stated, direct = (int(n) for n in STATED.search(process.log.read_text()).groups())
     assert not np.fromfile(counts, dtype="<u8").any(), "it left memory behind"
+    drop_in = subprocess.run([harness.BUILD / "cbf-doctor", "--memory-max", work / f"{process.name}.yaml"],
+                             capture_output=True, text=True, check=True).stdout
+    bound = int(re.search(r"^\[Service\]\nMemoryMax=(\d+)$", drop_in, re.M)[1])
+    assert bound > host * MIB + 2**32 - MIB, "MemoryMax= would be in its way"
     return host, stated, device, pinned
 
 

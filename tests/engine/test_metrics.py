@@ -193,7 +193,7 @@ def test_asked_while_a_start_fails(daemon, work, program):
             while not over.is_set():
                 with contextlib.suppress(OSError), socket.create_connection((harness.LOOPBACK, port), 1) as s:
                     while not over.is_set():
-                        s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                        s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
                         if not s.recv(1 << 20):
                             break
 

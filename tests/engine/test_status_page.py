@@ -203,6 +203,11 @@ def test_numbers_equal_metrics(daemon, work):
         wait_state(page, "ok", "Receiving")
         wait_state(page, "idle", "No data")
         fgpu = array["fgpu0"]
+        # The last chunks are handed on after a second's silence.
+        fgpu.wait_counted(lambda m: sum(m.get(f"fgpu_input_{name}_total") for name in (
+            "heaps", "ignored_packets", "rejected_packets", "too_old_heaps")) == m.get("fgpu_input_packets_total"),
+            "all chunks handed on")
+        browser.wait_shown(page, 2)
         inputs = {(("antenna", a), ("pol", p)): f"{a} pol {p}" for a in ("m000", "m001") for p in (0, 1)}
         check_numbers(page, fgpu, "inputs", inputs, "fgpu_input_",
                       [("heaps", "heaps_total", {}, 1), ("bytes", "bytes_total", {}, 1),

@@ -23,9 +23,9 @@ SYNC = harness.XBGPU["time"]["sync_time"]
 
 
 class Fed:
-    """An xbgpu that reads a FIFO and writes a capture."""
+    """An xbgpu, or another program, that reads a FIFO and writes a capture."""
 
-    def __init__(self, daemon, config, work, name="run"):
+    def __init__(self, daemon, config, work, name="run", program="xbgpu"):
         self.sink = work / f"{name}.out.pcap"
         self.fifo = work / f"{name}.fifo"
         self.empty = work / f"{name}.empty.pcap"
@@ -39,7 +39,7 @@ class Fed:
         harness.write_pcap(self.empty, [])
         self.feed.write(self.empty.read_bytes())
         self.feed.flush()
-        self.process = daemon("xbgpu", self.config, name).wait_ready()
+        self.process = daemon(program, self.config, name).wait_ready()
         os.close(both_ends)
 
     def write(self, sent):
@@ -286,12 +286,9 @@ def masks(run, pieces):
 def check_gates(run, found, pieces):
     """Compares what left for each output; pieces[gate name]: [(timestamp, gate)]."""
     first, voltages, present, came = run.shifted([(0, [0] * (2 * run.config["recv"]["antennas"]))])
-    n_batches = run.config["recv"]["batches_per_chunk"]
-    walked = np.array([came[b - b % n_batches:b - b % n_batches + n_batches].any() for b in range(len(came))])
-    walked[np.flatnonzero(came.any(axis=1))[-1] + 1:] = False
     for o, output in enumerate(run.config["outputs"]):
         mask = masks(run, pieces[output["gate"]])
-        expected = xmodel.gated_dumps(first, voltages, present, output["integration_batches"], mask, walked,
+        expected = xmodel.gated_dumps(first, voltages, present, output["integration_batches"], mask,
                                       bool(pieces[output["gate"]][0][1].get("dispersion_measure")), came=came,
                                       missing=output.get("missing", "flag"))
         (endpoint,) = endpoints(output["destination"])
@@ -369,9 +366,7 @@ def test_emulated(daemon, work, rng, monkeypatch):
     found = run.end()
     first, voltages, present, came = run.shifted(shifts)
     mask = masks(run, [(0, cal), (changed, cal | {"on_from": 700})])
-    walked = np.ones(len(came), bool)
-    walked[np.flatnonzero(came.any(axis=1))[-1] + 1:] = False
-    gated = xmodel.gated_dumps(first, voltages, present, 3, mask, walked, False, came=came, missing="weights")
+    gated = xmodel.gated_dumps(first, voltages, present, 3, mask, False, came=came, missing="weights")
     check(run, found, [gated, dumps_of(run, config["outputs"][1], first, voltages, present, came)], "emulated")
 
 
@@ -409,6 +404,7 @@ def test_facts(daemon, work, rng):
             assert {"rx.timestamp": "integer", "rx.unixtime": "timestamp", "rx.missing-unixtime": "timestamp",
                     "rx.device-status": "discrete", "bcp0.rx.synchronised": "boolean", "bcp1.xeng-clip-cnt": "integer",
                     "bcp0.tx.next-timestamp": "integer", "bcp0.audit-failure-cnt": "integer",
+                    "bcp0.wrong-dump-cnt": "integer",
                     "device-status": "discrete", "steady-state-timestamp": "integer"}.items() <= names.items()
 
     fed = Fed(daemon, config, work)
@@ -440,10 +436,10 @@ def test_sensors(daemon, work, rng):
                 _, status, text = await reading(client, name)
                 assert (status, text.removesuffix(".000000")) == expected, name
 
-            run.write(21)  # closes chunks up to 12
-            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 8 * step, "a dump")
+            run.write(21)  # closes the chunks with batches 0 to 15, so two dumps
+            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 16 * step, "the second dump")
             time_s, status, text = await reading(client, "bcp0.rx.synchronised")
-            assert (status, text) == ("nominal", "1") and time_s == pytest.approx(unix(8 * step), abs=1e-6)
+            assert (status, text) == ("nominal", "1") and time_s == pytest.approx(unix(16 * step), abs=1e-6)
             time_s, status, text = await reading(client, "rx.timestamp")
             assert status in ("nominal", "error") and int(text) % (4 * step) == 0
             assert time_s == pytest.approx(unix(int(text)), abs=1e-6)
@@ -457,6 +453,7 @@ def test_sensors(daemon, work, rng):
             time_s, _, text = await reading(client, "rx.missing-unixtime")
             assert float(text) == pytest.approx(unix(24 * step), abs=1e-6) and time_s == pytest.approx(float(text), abs=1e-6)
             assert (await reading(client, "bcp0.audit-failure-cnt"))[1:] == ("nominal", "0")
+            assert (await reading(client, "bcp0.wrong-dump-cnt"))[1:] == ("nominal", "0")
 
     asyncio.run(drive())
     run.end()
@@ -544,6 +541,14 @@ class Raw:
             if line.startswith(b"!"):
                 assert line.startswith(f"!{name}[77] ".encode()), (text, line)
                 return line.decode().rstrip("\n").replace(f"{name}[77]", name)
+
+    def sensor(self, name):
+        """The inform that a request for a sensor's value brings."""
+        self.socket.sendall(f"?sensor-value {name}\n".encode())
+        while not (line := self.lines.readline()).startswith(b"#sensor-value "):
+            assert line, f"closed at: {name}"
+        assert self.lines.readline().startswith(b"!sensor-value ok 1")
+        return line.decode().rstrip("\n")
 
     def close(self):
         self.lines.close()
@@ -690,6 +695,7 @@ def test_state_survives(daemon, work, rng):
     run = Run(fed, rng, 120)
     client = Raw(fed.port)
     assert client.ask("input-shift") == "!input-shift ok 0 -8 3 0 0 8"
+    assert client.sensor("state-status").endswith(" nominal kept")
     assert client.ask("gate cal") == "!gate ok 0 epoch=-7 period=1001 on_from=0 on_until=99"
     client.close()
     found = run.end()
@@ -724,6 +730,7 @@ def test_state_that_does_not_fit(daemon, work, rng):
     assert client.ask("input-shift") == "!input-shift ok 0 -2 3 0 0 0"
     assert client.ask("gate pulse").startswith("!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0")
     assert client.ask("gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
+    assert client.sensor("state-status").endswith(" error ignored")
     client.close()
     fed.end()
     log = fed.process.log.read_text()
@@ -740,4 +747,4 @@ def test_state_that_cannot_be_read(daemon, work):
     process = daemon("xbgpu", config).wait_ready()
     process.terminate().wait_end()
     log = process.log.read_text()
-    assert log.count("control: Input/output error; the file is ignored") == 1, log
+    assert log.count("control: Is a directory; the file is ignored") == 1, log

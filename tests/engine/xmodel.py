@@ -167,10 +167,10 @@ def taken(config, gate, first_batch, n_batches):
     return out.reshape(len(out), n_batches, n_spectra).swapaxes(0, 1)
 
 
-def gated_dumps(first_batch, voltages, present, length, mask, walked, by_channel, **kwargs):
+def gated_dumps(first_batch, voltages, present, length, mask, by_channel, **kwargs):
     """As dumps(), of the spectra that mask[batch][channel][spectrum] has; with the spectra of each channel as a fourth.
 
-    walked[batch]: whether anything came of the chunk that it is in.  Flags are those of all spectra.
+    A batch counts in the fourth if any antenna is present in it.  Flags are those of all spectra.
     """
     sums = dumps(first_batch, voltages * mask[:, None, :, :, None, None], present, length, **kwargs)
     counts = mask.sum(axis=2)  # [batch][channel]
@@ -183,5 +183,5 @@ def gated_dumps(first_batch, voltages, present, length, mask, walked, by_channel
         for a2 in range(n_ants):
             for a1 in range(a2 + 1):
                 w[:, baseline(a1, a2)] = (here * (there[:, a1] & there[:, a2])[:, None]).sum(axis=0)
-        out[window] = vis, w if by_channel else w[0], clipped, (here * walked[at, None]).sum(axis=0)
+        out[window] = vis, w if by_channel else w[0], clipped, (here * there.any(axis=1)[:, None]).sum(axis=0)
     return out

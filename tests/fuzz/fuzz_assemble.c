@@ -27,6 +27,7 @@ static struct slot {
     bool arrived[HEAPS_MAX][HEAP_BYTES_MAX];
     uint8_t bytes[HEAPS_MAX][HEAP_BYTES_MAX];
     uint32_t extra[HEAPS_MAX];
+    bool contested[HEAPS_MAX];
 } slots[SLOTS_MAX];
 
 static struct {
@@ -69,7 +70,7 @@ static bool is_complete(const struct slot *slot, size_t heap)
     for (size_t i = 0; i < config.layout.heap_bytes; i++)
         if (!slot->arrived[heap][i])
             return false;
-    return true;
+    return !slot->contested[heap];
 }
 
 /* Returns the time after the stream's last heap, or NO_END if there is no stream. */
@@ -171,15 +172,23 @@ static void check_admitted(const struct assemble_packet *packet, const struct as
     slot->extra[place->heap] = packet->extra;
 }
 
-static void check_duplicate(const struct assemble_packet *packet, const struct assemble_place *place)
+/* Some of them are said to be other packets than those that came first. */
+static void check_duplicate(const struct assemble_packet *packet, const struct assemble_place *place, uint8_t salt)
 {
-    const struct slot *slot = find_slot(place->chunk);
-    bool any = false;
+    struct slot *slot = find_slot(place->chunk);
+    uint64_t n_arrived = 0;
 
     assert(slot);
     for (uint64_t i = 0; i < packet->n_bytes; i++)
-        any |= slot->arrived[place->heap][packet->offset + i];
-    assert(any);
+        n_arrived += slot->arrived[place->heap][packet->offset + i];
+    assert(n_arrived > 0);
+    const uint8_t *first = assembler_duplicate_of(assembler);
+    assert((first != NULL) == (n_arrived == packet->n_bytes));
+    for (uint64_t i = 0; first && i < packet->n_bytes; i++)
+        assert(first[i] == slot->bytes[place->heap][packet->offset + i]);
+    if (salt & 4)
+        assembler_contest(assembler, packet);
+    slot->contested[place->heap] |= salt & 4;
 }
 
 static uint64_t count_refused(void)
@@ -196,6 +205,7 @@ static void admit(const struct assemble_packet *packet, uint8_t salt)
     struct assemble_place place;
     enum reject placed = assemble_place(&config.layout, packet, &place);
     uint64_t n_jumps = counter_get(&stats.jumps), n_refused = count_refused();
+    uint64_t gap_samples = counter_get(&stats.gap_samples);
     uint8_t *payload = NULL, *expected = assembler_expect(assembler, packet);
 
     arrival_ns += timebase_duration_ns(&config.timebase, (salt & 3) * assemble_chunk_samples(&config.layout));
@@ -205,20 +215,21 @@ static void admit(const struct assemble_packet *packet, uint8_t salt)
     assert((reject == REJECT_NONE) == (payload != NULL));
     bool jumped = counter_get(&stats.jumps) > n_jumps;
     assert(!expected || (!jumped && payload == expected));
-    if (reject == REJECT_JUMP || reject == REJECT_TOO_OLD || placed) {
+    if (reject == REJECT_JUMP || reject == REJECT_CLOCK || reject == REJECT_TOO_OLD || placed) {
         assert(!jumped);
         return;
     }
-    bool jumped_back = jumped && place.time < stream.last_time;
-    take_full(jumped_back ? end_stream() : NO_END);
-    if (jumped_back)
+    bool is_back = jumped && place.time < stream.last_time;
+    bool restarted = is_back || counter_get(&stats.gap_samples) > gap_samples;
+    take_full(restarted ? end_stream() : NO_END);
+    if (is_back)
         stream.handed_on = false;
     forget_left(jumped);
     follow_stream(place.time);
     if (reject == REJECT_NONE)
         check_admitted(packet, &place, payload, salt);
     else if (reject == REJECT_DUPLICATE)
-        check_duplicate(packet, &place);
+        check_duplicate(packet, &place, salt);
     else
         assert(reject == REJECT_NO_CHUNK && !find_slot(place.chunk));
 }
@@ -274,6 +285,19 @@ static void flush(bool only_oldest)
     }
 }
 
+static void pass_time(unsigned n_windows)
+{
+    arrival_ns += n_windows * timebase_duration_ns(&config.timebase, config.window_chunks *
+                                                                         assemble_chunk_samples(&config.layout));
+    if (n_windows == 15)
+        arrival_ns += 2 * NS_PER_S;
+    assembler_pass_time(assembler, arrival_ns);
+    if (assembler_oldest_samples(assembler) == INT64_MAX)
+        return;
+    take_full(NO_END);
+    forget_left(false);
+}
+
 static void run(struct fuzz_input *input)
 {
     int64_t base_time = 1000 * (int64_t)fuzz_u16(input);
@@ -288,6 +312,7 @@ static void run(struct fuzz_input *input)
             if (n_held > 0)
                 give_back();
             break;
+        case 12: pass_time(command >> 4); break;
         default: admit_next(input, command, &base_time);
         }
     }

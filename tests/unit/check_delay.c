@@ -192,8 +192,8 @@ START_TEST(queue_begins_with_zero)
 }
 END_TEST
 
-/* The queue against the rule itself, applied to all models that were ever added: at any time holds the last of those
- * that have started and that no later addition removed. */
+/* The queue against the rule itself, applied to all models that were ever added: at any time, later or earlier than any
+ * that was asked for before, holds the last of those that have started and that no later addition removed. */
 START_TEST(queue_follows_the_rule)
 {
     enum { N = 40 };
@@ -213,9 +213,8 @@ START_TEST(queue_follows_the_rule)
             const struct delay_model model = {.start_samples = starts[i], .delay_samples = (double)(i + 1)};
             ck_assert_int_eq(delay_queue_add(&queue, &model), 0);
             now += (int64_t)random_below(20);
-            if (random_below(2))
-                delay_queue_forget(&queue, now);
-            for (int64_t t = now; t < now + 100; t += 7) {
+            for (size_t k = 0; k < 40; k++) {
+                int64_t t = (int64_t)random_below((size_t)now + 100);
                 int64_t holds = 0, newest = -1;
                 for (size_t j = 0; j <= i; j++)
                     if (!removed[j] && starts[j] <= t && starts[j] > newest) {
@@ -229,19 +228,60 @@ START_TEST(queue_follows_the_rule)
 }
 END_TEST
 
-/* What was forgotten does not come back with a model that starts before all: it holds at once, r counted from then. */
+/* It holds at once, r counted from its start, and those behind it are gone. */
 START_TEST(a_model_may_start_in_the_past)
 {
     struct delay_queue queue;
 
     delay_queue_init(&queue);
     ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 100, .delay_samples = 5}), 0);
-    delay_queue_forget(&queue, 1000);
-    ck_assert_uint_eq(queue.n, 1);
     ck_assert_int_eq(
         delay_queue_add(&queue, &(struct delay_model){.start_samples = 50, .delay_samples = 1, .rate = 0.5}), 0);
-    ck_assert_uint_eq(queue.n, 1);
+    ck_assert_uint_eq(queue.n, 2);
     ck_assert_int_eq(delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
+}
+END_TEST
+
+/* A time ahead and a time back, in turns, with every number of models: the last that has started, by trying all. */
+START_TEST(time_may_jump_ahead_and_back)
+{
+    struct delay_queue queue;
+
+    delay_queue_init(&queue);
+    for (int64_t n = 1; n < DELAY_MAX_MODELS; n++) {
+        ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 1000 * n, .delay_samples = n}),
+                         0);
+        for (int64_t i = 0; i <= n; i++) {
+            const int64_t ends[] = {1000 * i, 1000 * i + 999};
+            for (size_t k = 0; k < ARRAY_LEN(ends); k++) {
+                ck_assert_int_eq(delay_queue_at(&queue, ends[k], 1).coarse_samples, i);
+                ck_assert_int_eq(delay_queue_at(&queue, INT64_C(1) << 60, 1).coarse_samples, n);
+            }
+        }
+    }
+}
+END_TEST
+
+/* One at a time, and only where the next one has started: of those that stay none holds earlier than it did. */
+START_TEST(the_oldest_is_forgotten)
+{
+    struct delay_queue queue;
+
+    delay_queue_init(&queue);
+    ck_assert(!delay_queue_forget_oldest(&queue, INT64_MAX));
+    for (int64_t i = 1; i < DELAY_MAX_MODELS; i++)
+        ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 10 * i, .delay_samples = i}),
+                         0);
+    for (int64_t i = 1; i < DELAY_MAX_MODELS - 1; i++) {
+        ck_assert(!delay_queue_forget_oldest(&queue, 10 * (i + 1) - 1));
+        ck_assert(delay_queue_forget_oldest(&queue, 10 * (i + 1)));
+        ck_assert_uint_eq(queue.n, (size_t)(DELAY_MAX_MODELS - i));
+        for (int64_t t = 0; t < 10 * DELAY_MAX_MODELS; t += 5) {
+            int64_t holds = t / 10 < DELAY_MAX_MODELS ? t / 10 : DELAY_MAX_MODELS - 1;
+            ck_assert_int_eq(delay_queue_at(&queue, t, 1).coarse_samples, t / 10 > i ? holds : 0);
+        }
+    }
+    ck_assert(!delay_queue_forget_oldest(&queue, INT64_MAX)); /* the one that holds */
 }
 END_TEST
 
@@ -265,8 +305,7 @@ END_TEST
 static void random_queue(struct delay_queue *queue, int64_t base)
 {
     delay_queue_init(queue);
-    queue->models[0].delay_samples = random_between(-5000, 5000);
-    queue->models[0].start_samples = base - 1;
+    queue->models[0].delay_samples = random_between(-5000, 5000); /* evaluated from -1 on, all alike */
     for (size_t i = random_below(5); i > 0; i--) {
         const struct delay_model model = {.start_samples = base + (int64_t)random_below(20000),
                                           .delay_samples = random_between(-5000, 5000),
@@ -450,6 +489,8 @@ int main(void)
     tcase_add_test(tests, queue_begins_with_zero);
     tcase_add_test(tests, queue_follows_the_rule);
     tcase_add_test(tests, a_model_may_start_in_the_past);
+    tcase_add_test(tests, time_may_jump_ahead_and_back);
+    tcase_add_test(tests, the_oldest_is_forgotten);
     tcase_add_test(tests, a_full_queue_refuses);
     tcase_add_test(tests, skips_are_aligned_and_minimal);
     tcase_add_test(tests, skips_may_be_long);

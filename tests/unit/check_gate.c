@@ -208,49 +208,67 @@ static int64_t random_change(int64_t start, size_t n_batches)
     return random_below(2) ? change : start + (change - start) / 128 * 128;
 }
 
-/* A list has what one decision after the other takes, however many it jumped over; and where the gate changes, of each
+static int by_time(const void *a, const void *b)
+{
+    int64_t x = ((const struct gate_change *)a)->from_samples, y = ((const struct gate_change *)b)->from_samples;
+
+    return (x > y) - (x < y);
+}
+
+/* A list has what one decision after the other takes, however many it jumped over; and where gates change, of each
  * spectrum what the one takes whose time it is. */
 START_TEST(lists)
 {
     struct xbgpu_config config = make_config("1e4");
-    int64_t bins[1024], other_bins[1024];
+    enum { MAX_GATES = 4 };
+    static int64_t bins[MAX_GATES][1024];
+    static struct gate gates[MAX_GATES];
     static uint32_t spectra[4 * 48 * 5 + 7], ends[4 * 6];
     uint64_t n_jumped = 0;
 
     for (int trial = 0; trial < 3000; trial++) {
-        struct xbgpu_config_gate c, d;
-        struct gate gate, next;
+        struct gate_change changes[MAX_GATES];
         size_t n_batches = 1 + random_below(5), pitch = 48 * 5 + random_below(2), most = 0;
+        size_t n_gates = 1 + random_below(MAX_GATES);
         int64_t start = (int64_t)random_below(1u << 20) - (1 << 19);
-        random_gate(&c, bins, 1e4);
-        random_gate(&d, other_bins, 1e4);
-        if (random_below(2)) {
-            c.dispersion_measure = d.dispersion_measure = 0.001;
-            c.centre_frequency_hz = d.centre_frequency_hz = 10e6;
+        bool dispersed = random_below(2);
+        for (size_t i = 0; i < n_gates; i++) {
+            struct xbgpu_config_gate c;
+            random_gate(&c, bins[i], 1e4);
+            c.dispersion_measure = dispersed ? 0.001 : 0;
+            c.centre_frequency_hz = dispersed ? 10e6 : 0;
+            ck_assert_int_eq(gate_init(&gates[i], &c, &config), 0);
+            if (gates[i].n_rows != gates[0].n_rows) { /* a switch among gates with dispersion */
+                gate_fini(&gates[i]);
+                n_gates = i;
+                break;
+            }
+            changes[i].from_samples = random_change(start, n_batches);
         }
-        ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
-        ck_assert_int_eq(gate_init(&next, &d, &config), 0);
-        bool changes = gate.n_rows == next.n_rows && random_below(4) > 0;
-        struct gate_change change = {&gate, changes ? &next : NULL, random_change(start, n_batches)};
+        qsort(changes, n_gates, sizeof(*changes), by_time);
+        for (size_t i = 0; i < n_gates; i++)
+            changes[i].gate = &gates[i];
         memset(spectra, 0xa5, sizeof(spectra));
-        size_t said = gate_list(&change, start, 128, 48, n_batches, pitch, spectra, ends);
-        for (size_t row = 0; row < gate.n_rows; row++) {
+        size_t said = gate_list(changes, n_gates, start, 128, 48, n_batches, pitch, spectra, ends);
+        for (size_t row = 0; row < gates[0].n_rows; row++) {
             size_t n = 0;
             for (size_t t = 0; t < n_batches * 48; t++) {
                 int64_t timestamp = start + (int64_t)t * 128;
-                bool changed = changes && timestamp >= change.from_samples;
+                const struct gate *decides = &gates[0];
+                for (size_t i = 1; i < n_gates; i++)
+                    decides = timestamp >= changes[i].from_samples ? &gates[i] : decides;
                 if (t % 48 == 0)
                     ck_assert_uint_eq(ends[row * (n_batches + 1) + t / 48], n);
-                if (gate_takes(changed ? &next : &gate, row, timestamp))
+                if (gate_takes(decides, row, timestamp))
                     ck_assert_uint_eq(spectra[row * pitch + n++], t);
-                n_jumped += gate_run(&gate, row, timestamp, 128, 48) - 1;
+                n_jumped += gate_run(&gates[0], row, timestamp, 128, 48) - 1;
             }
             ck_assert_uint_eq(ends[row * (n_batches + 1) + n_batches], n);
             most = n > most ? n : most;
         }
         ck_assert_uint_eq(said, most);
-        gate_fini(&gate);
-        gate_fini(&next);
+        for (size_t i = 0; i < n_gates; i++)
+            gate_fini(&gates[i]);
     }
     ck_assert_uint_gt(n_jumped, 1000000); /* else this has not tried jumping */
 }

@@ -175,7 +175,8 @@ START_TEST(sample_formats)
 }
 END_TEST
 
-/* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes. */
+/* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes;
+ * and what checksums take: rows of 4 inputs, and a verdict and two words for each channel with each dump. */
 START_TEST(totals)
 {
     static const struct {
@@ -194,7 +195,7 @@ START_TEST(totals)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct xbgpu_config config = {0};
-        struct xbgpu_layout one, both;
+        struct xbgpu_layout one, both, unchecked;
         snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
         struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
 
@@ -205,7 +206,13 @@ START_TEST(totals)
         xbgpu_layout_init(&one, &config, false, 0);
         config.outputs.n = 2;
         ck_assert_uint_eq(both.device_bytes - one.device_bytes,
-                          20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0));
+                          20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
+                              8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (2 + 8 * 2) * 8);
+        xbgpu_config_output(&config, 1)->audit_checksum = false;
+        config.outputs.n = 2;
+        xbgpu_layout_init(&unchecked, &config, false, 0);
+        ck_assert_uint_eq(both.device_bytes - unchecked.device_bytes,
+                          8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (2 + 8 * 2) * 8);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
@@ -237,6 +244,7 @@ START_TEST(shifts_and_gates)
         "          {name: c, integration_batches: 3, destination: 239.3.0.5, buffers: 4, missing: weights, gate: s},\n"
         "          {name: d, integration_batches: 3, destination: 239.3.0.6, buffers: 4, gate: s}]\n";
     size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, lists = 3 * (9 * (5 * 16 + 6) * 4); /* 8 rows and 1 */
+    size_t checks = 4 * (8 * 4 * 2 * 8 + 4 * (2 + 8 * 2) * 8); /* of the outputs' checksums */
     char yaml[2000];
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -257,7 +265,7 @@ START_TEST(shifts_and_gates)
         ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
         ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap +
                                               (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
-                                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4);
+                                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }

@@ -1,5 +1,7 @@
 /* check_service.c - the loop's ends, and what systemd is told. */
 #include "common/service.h"
+
+#include "common/notify.h"
 #include "common/thread.h"
 
 #include <check.h>
@@ -87,6 +89,36 @@ START_TEST(two_signals)
 }
 END_TEST
 
+/* Before anything has begun a signal is a clean stop. */
+START_TEST(early_signal)
+{
+    service_catch_signals();
+    raise(_i == 0 ? SIGTERM : SIGINT);
+    ck_abort_msg("the signal did not end the process");
+}
+END_TEST
+
+START_TEST(released_signal)
+{
+    service_catch_signals();
+    service_release_signals();
+    raise(SIGTERM);
+}
+END_TEST
+
+/* A signal that comes when the exit code is decided does not change it. */
+START_TEST(late_signal)
+{
+    service_catch_signals();
+    ck_assert_int_eq(service_open(&service), 0);
+    service_stop(service, 5);
+    ck_assert_int_eq(service_run(service), 5);
+    service_close(service);
+    raise(SIGTERM);
+    raise(SIGINT);
+}
+END_TEST
+
 START_TEST(broken_pipe)
 {
     int fds[2];
@@ -144,6 +176,85 @@ START_TEST(notifications)
     ck_assert_int_eq(recv(fd, text, sizeof(text), MSG_DONTWAIT), -1);
     service_close(service);
     close(fd);
+}
+END_TEST
+
+/* ---- An init system that does not read --------------------------------------------------------------------------- */
+
+static int unread_fd;
+static size_t n_unread;
+static char told[512]; /* what came behind the queue */
+
+/* Fills the init system's queue, so that it takes nothing more. */
+static void fill_queue(void)
+{
+    struct notify filler;
+
+    ck_assert_int_eq(notify_open(&filler), 0);
+    while (notify_send(&filler, "filler") == 0)
+        n_unread++;
+    ck_assert_uint_gt(n_unread, 0);
+    notify_close(&filler);
+}
+
+static void *status_from_thread(void *arg)
+{
+    for (int i = 0; i < 1000; i++)
+        service_status(service, "status %d", i);
+    return NULL;
+}
+
+/* In the loop, after READY was lost: two threads go on, and then the init system reads its queue. */
+static void use_unread(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    pthread_t thread;
+    char text[32];
+
+    pthread_create(&thread, NULL, status_from_thread, NULL);
+    pthread_join(thread, NULL);
+    service_status(service, "newest");
+    for (size_t i = 0; i < n_unread; i++)
+        ck_assert_int_eq(recv(unread_fd, text, sizeof(text), MSG_DONTWAIT), (ssize_t)strlen("filler"));
+    ck_assert_int_eq(recv(unread_fd, text, sizeof(text), MSG_DONTWAIT), -1);
+}
+
+static void on_told(struct ev_loop *loop, ev_io *watcher, int events)
+{
+    if (told[0])
+        return;
+    ssize_t n = recv(unread_fd, told, sizeof(told) - 1, MSG_DONTWAIT);
+    if (n > 0 && strncmp(told, "filler", 6) != 0)
+        service_stop(service, 0);
+    else
+        told[0] = '\0';
+}
+
+/* Nothing waits for it; READY and the newest STATUS, and no other, are told once it reads again. */
+START_TEST(unread_notifications)
+{
+    ev_timer timer;
+    ev_io io;
+
+    unread_fd = open_notify_socket();
+    ck_assert_int_eq(service_open(&service), 0);
+    fill_queue();
+    service_status(service, "opening");
+    ev_timer_init(&timer, use_unread, 0, 0);
+    ev_timer_start(service_loop(service), &timer);
+    ev_io_init(&io, on_told, unread_fd, EV_READ);
+    ev_set_priority(&io, EV_MINPRI); /* behind use_unread() */
+    ev_io_start(service_loop(service), &io);
+    service_run(service);
+    ck_assert_str_eq(told, "READY=1\nSTATUS=newest");
+    n_unread = 0;
+    fill_queue();
+    service_stopping(service);
+    char text[32];
+    for (size_t i = 0; i < n_unread; i++)
+        ck_assert_int_eq(recv(unread_fd, text, sizeof(text), MSG_DONTWAIT), (ssize_t)strlen("filler"));
+    service_close(service);
+    check_notified(unread_fd, "STOPPING=1\nSTATUS=draining");
+    close(unread_fd);
 }
 END_TEST
 
@@ -247,8 +358,12 @@ int main(void)
     tcase_add_test(tcase, stopped_before_it_ran);
     tcase_add_loop_test(tcase, one_signal, 0, 2);
     tcase_add_exit_test(tcase, two_signals, 1);
+    tcase_add_loop_exit_test(tcase, early_signal, 0, 0, 2);
+    tcase_add_test_raise_signal(tcase, released_signal, SIGTERM);
+    tcase_add_test(tcase, late_signal);
     tcase_add_test(tcase, broken_pipe);
     tcase_add_test(tcase, notifications);
+    tcase_add_test(tcase, unread_notifications);
     tcase_add_test(tcase, watchdog);
     tcase_add_test(tcase, exit_codes);
     suite_add_tcase(suite, tcase);

@@ -82,6 +82,11 @@ START_TEST(decimal_as_double)
 {
     ck_assert_double_eq(decimal_to_double((struct decimal){-125, 2}), -1.25);
     ck_assert_double_eq(decimal_to_double((struct decimal){1712000000, 0}), 1712e6);
+    /* Rounded once: a mantissa beyond 2^53 that is rounded before it is divided gives the neighbours of these. */
+    ck_assert_double_eq(decimal_to_double((struct decimal){100000792023456791, 9}), 0x1.7d7906018050fp+26);
+    ck_assert_double_eq(decimal_to_double((struct decimal){102710673823456791, 9}), 0x1.87cf6474b3842p+26);
+    ck_assert_double_eq(decimal_to_double((struct decimal){106775496523456791, 9}), 0x1.9750f2218050fp+26);
+    ck_assert_double_eq(decimal_to_double((struct decimal){109485378323456791, 9}), 0x1.a1a75094b3842p+26);
 }
 END_TEST
 

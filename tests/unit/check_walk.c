@@ -25,7 +25,7 @@
 #define N_BUFFERS     16
 #define START_SAMPLES (CHUNK * 1000)
 
-static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e9}\n"
+static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: %s}\n"
                            "device: {kind: cpu}\n"
                            "recv: {packet_samples: 256, chunk_samples: 8192, max_delay_diff: 512, sample_bits: 8}\n"
                            "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0, pol1: 239.1.0.1}]\n"
@@ -49,13 +49,13 @@ struct fixture {
     struct sensors *sensors;
 };
 
-static void load(struct fixture *f)
+static void load(struct fixture *f, const char *rate_hz)
 {
     char path[] = "/tmp/check_walk.XXXXXX";
     int fd = mkstemp(path);
 
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    ck_assert_int_gt(dprintf(fd, yaml, rate_hz), 0);
     close(fd);
     int err = config_load(&fgpu_config_table, path, &f->values, &f->config);
     unlink(path);
@@ -81,13 +81,13 @@ static void make_input(struct fixture *f)
     free(samples);
 }
 
-static void setup(struct fixture *f)
+static void setup_at(struct fixture *f, const char *rate_hz)
 {
     static const struct channelise_choice no_choice;
     char why[600] = "";
 
     memset(f, 0, sizeof(*f));
-    load(f);
+    load(f, rate_hz);
     f->device = test_open_device(1);
     fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->device), NULL, 0);
     ck_assert_int_eq(device_stream_create(f->device, "compute", &f->compute), 0);
@@ -103,6 +103,11 @@ static void setup(struct fixture *f)
                                           f->stream,  0,          0,         &no_choice};
     ck_assert_int_eq(fgpu_walk_create(&walk, &f->walk), 0);
     make_input(f);
+}
+
+static void setup(struct fixture *f)
+{
+    setup_at(f, "1e9"); /* a sample is a nanosecond */
 }
 
 static void teardown(struct fixture *f)
@@ -122,18 +127,23 @@ static void teardown(struct fixture *f)
     device_close(f->device);
 }
 
-/* The next chunk. */
-static void advance(struct fixture *f)
+/* A chunk, which may come behind another one. */
+static void advance_to(struct fixture *f, int64_t timestamp, bool has_history)
 {
-    int64_t timestamp = START_SAMPLES + f->n_chunks * CHUNK;
-
     f->input.timestamp_samples = timestamp - f->layout.history_samples;
-    f->input.has_history = f->n_chunks++ > 0;
+    f->input.has_history = has_history;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         f->input.first_samples[pol] = timestamp;
         f->input.end_samples[pol] = timestamp + CHUNK;
     }
-    ck_assert_msg(fgpu_walk_advance(f->walk, &f->input, true), "no buffer for chunk %d", (int)f->n_chunks - 1);
+    ck_assert_msg(fgpu_walk_advance(f->walk, &f->input, true), "no buffer for the chunk at %lld", (long long)timestamp);
+}
+
+/* The next chunk. */
+static void advance(struct fixture *f)
+{
+    advance_to(f, START_SAMPLES + f->n_chunks * CHUNK, f->n_chunks > 0);
+    f->n_chunks++;
 }
 
 /* Sum of the weights, from their definition. */
@@ -223,7 +233,7 @@ static void check_model(struct fixture *f, int64_t since, int64_t start, double 
         memcpy(&shown, reading.value.numbers, sizeof(shown));
         ck_assert_int_eq(reading.unix_ns, since); /* a sample is a nanosecond */
         ck_assert_int_eq(shown, start);
-        ck_assert_double_eq_tol(reading.value.numbers[1], delay * 1e-9, 1e-22);
+        ck_assert_double_eq_tol(reading.value.numbers[1], delay * 1e-9, 1e-21);
     }
 }
 
@@ -285,7 +295,6 @@ START_TEST(delays_hold_from_their_start)
     for (int b = 0; b < 3; b++, t += BATCH)
         check_buffer(&f, t, 100);
     /* The next spectrum is the first whose window of 256 samples, at steps of 128, ends in the next chunk. */
-    ck_assert_int_eq(fgpu_walk_done_samples(f.walk), START_SAMPLES + CHUNK - 128);
     ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + BATCH, 3.25, 0.5), START_SAMPLES + CHUNK - 128);
     ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + 2 * BATCH, -7, 0), START_SAMPLES + CHUNK - 128);
     check_model(&f, 0, -1, 0);
@@ -337,6 +346,163 @@ START_TEST(wrong_delays_can_be_taken_back)
 }
 END_TEST
 
+/* ---- Time that jumps ahead and back ------------------------------------------------------------------------------ */
+
+#define FAR_SAMPLES (CHUNK * 250000000) /* 2000 s at a nanosecond a sample */
+#define N_CHUNKS    20
+
+/* The batches that a walk made. */
+struct made {
+    bool there[N_CHUNKS * CHUNK / BATCH];
+    int8_t voltages[N_CHUNKS * CHUNK / BATCH][N_CHAN * 16 * N_POLS * 2];
+};
+
+/* Takes all that has been finished, and keeps what is not far unless 'made' is NULL. */
+static void collect(struct fixture *f, struct made *made)
+{
+    struct inbox_item item;
+
+    device_stream_wait(f->compute);
+    device_stream_wait(f->download);
+    while (inbox_try_pop(f->worker, &item) == 0) {
+        struct fgpu_buffer *buffer = item.object;
+        int64_t t = buffer->timestamp_samples - START_SAMPLES;
+        if (made && t < FAR_SAMPLES) {
+            size_t b = (size_t)(t / BATCH);
+            ck_assert(t % BATCH == 0 && t >= 0 && b < ARRAY_LEN(made->there) && !made->there[b]);
+            made->there[b] = buffer->job.groups[0].send;
+            memcpy(made->voltages[b], buffer->voltages, sizeof(made->voltages[b]));
+        }
+        fgpu_stream_give(buffer);
+    }
+}
+
+/* Two chunks far ahead, as few packets can make them, and back. */
+static void go_far(struct fixture *f, int64_t far_samples)
+{
+    advance_to(f, START_SAMPLES + far_samples, false);
+    advance_to(f, START_SAMPLES + far_samples + CHUNK, true);
+}
+
+/* Every second excursion, gains and delays are set while the time is far. */
+static void walk_on(struct fixture *f, bool jumps, struct made *made)
+{
+    const double one = SAMPLE * weights_sum();
+    bool back = false;
+
+    set_gains(f, 100 / one);
+    set_delay(f, 0, 1.25, 0.25);
+    set_delay(f, START_SAMPLES + 6 * CHUNK + 700, 2.5, -1);
+    set_delay(f, START_SAMPLES + 13 * CHUNK, -3.75, 2);
+    set_delay(f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0); /* holds while the time is far, and never before */
+    for (f->n_chunks = 0; f->n_chunks < N_CHUNKS; f->n_chunks++) {
+        bool excursion = f->n_chunks % 4 == 3;
+        advance_to(f, START_SAMPLES + f->n_chunks * CHUNK, f->n_chunks > 0 && !back);
+        back = jumps && excursion;
+        if (back)
+            go_far(f, FAR_SAMPLES);
+        if (excursion && f->n_chunks % 8 == 7) {
+            set_gains(f, cexp(I * (double)f->n_chunks) * 90 / one);
+            set_delay(f, START_SAMPLES + (f->n_chunks + 3) * CHUNK + 5, (double)f->n_chunks, 0.5);
+            set_delay(f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
+        }
+        if (back)
+            fgpu_walk_restart(f->walk);
+        collect(f, made);
+    }
+}
+
+/* All but the batches beside the jumps, bit for bit. */
+START_TEST(jumps_leave_all_as_it_was)
+{
+    static struct made with, without;
+    struct fixture f;
+    size_t n_lost = 0;
+
+    setup(&f);
+    walk_on(&f, false, &without);
+    teardown(&f);
+    setup(&f);
+    walk_on(&f, true, &with);
+    teardown(&f);
+    for (size_t b = 0; b < ARRAY_LEN(with.there); b++) {
+        if (with.there[b])
+            ck_assert_mem_eq(with.voltages[b], without.voltages[b], sizeof(with.voltages[b]));
+        else if (without.there[b])
+            n_lost++;
+    }
+    ck_assert_uint_le(n_lost, 5 * 2); /* of each jump the one that it cut, and the one that the delay begins in */
+}
+END_TEST
+
+/* The sensors of the models, and from which timestamp on all that was set shows. */
+START_TEST(jumps_are_told)
+{
+    struct fixture f;
+
+    setup(&f);
+    set_delay(&f, START_SAMPLES - 5, 1, 0);
+    set_delay(&f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
+    advance(&f);
+    check_model(&f, START_SAMPLES + BATCH, START_SAMPLES - 5, 1); /* the first batch for which there is input */
+    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), 0);
+    int64_t now = set_gains(&f, 1);
+    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), now);
+
+    go_far(&f, FAR_SAMPLES);
+    check_model(&f, START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
+    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), now); /* as nothing was set since */
+    collect(&f, NULL);
+    ck_assert_int_gt(set_gains(&f, 1), START_SAMPLES + FAR_SAMPLES);
+    set_delay(&f, START_SAMPLES + CHUNK, 7, 0);
+    check_model(&f, START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
+    go_far(&f, FAR_SAMPLES + 2 * CHUNK);
+    /* With a delay of 500 samples the spectra up to 256 samples behind the end had their input. */
+    check_model(&f, START_SAMPLES + FAR_SAMPLES + 2 * CHUNK + 256, START_SAMPLES + CHUNK, 7);
+    ck_assert_int_gt(fgpu_walk_steady_samples(f.walk), START_SAMPLES + FAR_SAMPLES);
+
+    collect(&f, NULL);
+    /* The same model holds here, and what was set there shows from here on. */
+    fgpu_walk_restart(f.walk);
+    advance_to(&f, START_SAMPLES + 4 * CHUNK, false);
+    check_model(&f, START_SAMPLES + 4 * CHUNK + BATCH, START_SAMPLES + CHUNK, 7);
+    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), START_SAMPLES + 4 * CHUNK + BATCH);
+    teardown(&f);
+}
+END_TEST
+
+/* Ten seconds of output confirm a time; at a kilohertz that are five batches.  Two chunks far ahead are less. */
+START_TEST(few_data_confirm_no_time)
+{
+    struct fixture f;
+
+    setup_at(&f, "1e3");
+    for (int i = 0; i < 6; i++) {
+        advance(&f);
+        collect(&f, NULL);
+        int64_t end = START_SAMPLES + f.n_chunks * CHUNK - 128; /* of the spectra that there is input for */
+        ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), i == 0 ? 0 : end);
+    }
+    int64_t confirmed = fgpu_walk_confirmed_samples(f.walk);
+    advance_to(&f, START_SAMPLES + FAR_SAMPLES, false); /* 8 s */
+    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    advance_to(&f, START_SAMPLES + 3 * FAR_SAMPLES, false);
+    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    fgpu_walk_restart(f.walk);
+    collect(&f, NULL);
+    advance(&f);
+    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    advance(&f);
+    collect(&f, NULL);
+    ck_assert_int_gt(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    /* A time that is earlier than all before is safe at once. */
+    fgpu_walk_restart(f.walk);
+    advance_to(&f, START_SAMPLES - CHUNK, false);
+    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), START_SAMPLES - CHUNK + BATCH);
+    teardown(&f);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("walk");
@@ -348,6 +514,9 @@ int main(void)
     tcase_add_test(tests, gains_run_out);
     tcase_add_test(tests, delays_hold_from_their_start);
     tcase_add_test(tests, wrong_delays_can_be_taken_back);
+    tcase_add_test(tests, jumps_leave_all_as_it_was);
+    tcase_add_test(tests, jumps_are_told);
+    tcase_add_test(tests, few_data_confirm_no_time);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

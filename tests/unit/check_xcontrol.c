@@ -121,6 +121,7 @@ START_TEST(settings_are_kept)
     struct xsettings settings, again;
     char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "", *text = NULL, *text_again = NULL;
     size_t bytes;
+    bool whole = false;
 
     ck_assert_ptr_null(load(", shifts: [0, -9, 0, 0]"));
     ck_assert_int_eq(xsettings_init(&settings, &config, &layout), 0);
@@ -146,7 +147,8 @@ START_TEST(settings_are_kept)
 
     write_file(path, text);
     ck_assert_int_eq(xsettings_init(&again, &config, &layout), 0);
-    ck_assert_int_eq(xsettings_read(&again, path, why, sizeof(why)), 0);
+    ck_assert_int_eq(xsettings_read(&again, path, &whole, why, sizeof(why)), 0);
+    ck_assert(whole);
     unlink(path);
     ck_assert(!again.captures[0].set && again.captures[0].on && again.captures[1].set && again.captures[1].on);
     ck_assert_int_eq(again.captures[1].from_samples, INT64_MAX);
@@ -164,14 +166,14 @@ START_TEST(settings_are_kept)
     ck_assert(xsettings_write(out, &again));
     fclose(out);
     ck_assert_str_eq(text, text_again);
-    ck_assert_int_eq(xsettings_read(&again, "/nowhere/at/all", why, sizeof(why)), -ENOENT);
+    ck_assert_int_eq(xsettings_read(&again, "/nowhere/at/all", &whole, why, sizeof(why)), -ENOENT);
 
     /* Timestamps of another sync time say nothing. */
     char path_other[] = "/tmp/check_xcontrol.XXXXXX", *digit = strstr(text, "sync_time 1700000000");
     ck_assert_ptr_nonnull(digit);
     digit[strlen("sync_time ")] = '2';
     write_file(path_other, text);
-    ck_assert_int_eq(xsettings_read(&again, path_other, why, sizeof(why)), 0);
+    ck_assert_int_eq(xsettings_read(&again, path_other, &whole, why, sizeof(why)), 0);
     unlink(path_other);
     ck_assert(again.captures[1].set && again.captures[1].on && again.gates[0].set);
     ck_assert_int_eq(again.captures[1].from_samples, 0);
@@ -196,16 +198,37 @@ static char *text_of(struct xsettings *settings)
     return text;
 }
 
-/* Settings of the configuration that is loaded, with what was kept. */
-static void read_text(struct xsettings *settings, const char *text)
+/* Settings of the configuration that is loaded, with what was kept; returns whether that was all of it. */
+static bool read_text(struct xsettings *settings, const char *text)
 {
     char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "";
+    bool whole = true;
 
     write_file(path, text);
     ck_assert_int_eq(xsettings_init(settings, &config, &layout), 0);
-    ck_assert_msg(xsettings_read(settings, path, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(xsettings_read(settings, path, &whole, why, sizeof(why)) == 0, "%s", why);
     unlink(path);
+    return whole;
 }
+
+/* Whatever of it has no place here is told. */
+START_TEST(what_is_left_out)
+{
+    static const struct {
+        const char *text;
+        bool whole;
+    } table[] = {{"capture gone on 0\n", false}, {"shift 0 99999\n", false}, {"gate pulse 0 take 99\n", false},
+                 {"colour red\n", false},        {"\x01\xff\n", false},      {"# nothing\n", true}};
+    struct xsettings settings;
+
+    ck_assert_ptr_null(load(""));
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        ck_assert_msg(read_text(&settings, table[i].text) == table[i].whole, "%s", table[i].text);
+        xsettings_fini(&settings);
+    }
+    unload();
+}
+END_TEST
 
 /* Shifts go with their inputs, wherever these are now. */
 START_TEST(shifts_follow_their_inputs)
@@ -252,36 +275,117 @@ START_TEST(epochs_of_another_sync_time)
 }
 END_TEST
 
-/* Which gate decides at a timestamp, by the definition: the change that was set last of those whose time has come, where
- * one that waits gives way to the next. */
+/* A change as it was set. */
+struct set_change {
+    const struct gate *gate;
+    int64_t from_samples;
+    bool removed;
+};
+
+/* The gate that decides at a timestamp, by the definition: of the changes that no later one removed, the last whose
+ * time has come; before all of them that of the configuration. */
+static const struct gate *decides(const struct set_change *all, size_t n, int64_t timestamp_samples)
+{
+    const struct set_change *last = &all[0];
+
+    for (size_t i = 1; i < n; i++)
+        if (!all[i].removed && all[i].from_samples <= timestamp_samples && all[i].from_samples >= last->from_samples)
+            last = &all[i];
+    return last->gate;
+}
+
+static const struct gate *found(const struct gating_gate *entry, int64_t timestamp_samples)
+{
+    size_t i = 0;
+
+    while (i + 1 < entry->n && entry->changes[i + 1].from_samples <= timestamp_samples)
+        i++;
+    return entry->changes[i].gate;
+}
+
+static size_t n_held(const struct gating_gate *entry)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < GATING_MAX_CHANGES; i++)
+        n += entry->changes[i].gate != NULL;
+    return n;
+}
+
+/* At any timestamp from the oldest change that is kept on, while the time that has been listed goes on, jumps ahead and
+ * comes back. */
 START_TEST(gates_change_hands)
 {
+    enum { N = 200 };
     struct gating gating;
-    struct gate *made[40];
-    size_t n_freed = 0;
+    struct set_change all[N + 1];
+    size_t n_back = 0;
+    int64_t now = 0;
 
     ck_assert_ptr_null(load(""));
     ck_assert_int_eq(gating_init(&gating, &config, &layout, NULL), 0);
-    struct gate *now = gating.gates[1].now, *waits = NULL;
-    int64_t next_samples = 0, from_samples = 0;
-    for (size_t i = 0; i < ARRAY_LEN(made); i++) {
-        ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &made[i]), 0);
-        next_samples += (int64_t)random_below(200);
-        struct gate *gate = made[i];
-        int64_t from = (int64_t)random_below(2) ? 0 : next_samples + (int64_t)random_below(300);
+    const struct gating_gate *entry = &gating.gates[1];
+    all[0] = (struct set_change){entry->changes[0].gate, INT64_MIN, false};
+    for (size_t i = 1; i <= N; i++) {
+        struct gate *gate;
+        bool far = random_below(5) == 0;
+        now += (int64_t)random_below(200);
+        int64_t next_samples = far ? now + 1000000 : now;
+        int64_t from =
+            (int64_t)random_below(2) ? 0 : (random_below(2) ? now : next_samples) + (int64_t)random_below(300);
+        ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+        all[i] = (struct set_change){gate, from, false};
+        for (size_t j = 1; j < i; j++)
+            all[j].removed |= all[j].from_samples >= from || all[j].from_samples > next_samples;
         gating_set(&gating, 1, &gate, from, next_samples);
-        if (waits && from_samples <= next_samples)
-            now = waits;
-        waits = made[i];
-        from_samples = from;
-        ck_assert_ptr_eq(gating.gates[1].now, now);
-        ck_assert_ptr_eq(gating.gates[1].next, waits);
-        ck_assert_int_eq(gating.gates[1].from_samples, from);
-        ck_assert(gate != now && gate != waits);
-        n_freed += gate != NULL;
+        for (size_t k = 0; k < entry->n; k++)
+            ck_assert_ptr_ne(entry->changes[k].gate, gate);
+        n_back += gate != NULL;
         gate_destroy(gate);
+        ck_assert_ptr_eq(found(entry, INT64_MAX), all[i].gate);
+        for (size_t k = 0; k < 50; k++) {
+            int64_t t = (int64_t)random_below((size_t)now + 500) + (random_below(2) ? 1000000 : 0);
+            if (entry->n == 1 || t >= entry->changes[1].from_samples)
+                ck_assert_ptr_eq(found(entry, t), decides(all, i + 1, t));
+        }
     }
-    ck_assert_uint_eq(n_freed, ARRAY_LEN(made) - 1); /* all but two of what it was given and the one it had */
+    ck_assert_uint_eq(n_back + n_held(entry), N + 1);
+    gating_fini(&gating);
+    unload();
+}
+END_TEST
+
+/* The gates in force before a jump ahead are in force behind it, whatever has been set meanwhile for the time there; the
+ * last changes are kept. */
+START_TEST(gates_after_a_jump)
+{
+    const int64_t far = INT64_C(1) << 40;
+    struct gating gating;
+    struct gate *gate = NULL;
+    const struct gate *set[GATING_MAX_CHANGES];
+
+    ck_assert_ptr_null(load(""));
+    ck_assert_int_eq(gating_init(&gating, &config, &layout, NULL), 0);
+    const struct gating_gate *entry = &gating.gates[1];
+    set[0] = entry->changes[0].gate;
+    for (size_t i = 1; i < GATING_MAX_CHANGES; i++) {
+        ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+        set[i] = gate;
+        gating_set(&gating, 1, &gate, i < 4 ? 100 * (int64_t)i : far + (int64_t)i, i < 4 ? 100 * (int64_t)i : 2 * far);
+        ck_assert_ptr_null(gate);
+        ck_assert_ptr_eq(found(entry, 99), set[0]);
+        ck_assert_ptr_eq(found(entry, 250), set[i < 2 ? i : 2]);
+        ck_assert_ptr_eq(found(entry, far), set[i < 3 ? i : 3]);
+        ck_assert_ptr_eq(found(entry, 2 * far), set[i]);
+    }
+    /* Behind the jump all of those wait. */
+    ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+    const struct gate *last = gate;
+    gating_set(&gating, 1, &gate, 500, 450);
+    ck_assert_ptr_eq(gate, set[4]);
+    gate_destroy(gate);
+    ck_assert_ptr_eq(found(entry, 499), set[3]);
+    ck_assert_ptr_eq(found(entry, 2 * far), last);
     gating_fini(&gating);
     unload();
 }
@@ -298,8 +402,10 @@ int main(void)
     tcase_add_test(tcase, labels_that_are_wrong);
     tcase_add_test(tcase, settings_are_kept);
     tcase_add_test(tcase, shifts_follow_their_inputs);
+    tcase_add_test(tcase, what_is_left_out);
     tcase_add_test(tcase, epochs_of_another_sync_time);
     tcase_add_test(tcase, gates_change_hands);
+    tcase_add_test(tcase, gates_after_a_jump);
     suite_add_tcase(suite, tcase);
     srunner_run_all(runner, CK_NORMAL);
     int n_failed = srunner_ntests_failed(runner);
