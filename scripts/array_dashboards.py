@@ -49,7 +49,7 @@ X_ENGINES = [
     ("Of them, only a part came", "short", "{{engine}} {{fengs}}",
      "rate(xbgpu_input_incomplete_heaps_total{SEL}[RANGE])"),
     ("Packets refused", "pps", "{{engine}} {{reason}}",
-     'sum by (engine, reason) (rate(xbgpu_input_rejected_packets_total{SEL, reason!="other_thread"}[RANGE])) > 0'),
+     'sum by (engine, reason) (rate(xbgpu_input_rejected_packets_total{SEL}[RANGE])) > 0'),
     ("Chunks discarded", "short", "{{engine}}", "rate(xbgpu_late_chunks_total{SEL}[RANGE])"),
     ("Dumps sent", "short", "{{engine}} {{stream}}", "rate(xbgpu_output_x_heaps_total{SEL}[RANGE])"),
     ("Dumps incomplete", "short", "{{engine}} {{stream}}", "rate(xbgpu_output_x_incomplete_accs_total{SEL}[RANGE])"),
@@ -63,6 +63,8 @@ X_ENGINES = [
      "rate(xbgpu_output_x_failed_packets_total{SEL}[RANGE])"),
     ("Products audited; 0 wrong is well", "short", "{{engine}} {{stream}} wrong",
      "rate(xbgpu_audit_failures_total{SEL}[RANGE])"),
+    ("Dumps flagged as wrong; 0 is well", "short", "{{engine}} {{stream}}",
+     "rate(xbgpu_output_x_wrong_accs_total{SEL}[RANGE])"),
     ("Latency", "s", "{{engine}} {{stream}}", "xbgpu_output_x_latency_seconds{SEL}"),
 ]
 DASHBOARDS = {"overview": ("overview", OVERVIEW, None), "f-engines": ("F-engines", F_ENGINES, "fgpu"),

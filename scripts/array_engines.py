@@ -106,7 +106,7 @@ def fgpu_lines(plan, engine, schema):
     port = array["multicast"]["port"]
     lines.section("recv", flow_keys(array, engine, "recv", array["digitiser"].texts()))
     lines.items("antennas", [
-        antenna.texts("name") + [("feng_id", feng_id, antenna.mark)] + antenna.texts("pol0", "pol1")
+        antenna.texts("name") + [("feng_id", feng_id, antenna.mark)] + antenna.texts("pol0", "pol1", "from")
         for feng_id, antenna in engine.antennas], array.mark_at("antennas"))
     lines.items("outputs", [
         [key for key in output.texts() if key[0] != "substreams"]

@@ -198,7 +198,8 @@ def make_schema(engines):
                 katcp=_number("Of KATCP.", minimum=1, maximum=65000, default=7150)),
             control=_object(
                 "Who may change what the engines do, over KATCP.",
-                allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; empty: each host itself.",
+                allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; any: all; empty: each "
+                                      "host itself.",
                        "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
             hosts=_list("The machines.", host, 1024),
             fgpu=_engine_sections(engines["fgpu"], "fgpu"),

@@ -1,6 +1,7 @@
 """What Prometheus needs to watch an array, and to say where data are lost: targets, and alert rules.
 
-Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.
+Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  Recorders
+are no part of the array's file: whoever runs one lists it in recorders.yaml (docs/array.md).
 """
 from dataclasses import dataclass
 
@@ -23,7 +24,8 @@ def refused(program, reasons):
 
 def unless_here(expression, program):
     """Where this host's sockets and this engine have dropped nothing that explains it."""
-    here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0"
+    here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
+           f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
         here += f" or {rate('fgpu_input_too_old_heaps_total')} > 0"
     return f"{expression} unless on ({BY}) ({here})"
@@ -37,7 +39,7 @@ class Rule:
     severity: str
     summary: str
     where: str  # it probably is
-    doctor: str = "loss"  # what cbf-doctor looks at
+    doctor: str = "loss"  # what cbf-doctor looks at; "": it knows no recorders
 
 
 FEED = ", antenna, pol"
@@ -45,7 +47,11 @@ WHO = "{{ $labels.engine }} on {{ $labels.host }}"
 INPUT = "antenna {{ $labels.antenna }} pol {{ $labels.pol }}"
 SOCKET = "this host: the receive thread is too slow for its socket buffer (CPU taken by others, recv.threads, " \
          "recv.buffer, net.core.rmem_max)"
-STRANGE = "malformed|heap_size|alignment|bad_source|bad_frequency|duplicate"
+STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|duplicate"
+STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|bad_frequency"
+SECOND_SENDER = "a second sender on this group: this engine's log names both; recv.from keeps others away, where their " \
+                "addresses are not forged"
+FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"
 CLIPPED = 1e-3  # of the samples
 QUIET_DBFS = -60
 
@@ -66,11 +72,15 @@ RULES = [
          f"{INPUT}: packets come too late for {WHO}",
          "the digitiser's time, a long way through the network, or this host was stopped for a moment (recv.window)",
          "streams"),
-    Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_metadata_heaps_total") + " > 0 or "
-         + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0", "10s", "warning",
-         f"{WHO} refuses packets that are not what it expects",
+    Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0",
+         "10s", "warning", f"{WHO} refuses packets that are not what it expects",
          "configuration: another sender on this address, polarisations exchanged, sample_bits or packet_samples",
          "streams"),
+    Rule("FeedContested", rate("fgpu_input_contested_heaps_total", by=FEED) + " > 0", "0s", "critical",
+         f"{INPUT}: {{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
+         SECOND_SENDER, "streams"),
+    Rule("FeedForeign", refused("fgpu", "bad_sender") + " > 0", "10s", "warning",
+         f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, "streams"),
     Rule("FeedClips", f"{rate('fgpu_input_clipped_samples_total', by=FEED)} > {CLIPPED} * PACKET_SAMPLES * "
          f"{rate('fgpu_input_heaps_total', by=FEED)}", "30s", "warning",
          f"{INPUT}: more than a thousandth of the samples is saturated",
@@ -106,12 +116,18 @@ RULES = [
          f"{WHO} refuses packets that are not what it expects",
          "configuration: F- and X-engines do not agree (channels, spectra_per_heap, sample_bits), or another sender",
          "streams"),
+    Rule("VoltagesContested", rate("xbgpu_input_contested_heaps_total", by=", fengs") + " > 0", "0s", "critical",
+         f"{{{{ $value | humanize }}}} heaps/s of F-engines {{{{ $labels.fengs }}}} came twice with different bytes, and "
+         f"{WHO} counts them as missing", SECOND_SENDER, "streams"),
+    Rule("VoltagesForeign", refused("xbgpu", "bad_sender") + " > 0", "10s", "warning",
+         f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, "streams"),
     # In the X-engine, and from it.
     Rule("XEngineBehind", rate("xbgpu_output_x_dropped_accs_total") + " > 0 or " + refused("xbgpu", "no_chunk")
          + " > 0", "0s", "warning", f"{WHO} does not keep up",
          "this engine: its GPU or its send thread is slower than the data"),
-    Rule("XEngineWrong", rate("xbgpu_audit_failures_total") + " > 0 or xbgpu_device_ok{ARRAY} == 0", "0s", "critical",
-         f"{WHO}: visibilities are wrong: the host does not get the sums that the device has",
+    Rule("XEngineWrong", rate("xbgpu_audit_failures_total") + " > 0 or "
+         + rate("xbgpu_output_x_wrong_accs_total") + " > 0 or xbgpu_device_ok{ARRAY} == 0", "0s", "critical",
+         f"{WHO}: visibilities were wrong: checksums, or the host's sums, disagree with the device's",
          "its GPU or its memory: take it out of service", "host"),
     Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
          f"{WHO}: the kernel refuses to send its packets",
@@ -122,6 +138,18 @@ RULES = [
          "see the other alerts: this is what they cost"),
     Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
          f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time", "streams"),
+    # The recorder.
+    Rule("RecorderLoses", rate("visrec_unwritten_dumps_total") + " > 0 or " +
+         rate("visrec_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
+         f"{WHO} loses dumps", "its disk is full or too slow: df, iostat -x", ""),
+    Rule("RecorderRefuses", rate("visrec_rejected_packets_total", f', reason=~"{STRANGE_VISIBILITIES}"') +
+         f" > 0 and on ({BY}) " + rate("visrec_dumps_total") + " == 0", "10s", "critical",
+         f"{WHO} records nothing: it refuses the visibilities that come",
+         "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is jump, "
+         "time is not the same in all X-engines", ""),
+    Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
+         f"{WHO} began another file: time went back",
+         "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", ""),
 ]
 
 
@@ -141,9 +169,11 @@ def rules(plan):
     for rule in RULES:
         expression = rule.fires.replace("ARRAY", f'array="{array["name"]}"')
         expression = expression.replace("PACKET_SAMPLES", str(array["digitiser"]["packet_samples"]))
+        annotations = {"summary": rule.summary, "where": rule.where}
+        if rule.doctor:
+            annotations["doctor"] = DOCTOR.replace("TOPIC", rule.doctor)
         out.append({"alert": rule.name, "expr": expression, "for": rule.after, "labels": {"severity": rule.severity},
-                    "annotations": {"summary": rule.summary, "where": rule.where,
-         "doctor": DOCTOR.replace("TOPIC", rule.doctor)}})
+                    "annotations": annotations})
     return dump({"groups": [{"name": f"cbf {array['name']}", "interval": "5s", "rules": out}]},
                 f"what is wrong with {array['name']}, and where to look.")
 
@@ -154,7 +184,7 @@ def prometheus(plan):
         "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
         "rule_files": ["rules.yaml"],
         "scrape_configs": [{"job_name": f"cbf-{plan.array['name']}",
-                            "file_sd_configs": [{"files": ["targets.yaml"]}]}],
+                            "file_sd_configs": [{"files": ["targets.yaml", "recorders.yaml"]}]}],
     }, f"a Prometheus for {plan.array['name']}.")
 
 

@@ -14,14 +14,12 @@ import yaml
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 STEP = 1.4
-# Of the engines' metrics, those that must stand still, and of these what is no loss: the packets of other receive
-# threads, and descriptors.
+# The engines' metrics that must stand still.
 F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|too_old_heaps|bad_timestamp_heaps|"
                       r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
                       r"output_(failed_packets|skipped_heaps|dropped_heaps))")
 X_LOSSES = re.compile(r"xbgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|malformed_packets|jumps|"
                       r"kernel_drops)|late_chunks|output_x_(failed_packets|dropped|skipped|incomplete|absent))")
-NO_LOSS = re.compile('xbgpu_.*reason="(other_thread|no_items)"')
 LIMITS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
           "net.core.optmem_max": 1 << 20}
 
@@ -190,7 +188,7 @@ def keep_logs(directory, prefix, said):
 def grown(before, after, losses):
     """[(name, by how much)] of the counters among 'losses' that have counted."""
     return [(name, value - before.get(name, 0)) for name, value in after.items()
-            if losses.match(name) and not NO_LOSS.match(name) and value > before.get(name, 0)]
+            if losses.match(name) and value > before.get(name, 0)]
 
 
 # ---- Threads and results ---------------------------------------------------------------------------------------------

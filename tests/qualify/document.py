@@ -62,7 +62,8 @@ spectrum show.
 it. Delays are held against the polarisation without one, with a tone in every second channel. What folds is far below
 what can be seen: the strongest of hundreds of thousands of figures is one that dither has lifted by a step or two at
 the highest gain, well above the mean of the noise. Rows 0187 and 0188 miss where a spectrum is longer than 0.4 ms: a
-model's value holds for a whole spectrum, and there are no more of them.
+model's value holds for a whole spectrum, and there are no more of them. The row follows from the sample rate, so it
+names each band in which it fails, not only the one that is measured here (L): U has the lowest sample rate.
 
 **What is not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
 interface.
