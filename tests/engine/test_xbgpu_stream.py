@@ -36,7 +36,9 @@ def wait_window(receiver, config, index, window):
                   f"window {window} of {output['name']}")
 
 
-def finish(config, process, receiver):
+def finish(config, process, receiver, n_heaps=0):
+    """Stops the daemon once it has received that many heaps: what is still in its socket then would be lost."""
+    process.wait_metric(lambda m: m.get("xbgpu_input_heaps_total") >= n_heaps, f"{n_heaps} heaps received")
     process.terminate().wait_end()
     receiver.wait_stops(len(config["outputs"]))
     return scenario.by_endpoint(receiver.heaps)
@@ -63,10 +65,10 @@ def test_live_stream(timebase, rate_factor, daemon, rng):
     # The last eight chunks stay open, so that everything up to batch 72 must come without a stop.
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
-        harness.send_live(sent, rate=2e5)  # a chunk in 12 ms: the two receive threads stay within the window
+        harness.send_live(sent, rate=1e5)  # a chunk in 24 ms: the two receive threads stay within the window
         for index, length in enumerate([3, 8]):
             wait_window(receiver, config, index, (first_batch + 72) // length - 1)
-        found = finish(config, process, receiver)
+        found = finish(config, process, receiver, present.sum())
     for index, output in enumerate(config["outputs"]):
         expected = xmodel.dumps(first_batch, voltages, present, output["integration_batches"],
                                 output.get("missing", "flag"))
@@ -119,7 +121,7 @@ def test_counters(daemon, rng):
             wait_window(receiver, config, index, 5)
         # Six windows have been sent (or seven, by the time of the scrape), of which the first three were disturbed.
         metrics = process.wait_metric(lambda m: m.get("xbgpu_output_x_heaps_total", stream="bcp1") >= 5, "dumps sent")
-        found = finish(config, process, receiver)
+        found = finish(config, process, receiver, present.sum())
     for index in range(2):
         heaps = found[endpoints(config["outputs"][index]["destination"])[0]]
         n = sum(h.kind == "data" for h in heaps)
