@@ -46,8 +46,9 @@ PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet
            common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/copy.o
 # What takes their place where they cannot be built: common/verbs.h.
 VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
-CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/data_time.o common/held.o common/assemble.o common/receiver.o \
-           common/receiver_metrics.o common/receiver_set.o common/matcher.o common/presence.o
+CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/reject.o common/chunk_heap.o common/data_time.o \
+           common/held.o common/claims.o common/assemble.o common/receiver.o common/receiver_metrics.o \
+           common/receiver_set.o common/matcher.o common/presence.o
 DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/device_cpu_direct.o common/memory.o
 # The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
 IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o \

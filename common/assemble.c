@@ -1,12 +1,13 @@
 /* assemble.c - where a packet's payload belongs, and when a chunk is done: between the receiver and the worker's inbox.
  *
- * Reading order: placement (pure), a heap's bytes, chunks that come and go, jumps, and assembler_admit(), which is the
- * state machine. */
+ * Reading order: placement (pure), chunks that come and go, packets, and assembler_admit(), which is the state machine.
+ * Beside it: the bytes of heaps (chunk_heap.h), claims of another time (claims.h), and when data are due (data_time.h). */
 #include "common/assemble.h"
 
+#include "common/chunk_heap.h"
+#include "common/claims.h"
 #include "common/copy.h"
 #include "common/data_time.h"
-#include "common/held.h"
 #include "common/log.h"
 #include "common/units.h"
 
@@ -15,9 +16,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define UNIT_BYTES     8 /* what one bit of chunk->filled stands for */
-#define UNITS_PER_WORD 64
 
 /* While there is no free chunk, ask for one (which takes a lock) once in so many packets. */
 #define NO_CHUNK_RETRY_PACKETS 64
@@ -28,21 +26,6 @@
 /* How often timestamps are held against the clock, and how often in a row they must be wrong before they are moved. */
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
-
-/* Room for held packets of a heap, beside their payload. */
-#define HELD_OVERHEAD_BYTES 65536
-
-/* What the window knows of one source, for belief in jumps. */
-struct source {
-    uint64_t n_claim_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
-    int64_t claim_samples;  /* timestamp of the newest of those */
-    uint64_t claim_since;   /* n_packets when the claim was one to two times 'jump_heaps' shorter, or when it began */
-    uint64_t claim_renewed; /* n_packets when its length last was a multiple of 'jump_heaps', or when it began */
-    uint64_t near_at;       /* n_packets when something inside or near the window came last; 0: never */
-    int64_t near_ns;        /* and its arrival */
-    int64_t last_time;      /* of the last heap placed, on the grid of heaps */
-    struct held held;       /* the packets of its claim, where those are kept */
-};
 
 /* Where a timestamp lies on the grids of heaps and of chunks.  All zero is right. */
 struct grid_time {
@@ -62,7 +45,6 @@ struct assembler {
     int64_t chunk_samples;          /* [const] */
     int64_t window_samples;         /* [const] */
     int64_t window_ns;              /* [const] */
-    uint64_t n_packets;             /* placed so far: the time by which claims are compared */
     struct grid_time last;          /* of the last packet placed: most have the timestamp of the one before */
     bool started;                   /* there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
@@ -70,52 +52,20 @@ struct assembler {
     int64_t first_time, end_time;   /* heaps are expected from the first; so far they came up to before the end */
     uint64_t n_missing;             /* heaps, since the last chunk was handed on */
     unsigned retry_packets;         /* until a free chunk is asked for again */
-    struct source *sources;         /* [n_sources] */
-    const struct held_packet **next_held; /* [n_sources] scratch of believe_claim() */
+    int64_t *last_times;            /* [n_sources] of the last heap placed, on the grid of heaps */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] complete heaps */
     bool live;                      /* [const] time passes while packets come: no recording */
     bool restarts;                  /* the next chunk handed on begins a stream */
     struct data_time data_time;     /* of a live member */
-    int64_t near_ns;                /* arrival of what came last inside or near the window, from any source */
+    struct claims claims;
     int64_t clock_checked_ns;
-    unsigned n_wrong_checks; /* in a row */
-    struct chunk *last_chunk;       /* of the last packet let in */
-    struct duplicate duplicate;     /* the last packet refused as one */
-    struct log_limit jump_limit, claim_limit, contest_limit;
+    unsigned n_wrong_checks;    /* in a row */
+    struct chunk *last_chunk;   /* of the last packet let in */
+    struct duplicate duplicate; /* the last packet refused as one */
+    struct log_limit jump_limit, contest_limit;
     char name[64];
 };
-
-const char *reject_name(enum reject reject)
-{
-    static const char *const names[N_REJECTS] = {
-        [REJECT_NONE] = "none",
-        [REJECT_BAD_SENDER] = "bad_sender",
-        [REJECT_MALFORMED] = "malformed",
-        [REJECT_DESCRIPTOR] = "descriptor",
-        [REJECT_STOP] = "stop",
-        [REJECT_OTHER_THREAD] = "other_thread",
-        [REJECT_NO_ITEMS] = "no_items",
-        [REJECT_HEAP_SIZE] = "heap_size",
-        [REJECT_ALIGNMENT] = "alignment",
-        [REJECT_BAD_TIMESTAMP] = "bad_timestamp",
-        [REJECT_BAD_SOURCE] = "bad_source",
-        [REJECT_BAD_FREQUENCY] = "bad_frequency",
-        [REJECT_TOO_OLD] = "too_old",
-        [REJECT_JUMP] = "jump",
-        [REJECT_CLOCK] = "clock",
-        [REJECT_DUPLICATE] = "duplicate",
-        [REJECT_NO_CHUNK] = "no_chunk",
-    };
-
-    assert((unsigned)reject < N_REJECTS);
-    return names[reject];
-}
-
-bool reject_is_harmless(enum reject reject)
-{
-    return reject == REJECT_DESCRIPTOR || reject == REJECT_STOP || reject == REJECT_OTHER_THREAD;
-}
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
 
@@ -144,8 +94,8 @@ static enum reject find_place(const struct assemble_layout *layout, const struct
         return REJECT_HEAP_SIZE;
     uint64_t end = packet->offset + packet->n_bytes;
     assert(packet->offset <= end && end <= packet->heap_bytes);
-    if (packet->n_bytes == 0 || packet->offset % UNIT_BYTES != 0 ||
-        (packet->n_bytes % UNIT_BYTES != 0 && end != packet->heap_bytes))
+    if (packet->n_bytes == 0 || packet->offset % CHUNK_UNIT_BYTES != 0 ||
+        (packet->n_bytes % CHUNK_UNIT_BYTES != 0 && end != packet->heap_bytes))
         return REJECT_ALIGNMENT;
     if (!find_time(layout, packet->timestamp, known, place))
         return REJECT_BAD_TIMESTAMP;
@@ -164,129 +114,6 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
     const struct grid_time epoch = {0};
 
     return find_place(layout, packet, &epoch, place);
-}
-
-/* ---- A heap's bytes ---------------------------------------------------------------------------------------------- */
-
-/* The bits of a packet's bytes: those of 'first_mask' in word 'first', of 'last_mask' in word 'last', and all in
- * between.  Where the first word is the last, the two masks are the same. */
-struct bit_range {
-    size_t first, last;
-    uint64_t first_mask, last_mask;
-};
-
-static struct bit_range bits_of(const struct assemble_packet *packet)
-{
-    size_t first = packet->offset / UNIT_BYTES;
-    size_t last = (packet->offset + packet->n_bytes - 1) / UNIT_BYTES;
-    struct bit_range bits = {
-        .first = first / UNITS_PER_WORD,
-        .last = last / UNITS_PER_WORD,
-        .first_mask = UINT64_MAX << first % UNITS_PER_WORD,
-        .last_mask = UINT64_MAX >> (UNITS_PER_WORD - 1 - last % UNITS_PER_WORD),
-    };
-
-    if (bits.first == bits.last)
-        bits.first_mask = bits.last_mask = bits.first_mask & bits.last_mask;
-    return bits;
-}
-
-static bool any_filled(const uint64_t *filled, const struct bit_range *bits)
-{
-    uint64_t found = (filled[bits->first] & bits->first_mask) | (filled[bits->last] & bits->last_mask);
-
-    for (size_t word = bits->first + 1; word < bits->last; word++)
-        found |= filled[word];
-    return found != 0;
-}
-
-static bool all_filled(const uint64_t *filled, const struct bit_range *bits)
-{
-    uint64_t found = (filled[bits->first] | ~bits->first_mask) & (filled[bits->last] | ~bits->last_mask);
-
-    for (size_t word = bits->first + 1; word < bits->last; word++)
-        found &= filled[word];
-    return found == UINT64_MAX;
-}
-
-static void mark_filled(uint64_t *filled, const struct bit_range *bits)
-{
-    filled[bits->first] |= bits->first_mask;
-    filled[bits->last] |= bits->last_mask;
-    for (size_t word = bits->first + 1; word < bits->last; word++)
-        filled[word] = UINT64_MAX;
-}
-
-/* Whether any of the packet's bytes has arrived.  While a heap's packets come in order, the bytes that have are the
- * first ones, and no bit is touched; so also where the heap is complete, or has not begun. */
-static bool heap_overlaps(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
-{
-    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED))
-        return packet->offset < chunk->filled_bytes[heap];
-    struct bit_range bits = bits_of(packet);
-    return any_filled(chunk->filled + heap * chunk->filled_words, &bits);
-}
-
-/* Whether all of the packet's bytes have arrived. */
-static bool heap_covers(const struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
-{
-    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED))
-        return packet->offset + packet->n_bytes <= chunk->filled_bytes[heap];
-    struct bit_range bits = bits_of(packet);
-    return all_filled(chunk->filled + heap * chunk->filled_words, &bits);
-}
-
-/* From now on the heap's bits say which bytes have arrived: the first ones. */
-static void heap_map(struct chunk *chunk, size_t heap)
-{
-    uint64_t *filled = chunk->filled + heap * chunk->filled_words;
-
-    memset(filled, 0, chunk->filled_words * sizeof(*filled));
-    if (chunk->filled_bytes[heap] > 0) {
-        struct bit_range bits = bits_of(&(struct assemble_packet){.n_bytes = chunk->filled_bytes[heap]});
-        mark_filled(filled, &bits);
-    }
-    chunk->filled_bytes[heap] |= CHUNK_HEAP_MAPPED;
-}
-
-/* Marks the packet's bytes, none of which has arrived, and with the last ones the heap as present. */
-static void heap_fill(struct chunk *chunk, size_t heap, const struct assemble_packet *packet)
-{
-    if (chunk->filled_bytes[heap] == 0)
-        chunk->senders[heap] = packet->sender;
-    if (!(chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED) && packet->offset > chunk->filled_bytes[heap])
-        heap_map(chunk, heap);
-    chunk->filled_bytes[heap] += (uint32_t)packet->n_bytes;
-    if ((chunk->filled_bytes[heap] & ~CHUNK_HEAP_MAPPED) == chunk->heap_bytes) {
-        chunk->filled_bytes[heap] = (uint32_t)chunk->heap_bytes;
-        if (chunk->present[heap] == CHUNK_HEAP_CONTESTED)
-            return;
-        chunk->present[heap] = 1;
-        chunk->extra[heap] = packet->extra;
-        chunk->n_present++;
-    } else if (chunk->filled_bytes[heap] & CHUNK_HEAP_MAPPED) {
-        struct bit_range bits = bits_of(packet);
-        mark_filled(chunk->filled + heap * chunk->filled_words, &bits);
-    }
-}
-
-static size_t count_incomplete_heaps(const struct chunk *chunk)
-{
-    size_t n = 0;
-
-    for (size_t heap = 0; heap < chunk->n_heaps; heap++)
-        n += chunk->filled_bytes[heap] != 0 && !chunk->present[heap];
-    return n;
-}
-
-/* The chunk leaves: what is contested in it is not there. */
-static void drop_contested_heaps(struct chunk *chunk)
-{
-    for (size_t heap = 0; heap < chunk->n_heaps; heap++)
-        if (chunk->present[heap] == CHUNK_HEAP_CONTESTED) {
-            chunk->present[heap] = 0;
-            chunk->extra[heap] = 0;
-        }
 }
 
 /* ---- Chunks come and go ------------------------------------------------------------------------------------------ */
@@ -354,9 +181,9 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     if (!chunk)
         return;
     if (chunk->n_present < chunk->n_heaps)
-        counter_add(&stats->incomplete_heaps, count_incomplete_heaps(chunk));
+        counter_add(&stats->incomplete_heaps, chunk_heap_count_incomplete(chunk));
     if (chunk->n_contested > 0)
-        drop_contested_heaps(chunk);
+        chunk_heap_drop_contested(chunk);
     loan_out(&chunk->loan, 1);
     if (chunk->n_present == 0) {
         loan_put(&chunk->loan);
@@ -420,10 +247,9 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     a->retry_packets = 0;
     memset(a->n_source_heaps, 0,
            a->config.window_chunks * (size_t)a->config.layout.n_sources * sizeof(a->n_source_heaps[0]));
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
-        a->sources[i].n_claim_heaps = 0; /* claims are against a window, and this is another one */
-        a->sources[i].last_time = INT64_MIN / 2;
-    }
+    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
+        a->last_times[i] = INT64_MIN / 2;
+    claims_restart(&a->claims);
 }
 
 /* The window starts again far away.
@@ -437,8 +263,8 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
     int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* chunks; negative: a jump back */
 
-    log_limited(&a->jump_limit, LOG_LEVEL_WARNING, is_gap ? "%s: a gap of %lld samples, up to %lld"
-                                                          : "%s: timestamps jumped by %lld samples to %lld",
+    log_limited(&a->jump_limit, LOG_LEVEL_WARNING,
+                is_gap ? "%s: a gap of %lld samples, up to %lld" : "%s: timestamps jumped by %lld samples to %lld",
                 a->name, (long long)((place->chunk - a->newest) * a->chunk_samples),
                 (long long)(place->chunk * a->chunk_samples));
     counter_add(&a->config.stats->jumps, 1);
@@ -452,92 +278,6 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
             counter_add(&a->config.stats->gap_samples, (uint64_t)((place->time - a->end_time) * layout->heap_samples));
     }
     window_start(a, place->chunk, is_gap ? place->chunk * n_times : place->time);
-}
-
-/* ---- Jumps ------------------------------------------------------------------------------------------------------- */
-
-/* The claim of a source has come to nothing, and so have the packets that were held for it. */
-static void claim_drop(struct assembler *a, struct source *source)
-{
-    size_t n_held = held_clear(&source->held);
-
-    source->n_claim_heaps = 0;
-    if (n_held == 0)
-        return;
-    counter_add(&a->config.stats->rejects[REJECT_JUMP], n_held);
-    log_limited(&a->claim_limit, LOG_LEVEL_WARNING,
-                "%s: packet refused (%s): and %zu more of source %u, to timestamp %lld", a->name,
-                reject_name(REJECT_JUMP), n_held - 1, (unsigned)(source - a->sources),
-                (long long)source->claim_samples);
-}
-
-/* Takes note of a packet that the window would have to jump for.  Returns true if it makes its source's claim, which is
- * long enough, longer by a heap, so that belief is worth another look. */
-static bool claim_extend(struct assembler *a, const struct assemble_packet *packet)
-{
-    struct source *source = &a->sources[packet->source];
-    int64_t ahead = packet->timestamp - source->claim_samples;
-
-    if (source->n_claim_heaps == 0 || ahead > a->window_samples || ahead < -a->window_samples) {
-        claim_drop(a, source);
-        source->claim_since = a->n_packets;
-        source->claim_renewed = a->n_packets;
-    } else if (ahead <= 0) {
-        return false; /* another packet of that heap, or one that was overtaken */
-    }
-    source->claim_samples = packet->timestamp;
-    source->n_claim_heaps++;
-    if (source->n_claim_heaps % a->config.jump_heaps == 0) {
-        source->claim_since = source->claim_renewed;
-        source->claim_renewed = a->n_packets;
-    }
-    return source->n_claim_heaps >= a->config.jump_heaps;
-}
-
-/* Whether a source that makes no claim speaks against this one, of which a heap arrives now. */
-static bool speaks_against(const struct assembler *a, const struct source *source, const struct source *claimant,
-                           int64_t arrival_ns)
-{
-    if (source->near_at == 0)
-        return false;
-    return source->near_at > claimant->claim_since ||
-           (a->live && arrival_ns - source->near_ns < a->window_ns);
-}
-
-static bool claims_agree(const struct assembler *a, const struct source *one, const struct source *other)
-{
-    int64_t apart = one->claim_samples - other->claim_samples;
-
-    return apart >= -a->window_samples && apart <= a->window_samples;
-}
-
-/* Whether enough sources make the same claim as this one, and more than were heard near the window in the meantime. */
-static bool sources_believe(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
-{
-    unsigned n_agree = 0, n_against = 0;
-
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
-        const struct source *source = &a->sources[i];
-
-        if (source->n_claim_heaps == 0)
-            n_against += speaks_against(a, source, claimant, arrival_ns);
-        else if (source->n_claim_heaps >= a->config.jump_heaps)
-            n_agree += claims_agree(a, source, claimant);
-    }
-    return n_agree > n_against && (n_agree >= a->config.jump_sources || n_against == 0);
-}
-
-/* Whether the window may jump to a claim that is long enough.  The last word has the clock. */
-static enum reject judge_claim(const struct assembler *a, const struct source *claimant, int64_t arrival_ns)
-{
-    if (a->live && claimant->near_at != 0 && arrival_ns - claimant->near_ns < a->window_ns)
-        return REJECT_JUMP; /* it was heard where it used to be only now */
-    if (!sources_believe(a, claimant, arrival_ns))
-        return REJECT_JUMP;
-    if (a->live &&
-        data_time_clock_refuses(&a->data_time, claimant->claim_samples, a->newest * a->chunk_samples))
-        return REJECT_CLOCK;
-    return REJECT_NONE;
 }
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */
@@ -565,13 +305,13 @@ static bool may_advance(const struct assembler *a, const struct assemble_packet 
     if (!a->live || !a->data_time.known)
         return window_zone(a, place->chunk) == ZONE_AHEAD;
     return data_time_is_due(&a->data_time, packet->timestamp, arrival_ns) ||
-           (window_zone(a, place->chunk) == ZONE_AHEAD && place->time <= a->sources[packet->source].last_time + 2);
+           (window_zone(a, place->chunk) == ZONE_AHEAD && place->time <= a->last_times[packet->source] + 2);
 }
 
 /* The packet's heap is one of the window's: the stream includes it, and its source is heard here. */
-static void note_placed(struct assembler *a, struct source *source, const struct assemble_place *place)
+static void note_placed(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
-    source->last_time = place->time;
+    a->last_times[source] = place->time;
     if (place->chunk > a->newest)
         a->newest = place->chunk;
     if (place->time < a->first_time)
@@ -585,25 +325,20 @@ static void note_placed(struct assembler *a, struct source *source, const struct
 static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
                                  const struct assemble_place *place, int64_t arrival_ns, bool leads)
 {
-    struct source *source = &a->sources[packet->source];
-
     if (!a->started)
         window_start(a, place->chunk, place->time);
     enum zone zone = window_zone(a, place->chunk);
     bool ahead = place->chunk >= a->oldest + a->config.window_chunks;
     if (ahead ? !leads && !may_advance(a, packet, place, arrival_ns) : zone == ZONE_FAR)
         return REJECT_JUMP;
-    if (source->n_claim_heaps > 0)
-        claim_drop(a, source);
-    source->near_at = a->n_packets;
-    source->near_ns = a->near_ns = arrival_ns;
+    claims_heard(&a->claims, packet->source, arrival_ns);
     if (zone == ZONE_LATE)
         return REJECT_TOO_OLD;
     if (zone == ZONE_AHEAD)
         window_advance(a, place->chunk);
     else if (zone == ZONE_FAR)
         window_jump(a, place, true);
-    note_placed(a, source, place);
+    note_placed(a, packet->source, place);
     return REJECT_NONE;
 }
 
@@ -626,16 +361,21 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
 
     if (!chunk)
         return REJECT_NO_CHUNK;
-    if (heap_overlaps(chunk, place->heap, packet)) {
-        const uint8_t *first = heap_covers(chunk, place->heap, packet) ? chunk->payload + place->offset : NULL;
-        a->duplicate = (struct duplicate){chunk, place->heap, first};
+    if (chunk_heap_overlaps(chunk, place->heap, packet->offset, packet->n_bytes)) {
+        bool covers = chunk_heap_covers(chunk, place->heap, packet->offset, packet->n_bytes);
+        a->duplicate = (struct duplicate){chunk, place->heap, covers ? chunk->payload + place->offset : NULL};
         return REJECT_DUPLICATE;
     }
     if (!chunk_has_room(chunk))
         return REJECT_NO_CHUNK;
-    heap_fill(chunk, place->heap, packet);
-    if (a->live && chunk->present[place->heap] == 1)
-        note_complete(a, chunk, packet->source, slot, arrival_ns);
+    if (chunk->filled_bytes[place->heap] == 0)
+        chunk->senders[place->heap] = packet->sender;
+    chunk_heap_fill(chunk, place->heap, packet->offset, packet->n_bytes);
+    if (chunk->present[place->heap] == 1) {
+        chunk->extra[place->heap] = packet->extra;
+        if (a->live)
+            note_complete(a, chunk, packet->source, slot, arrival_ns);
+    }
     chunk->last_arrival_ns = arrival_ns;
     a->last_chunk = chunk;
     *payload = chunk->payload + place->offset;
@@ -643,21 +383,6 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
 }
 
 /* ---- Claims, and what was held for them -------------------------------------------------------------------------- */
-
-/* The earliest packet held for a claim that agrees with that of 'claimant', behind the packets that 'next' of each
- * source has passed; NULL behind the last. */
-static const struct held_packet *earliest_held(const struct assembler *a, const struct held_packet *const *next,
-                                               unsigned *from)
-{
-    const struct held_packet *earliest = NULL;
-
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
-        if (next[i] && (!earliest || next[i]->packet.timestamp < earliest->packet.timestamp)) {
-            earliest = next[i];
-            *from = i;
-        }
-    return earliest;
-}
 
 /* Whether a held packet that was refused as a duplicate has the bytes of the first copy.  Direct memory is not read. */
 static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
@@ -669,16 +394,14 @@ static bool is_same_as_first(const struct assembler *a, const struct held_packet
 }
 
 /* The window begins at the earliest packet that was held for the claim that has been believed, and takes them all. */
-static void place_held(struct assembler *a, const struct held_packet **next)
+static void place_held(struct assembler *a)
 {
     const struct held_packet *held;
-    unsigned from;
 
-    while ((held = earliest_held(a, next, &from))) {
+    while ((held = claims_next_held(&a->claims))) {
         struct assemble_place place;
         uint8_t *payload;
 
-        next[from] = held_next(&a->sources[from].held, held);
         find_place(&a->config.layout, &held->packet, &a->last, &place);
         enum reject reject = window_follow(a, &held->packet, &place, held->arrival_ns, false);
         if (!reject)
@@ -693,35 +416,36 @@ static void place_held(struct assembler *a, const struct held_packet **next)
 }
 
 /* A claim has been believed: the window jumps to it.  The packet that made it so is at 'place'. */
-static void believe_claim(struct assembler *a, const struct source *claimant, const struct assemble_place *place)
+static void believe_claim(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     struct assemble_place first = *place;
 
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++) {
-        struct source *source = &a->sources[i];
-        bool agrees = source->n_claim_heaps > 0 && claims_agree(a, source, claimant);
-
-        a->next_held[i] = agrees ? held_next(&source->held, NULL) : NULL;
-        if (!agrees)
-            claim_drop(a, source);
-    }
-    unsigned from;
-    const struct held_packet *earliest = earliest_held(a, a->next_held, &from);
-    if (earliest && earliest->packet.timestamp < place->time * a->config.layout.heap_samples)
-        find_place(&a->config.layout, &earliest->packet, &a->last, &first);
+    claims_believe(&a->claims, source);
+    const struct held_packet *held = claims_first_held(&a->claims);
+    if (held && held->packet.timestamp < place->time * a->config.layout.heap_samples)
+        find_place(&a->config.layout, &held->packet, &a->last, &first);
     window_jump(a, &first, !a->live && first.chunk > a->oldest);
-    place_held(a, a->next_held);
-    for (unsigned i = 0; i < a->config.layout.n_sources; i++)
-        held_clear(&a->sources[i].held);
+    place_held(a);
+    claims_release(&a->claims);
+}
+
+/* Whether the window may jump to a claim that is long enough.  The clock decides last. */
+static enum reject judge_claim(const struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns)
+{
+    if (!claims_are_enough(&a->claims, packet->source, arrival_ns))
+        return REJECT_JUMP;
+    if (a->live && data_time_clock_refuses(&a->data_time, packet->timestamp, a->newest * a->chunk_samples))
+        return REJECT_CLOCK;
+    return REJECT_NONE;
 }
 
 /* Whether a source whose claim is long enough is ahead of the others by less than a window, and has been all the time:
  * data of its way take less time.  Then the window moves up, and the others stay within it. */
-static bool is_leader(const struct assembler *a, const struct source *source, const struct assemble_place *place,
+static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
 {
     return a->live && window_zone(a, place->chunk) == ZONE_AHEAD &&
-           (source->near_at == 0 || arrival_ns - source->near_ns >= a->window_ns);
+           !claims_heard_lately(&a->claims, source, arrival_ns);
 }
 
 /* A packet that the window would have to jump for: its source claims so.  A recording's is held until the claim is
@@ -729,24 +453,23 @@ static bool is_leader(const struct assembler *a, const struct source *source, co
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {
-    struct source *source = &a->sources[packet->source];
-    bool is_long = claim_extend(a, packet);
-    bool leads = is_long && is_leader(a, source, place, arrival_ns);
-    enum reject reject = is_long && !leads ? judge_claim(a, source, arrival_ns) : REJECT_JUMP;
+    bool is_long = claims_extend(&a->claims, packet);
+    bool leads = is_long && is_leader(a, packet->source, place, arrival_ns);
+    enum reject reject = is_long && !leads ? judge_claim(a, packet, arrival_ns) : REJECT_JUMP;
 
     if (leads) {
         reject = window_follow(a, packet, place, arrival_ns, true);
         return reject ? reject : fill(a, packet, place, arrival_ns, payload);
     }
     if (reject == REJECT_JUMP && !a->live) {
-        uint8_t *held = held_add(&source->held, packet, arrival_ns);
+        uint8_t *held = claims_hold(&a->claims, packet, arrival_ns);
         if (held)
             *payload = held;
         return held ? REJECT_NONE : REJECT_JUMP;
     }
     if (reject)
         return reject;
-    believe_claim(a, source, place);
+    believe_claim(a, packet->source, place);
     reject = window_follow(a, packet, place, arrival_ns, false);
     return reject ? reject : fill(a, packet, place, arrival_ns, payload);
 }
@@ -761,7 +484,7 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
     if (reject)
         return reject;
     a->last = (struct grid_time){packet->timestamp, place.time, place.chunk};
-    a->n_packets++;
+    a->claims.n_packets++;
     reject = window_follow(a, packet, &place, arrival_ns, false);
     if (reject == REJECT_JUMP)
         reject = consider_claim(a, packet, &place, arrival_ns, payload);
@@ -796,11 +519,8 @@ void assembler_contest(struct assembler *assembler, const struct assemble_packet
     size_t heap = assembler->duplicate.heap;
     char first[INET_ADDRSTRLEN], second[INET_ADDRSTRLEN];
 
-    if (chunk->present[heap] == CHUNK_HEAP_CONTESTED)
+    if (!chunk_heap_contest(chunk, heap))
         return;
-    chunk->n_present -= chunk->present[heap];
-    chunk->present[heap] = CHUNK_HEAP_CONTESTED;
-    chunk->n_contested++;
     counter_add(&assembler->config.stats->contested_heaps, 1);
     log_limited(&assembler->contest_limit, LOG_LEVEL_WARNING,
                 "%s: heap contested: %s sent it first, then %s sent other bytes; it counts as missing", assembler->name,
@@ -820,7 +540,7 @@ uint8_t *assembler_expect(const struct assembler *assembler, const struct assemb
         window_zone(assembler, place.chunk) != ZONE_INSIDE)
         return NULL;
     const struct chunk *chunk = assembler->window[place.chunk - assembler->oldest];
-    if (!chunk || heap_overlaps(chunk, place.heap, packet))
+    if (!chunk || chunk_heap_overlaps(chunk, place.heap, packet->offset, packet->n_bytes))
         return NULL;
     return chunk->payload + place.offset;
 }
@@ -853,8 +573,8 @@ void assembler_flush_oldest(struct assembler *assembler)
     close_chunk(assembler, 0, true);
     window_shift(assembler, 1);
     assembler->started = assembler->oldest <= assembler->newest;
-    for (unsigned i = 0; i < assembler->config.layout.n_sources && !assembler->started; i++)
-        claim_drop(assembler, &assembler->sources[i]);
+    if (!assembler->started)
+        claims_drop(&assembler->claims);
 }
 
 void assembler_flush(struct assembler *assembler)
@@ -869,7 +589,7 @@ void assembler_flush(struct assembler *assembler)
  * nobody has been heard for long.  What comes of those chunks later is too old. */
 static void end_silence(struct assembler *a, int64_t now_ns)
 {
-    int64_t silent_ns = now_ns - a->near_ns, n_open = a->newest - a->oldest + 1;
+    int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;
     int64_t patience_end = (a->oldest + a->config.patience_chunks) * a->chunk_samples;
 
     if (n_open <= 0 || silent_ns < a->window_ns)
@@ -917,18 +637,26 @@ void assembler_pass_time(struct assembler *assembler, int64_t now_ns)
 static int create_arrays(struct assembler *a)
 {
     size_t n_sources = a->config.layout.n_sources;
-    int err = 0;
 
-    a->sources = calloc(n_sources, sizeof(*a->sources));
-    a->next_held = calloc(n_sources, sizeof(*a->next_held));
+    a->last_times = calloc(n_sources, sizeof(*a->last_times));
     a->window = calloc(a->config.window_chunks, sizeof(*a->window));
     a->n_source_heaps = calloc(a->config.window_chunks * n_sources, sizeof(*a->n_source_heaps));
-    if (!a->sources || !a->next_held || !a->window || !a->n_source_heaps)
-        return -ENOMEM;
-    for (size_t i = 0; i < n_sources && !a->live && !err; i++)
-        err = held_init(&a->sources[i].held,
-                        a->config.jump_heaps * 2 * (a->config.layout.heap_bytes + HELD_OVERHEAD_BYTES));
-    return err;
+    return a->last_times && a->window && a->n_source_heaps ? 0 : -ENOMEM;
+}
+
+static int create_claims(struct assembler *a)
+{
+    return claims_init(&a->claims, &(struct claims_config){
+                                       .n_sources = a->config.layout.n_sources,
+                                       .jump_heaps = a->config.jump_heaps,
+                                       .jump_sources = a->config.jump_sources,
+                                       .window_samples = a->window_samples,
+                                       .window_ns = a->window_ns,
+                                       .live = a->live,
+                                       .heap_bytes = a->config.layout.heap_bytes,
+                                       .name = a->name,
+                                       .refused = &a->config.stats->rejects[REJECT_JUMP],
+                                   });
 }
 
 int assembler_create(const struct assembler_config *config, struct assembler **assembler)
@@ -950,7 +678,7 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
     a->live = !config->may_wait;
     if (a->live)
         data_time_init(&a->data_time, &a->config.timebase, a->chunk_samples, config->clock_tolerance_ns);
-    if (create_arrays(a)) {
+    if (create_arrays(a) || create_claims(a)) {
         assembler_destroy(a);
         return -ENOMEM;
     }
@@ -963,11 +691,9 @@ void assembler_destroy(struct assembler *assembler)
 {
     if (!assembler)
         return;
-    for (unsigned i = 0; assembler->sources && i < assembler->config.layout.n_sources; i++)
-        held_fini(&assembler->sources[i].held);
+    claims_fini(&assembler->claims);
     free(assembler->n_source_heaps);
     free(assembler->window);
-    free(assembler->next_held);
-    free(assembler->sources);
+    free(assembler->last_times);
     free(assembler);
 }

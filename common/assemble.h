@@ -28,17 +28,11 @@
  * the first half of a chunk has confirmed when data arrive, and in recordings, due is what is at most 'window_chunks'
  * ahead.
  *
- * A source claims a jump with 'jump_heaps' consecutive heaps that are not due or far behind, each later than the one
- * before and within one window of it; anything of that source inside or near the window ends its claim.  The claim
- * is believed when more sources make it than were heard inside or near the window meanwhile (while it grew by its last
- * 'jump_heaps' heaps or up to twice that, and within the time that a window lasts), and they are 'jump_sources' or
- * nobody was heard there: so a member of fewer sources, or one where only one is alive, recovers too.  The time is what
- * counts against a source that was stopped and now sends in a burst what it had kept: it is the only one heard, but
- * not for long.  The time also counts against the claimant itself: a source that was heard near the window within the
- * time that a window lasts is not believed, so bursts of a stranger beside a stream that goes on move nothing.  The last
- * word has the host's clock: with 'clock_tolerance_ns', while the kernel calls the clock synchronised, a claim further
- * from the clock than that is refused (REJECT_CLOCK) if the window agrees with the clock.  A stream whose own epoch is
- * off does not agree, and jumps as if there were no clock.
+ * A source claims a jump with 'jump_heaps' consecutive heaps that are not due or far behind.  The other sources and the
+ * time that passes decide whether it is believed (claims.h).  The host's clock has the last word: with
+ * 'clock_tolerance_ns', while the kernel calls the clock synchronised, a claim further from the clock than that is
+ * refused (REJECT_CLOCK) if the window agrees with the clock.  A stream whose own epoch is off does not agree, and jumps
+ * as if there were no clock.
  *
  * Then all open chunks leave and the window starts at the new place, with no claims.
  *
@@ -69,39 +63,13 @@
 
 #include "common/chunk.h"
 #include "common/inbox.h"
+#include "common/reject.h"
 #include "common/stats.h"
 #include "common/timebase.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* Why a packet was refused; each is a counter.  Those before REJECT_TOO_OLD are found without the window. */
-enum reject {
-    REJECT_NONE = 0,
-    REJECT_BAD_SENDER,    /* from an address that may not send to this endpoint (recv.from) */
-    REJECT_MALFORMED,     /* not SPEAD-64-48 (spead.h says in which way) */
-    REJECT_DESCRIPTOR,    /* describes items, and has no data: part of any stream */
-    REJECT_STOP,          /* a stop heap: part of any stream */
-    REJECT_OTHER_THREAD,  /* ours, but another receive thread assembles that source; nothing is wrong */
-    REJECT_NO_ITEMS,      /* lacks an item that our heaps have, and is no descriptor */
-    REJECT_HEAP_SIZE,     /* heap length is not what the configuration says */
-    REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
-    REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
-    REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
-    REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrongly wired */
-    REJECT_TOO_OLD,       /* behind the window */
-    REJECT_JUMP,          /* far from the window, or ahead of its time, and not (yet) believed */
-    REJECT_CLOCK,         /* a claim that would be believed, but the host's synchronised clock contradicts it */
-    REJECT_DUPLICATE,     /* bytes that had arrived */
-    REJECT_NO_CHUNK,      /* no free chunk: the worker is behind; or no room for the packet's frame (chunk.h) */
-    N_REJECTS
-};
-
-const char *reject_name(enum reject reject); /* as in the metric's label: "too_old" */
-
-/* Whether such packets belong to any stream: they are ignored, and count as such, not as refused. */
-bool reject_is_harmless(enum reject reject);
 
 /* The shape of a member's chunks. */
 struct assemble_layout {
