@@ -380,6 +380,7 @@ def test_ansible(work):
 # ---- Three hosts -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(harness.SANITIZED, reason="the chain's tests run the same programs with sanitizers")
 def test_three_hosts(work):
     """The loss of a host costs its antennas or its band, and nothing else; see three_hosts.py."""
     done = subprocess.run([sys.executable, THREE_HOSTS, "--output", work / "three"], capture_output=True, text=True,

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import scipy.signal
 
+import harness
+
 PROGRAM = os.path.join(os.environ.get("CBF_BUILD", "build"), "tests", "check_design_ddc")
 WEIGHT_PASS = 0.005
 
@@ -50,6 +52,7 @@ def compare(subsampling, n_taps, pass_fraction):
     return True
 
 
+@pytest.mark.skipif(harness.SANITIZED, reason="the unit tests run the design with sanitizers")
 @pytest.mark.parametrize("discard", [True, False])
 def test_like_scipy(discard):
     same = {}

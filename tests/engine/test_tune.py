@@ -45,6 +45,7 @@ def emulated(monkeypatch):
     return wrapper
 
 
+@pytest.mark.skipif("thread" in harness.BUILD.name, reason="half a minute of measurements")
 def test_choice_is_kept_and_taken(emulated, daemon, work, rng):
     cache = work / "cache"
     cache.mkdir()
