@@ -43,7 +43,7 @@ VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && 
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
 PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o \
-           common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/copy.o
+           common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/crc32c.o common/copy.o
 # What takes their place where they cannot be built: common/verbs.h.
 VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/reject.o common/chunk_heap.o common/data_time.o \

@@ -220,7 +220,7 @@ size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_byte
     return n_filled;
 }
 
-void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out)
+size_t packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start)
 {
     const struct {
         const uint8_t *start;
@@ -230,18 +230,25 @@ void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, 
         {slot->payload, slot->payload_bytes},
         {slot->spill, slot->spill_bytes},
     };
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && n_bytes > 0; i++) {
-        if (offset >= parts[i].n_bytes) {
-            offset -= parts[i].n_bytes;
-            continue;
-        }
-        size_t here = parts[i].n_bytes - offset;
-        if (here > n_bytes)
-            here = n_bytes;
-        memcpy(out, parts[i].start + offset, here);
-        out += here;
-        n_bytes -= here;
-        offset = 0;
+    size_t i = 0;
+
+    while (offset >= parts[i].n_bytes) {
+        offset -= parts[i++].n_bytes;
+        assert(i < ARRAY_LEN(parts)); /* the caller asked for bytes that the slot does not have */
     }
-    assert(n_bytes == 0); /* the caller asked for bytes that the slot does not have */
+    *start = parts[i].start + offset;
+    return parts[i].n_bytes - offset < n_bytes ? parts[i].n_bytes - offset : n_bytes;
+}
+
+void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out)
+{
+    while (n_bytes > 0) {
+        const uint8_t *start;
+        size_t here = packet_piece(slot, offset, n_bytes, &start);
+
+        memcpy(out, start, here);
+        out += here;
+        offset += here;
+        n_bytes -= here;
+    }
 }

@@ -122,6 +122,9 @@ bool packet_source_can_wait(const struct packet_source *source);
  * card's firmware is asked, which may take a millisecond. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
+/* Where byte 'offset' of a received packet fell.  Returns how many bytes lie there in one piece, 'n_bytes' at most. */
+size_t packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start);
+
 /* Copies bytes [offset, offset + n_bytes) of a received packet to 'out', wherever they fell. */
 void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out);
 

@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/copy.h"
+#include "common/crc32c.h"
 #include "common/katcp_access.h"
 #include "common/log.h"
 #include "common/memory.h"
@@ -284,6 +285,31 @@ static bool may_send(const struct receiver *r, const struct packet_slot *slot)
     return !from || katcp_access_allows(from, (struct in_addr){slot->sender});
 }
 
+/* Whether the packet is as its CRC item says.  Its header has GATHERED_HEADER_BYTES at most: parse() reads no more. */
+static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet *packet)
+{
+    uint8_t header[GATHERED_HEADER_BYTES];
+    size_t end = packet->header_bytes + packet->payload_length, at = packet->header_bytes;
+
+    packet_copy(slot, 0, at, header);
+    uint64_t wanted = spead_take_crc(header, packet->crc_at);
+    uint32_t crc = crc32c(0, header, at);
+    while (at < end) {
+        const uint8_t *start;
+        size_t n_bytes = packet_piece(slot, at, end - at, &start);
+        crc = crc32c(crc, start, n_bytes);
+        at += n_bytes;
+    }
+    return crc == wanted;
+}
+
+static bool is_intact(const struct receiver *r, const struct packet_slot *slot, const struct spead_packet *packet)
+{
+    if (packet->crc_at == 0)
+        return !r->config.needs_crc;
+    return slot->rest || crc_agrees(slot, packet);
+}
+
 static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)
 {
     struct spead_packet *packet = &landing->packet;
@@ -304,6 +330,8 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     if (reject)
         return reject == REJECT_NO_ITEMS && packet->is_descriptor ? REJECT_DESCRIPTOR : reject;
     assert(landing->identity.member < r->config.n_assemblers);
+    if (!is_intact(r, slot, packet))
+        return REJECT_CRC;
     r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
     if (!landing->flow)
         return REJECT_NONE;

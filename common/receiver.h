@@ -10,6 +10,9 @@
  * the next batches are received into the slots' own buffers and copied once.  What the source lends is copied once,
  * past the cache.  So is everything where chunks are direct.
  *
+ * CRC: a packet with a CRC item (spead.h) is refused unless the item agrees, wherever its payload landed: bytes of refused
+ * packets are never marked as arrived.  Payloads that a card wrote to a device's memory are not checked.
+ *
  * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */
 #ifndef COMMON_RECEIVER_H
 #define COMMON_RECEIVER_H
@@ -46,6 +49,7 @@ struct receiver_config {
     const struct assembler_config *assemblers; /* copied; may_wait is set here, from the source */
     size_t n_assemblers;
     bool direct;          /* their chunks are (chunk.h): nothing may land in them, as what fell wrong would be read */
+    bool needs_crc;       /* packets without a CRC item are refused */
     struct inbox *worker; /* told {end_kind, 0, NULL} when a file has ended or the source died, after a flush */
     int end_kind;
 };

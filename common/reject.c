@@ -18,6 +18,7 @@ const char *reject_name(enum reject reject)
         [REJECT_BAD_TIMESTAMP] = "bad_timestamp",
         [REJECT_BAD_SOURCE] = "bad_source",
         [REJECT_BAD_FREQUENCY] = "bad_frequency",
+        [REJECT_CRC] = "crc",
         [REJECT_TOO_OLD] = "too_old",
         [REJECT_JUMP] = "jump",
         [REJECT_CLOCK] = "clock",

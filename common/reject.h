@@ -20,6 +20,7 @@ enum reject {
     REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
     REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrongly wired */
+    REJECT_CRC,           /* the packet is not as its CRC item says, or lacks the item (recv.crc) */
     REJECT_TOO_OLD,       /* behind the window */
     REJECT_JUMP,          /* far from the window, or ahead of its time, and not (yet) believed */
     REJECT_CLOCK,         /* a claim that would be believed, but the host's synchronised clock contradicts it */

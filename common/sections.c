@@ -63,6 +63,8 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
      "Send threads, among which streams are dealt; in fgpu, where there are more threads, their destinations."},
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each send thread, repeated as needed; none: not pinned."},
+    {"crc", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(crc), NULL,
+     "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec check it."},
     {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
      "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
     {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
@@ -230,6 +232,8 @@ void config_check_send(const struct config_send *send, const struct config_devic
                      send->rate_factor);
     config_check_transport(&send->transport, send->interface, send->pcap_file, errors);
     check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, device, errors);
+    if (send->gpudirect && send->crc)
+        config_error(errors, &send->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
     if (files_are_same(recv_pcap_file, send->pcap_file))
         config_error(errors, &send->pcap_file, "send.pcap_file would overwrite the capture that is read");
     if (send->packet_payload_bytes % 8 != 0)

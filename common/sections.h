@@ -38,6 +38,7 @@ struct config_send {
     double rate_factor;
     int64_t n_threads;
     struct config_int_list affinity;
+    bool crc; /* packets carry a CRC item; daemons only */
     /* fgpu only. */
     int64_t array_size; /* stride of heap counts, and of descriptors in time */
     bool gpudirect;     /* the card reads heaps from device memory */
@@ -62,7 +63,8 @@ struct config_state {
 
 #define CONFIG_N_TIME_KEYS      4
 #define CONFIG_N_DEVICE_KEYS    4
-#define CONFIG_N_SEND_KEYS      9 /* without the last, fgpu's own */
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last ones, the daemons' and fgpu's own */
+#define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 #define CONFIG_N_HTTP_KEYS      3
 #define CONFIG_N_KATCP_KEYS     5
@@ -125,6 +127,11 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
     CONFIG_FROM_ROW(type,                                                                                              \
                     "Networks and addresses that may send packets here, 10.1.0.0/16, 10.2.3.4: comma separated; "      \
                     "others' packets are refused (bad_sender); empty: anybody may.")
+#define CONFIG_CRC_ROW(type)                                                                                           \
+    {                                                                                                                  \
+        "crc", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, offsetof(type, crc), NULL,                                   \
+            "Refuse packets without a CRC (send.crc of the sender). A CRC that is there is always checked."            \
+    }
 #define CONFIG_TRANSPORT_ROW(type)                                                                                     \
     {                                                                                                                  \
         "transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, offsetof(type, transport), config_transport_choices,     \

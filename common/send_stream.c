@@ -24,6 +24,12 @@ static size_t count_packets(const struct send_stream *stream, size_t n_bytes)
     return (n_bytes - 1) / stream->packet_payload_bytes + 1;
 }
 
+/* Of a packet with so many items of the application's, and the CRC where there is one. */
+static size_t header_bytes(const struct send_stream *stream, size_t n_items)
+{
+    return spead_built_header_bytes(n_items + stream->crc);
+}
+
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
@@ -43,6 +49,8 @@ static size_t fill_packet(const struct send_stream *stream, const struct send_he
         spead_build_header(packet->header, heap_cnt, heap->payload_bytes, offset, n_bytes, heap->items, heap->n_items);
     packet->payload = heap->payload + offset;
     packet->payload_bytes = n_bytes;
+    if (stream->crc)
+        packet->header_bytes = spead_add_crc(packet->header, packet->header_bytes, packet->payload, n_bytes);
     packet->destination = heap->destination;
     return packet->header_bytes + n_bytes;
 }
@@ -204,7 +212,7 @@ static void begin_group(struct send_stream *stream, int64_t now_ns)
     size_t n_packets_max = 0;
     for (size_t i = 0; i < group->n_heaps; i++) {
         const struct send_heap *heap = &group->heaps[i];
-        assert(heap->payload_bytes > 0 && heap->n_items <= SEND_ITEMS_MAX);
+        assert(heap->payload_bytes > 0 && heap->n_items + stream->crc <= SEND_ITEMS_MAX);
         size_t n_packets = count_packets(stream, heap->payload_bytes);
         stream->n_packets_left += n_packets;
         n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
@@ -284,7 +292,7 @@ static uint64_t heap_bytes_left(const struct send_stream *stream, const struct s
     if (n_gone >= heap->payload_bytes)
         return 0;
     size_t n_bytes = heap->payload_bytes - n_gone;
-    return n_bytes + count_packets(stream, n_bytes) * spead_built_header_bytes(heap->n_items);
+    return n_bytes + count_packets(stream, n_bytes) * header_bytes(stream, heap->n_items);
 }
 
 /* Bytes on the wire of the groups from 'group' on, of which no packet has left. */
@@ -400,7 +408,7 @@ static size_t run_bytes_left(const struct send_stream *stream)
 
     if (n_bytes > run_bytes)
         n_bytes = run_bytes;
-    return n_bytes + count_packets(stream, n_bytes) * spead_built_header_bytes(heap->n_items);
+    return n_bytes + count_packets(stream, n_bytes) * header_bytes(stream, heap->n_items);
 }
 
 /* Packets of a batch at most: whole runs, or where all go to one destination whole messages of the sink, so that none is
@@ -509,22 +517,32 @@ static double descriptors_rate(const struct send_stream *stream)
     return stream->descriptor_haste * (double)n_bytes * (double)NS_PER_S / (double)stream->descriptor_interval_ns;
 }
 
+static const struct spead_descriptor crc_descriptor = {
+    .id = SPEAD_CRC,
+    .name = "crc",
+    .description = "CRC32C of the packet, in which these 48 bits count as zeros",
+    .format_type = 'u',
+    .format_bits = 48,
+};
+
 /* Encodes the descriptors, once and for all. */
 static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
 {
-    struct send_heap heap = {.n_items = config->n_descriptors};
+    struct spead_descriptor descriptors[SEND_ITEMS_MAX] = {crc_descriptor};
+    struct send_heap heap = {.n_items = config->n_descriptors + config->crc};
     size_t room_bytes = 0;
 
-    assert(config->n_descriptors <= SEND_ITEMS_MAX && config->descriptor_interval_ns >= 0);
+    assert(heap.n_items + config->crc <= SEND_ITEMS_MAX && config->descriptor_interval_ns >= 0);
     if (config->n_descriptors == 0)
         return 0;
-    for (size_t i = 0; i < config->n_descriptors; i++) /* 1024: header, shape, format and dtype have fixed limits */
-        room_bytes += strlen(config->descriptors[i].name) + strlen(config->descriptors[i].description) + 1024;
+    memcpy(descriptors + config->crc, config->descriptors, config->n_descriptors * sizeof(descriptors[0]));
+    for (size_t i = 0; i < heap.n_items; i++) /* 1024: header, shape, format and dtype have fixed limits */
+        room_bytes += strlen(descriptors[i].name) + strlen(descriptors[i].description) + 1024;
     heap.payload = stream->descriptor_payload = malloc(room_bytes);
     stream->descriptors.heaps = calloc(stream->n_destinations, sizeof(heap));
     if (!heap.payload || !stream->descriptors.heaps)
         return -ENOMEM;
-    heap.payload_bytes = spead_build_descriptors(config->descriptors, config->n_descriptors, stream->descriptor_payload,
+    heap.payload_bytes = spead_build_descriptors(descriptors, heap.n_items, stream->descriptor_payload,
                                                  room_bytes, heap.items);
     assert(heap.payload_bytes > 0);
     for (; heap.destination < stream->n_destinations; heap.destination++)
@@ -560,6 +578,7 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
 {
     stream->n_destinations = config->sink.destinations->n;
     stream->packet_payload_bytes = config->packet_payload_bytes;
+    stream->crc = config->crc;
     stream->run_packets = config->run_packets > 0 ? config->run_packets : count_joined(config);
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
@@ -578,14 +597,14 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
 /* The largest packet of a heap. */
 static size_t packet_bytes_max(const struct send_stream *stream, size_t heap_bytes, size_t n_items)
 {
-    return spead_built_header_bytes(n_items) +
+    return header_bytes(stream, n_items) +
            (heap_bytes < stream->packet_payload_bytes ? heap_bytes : stream->packet_payload_bytes);
 }
 
 static int open_sink(struct send_stream *stream, const struct send_stream_config *config, char *why, size_t why_bytes)
 {
     struct packet_sink_config sink = config->sink;
-    const struct send_heap full = {.payload_bytes = config->packet_payload_bytes, .n_items = SEND_ITEMS_MAX};
+    const struct send_heap full = {.payload_bytes = config->packet_payload_bytes, .n_items = SEND_ITEMS_MAX - config->crc};
     const struct send_heap known = {.payload_bytes = config->heap_bytes, .n_items = config->n_items};
     const struct send_heap *heap = config->heap_bytes > 0 ? &known : &full;
 

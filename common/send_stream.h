@@ -22,6 +22,7 @@ struct send_stream {
     struct packet_sink *sink;
     size_t n_destinations;
     size_t packet_payload_bytes;
+    bool crc;           /* packets have a CRC item */
     size_t run_packets; /* of a heap in a row, at most */
     struct send_stream_stats *stats;
     const struct device *device; /* whose memory payloads lie in; NULL: the host's */

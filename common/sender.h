@@ -49,7 +49,7 @@
 #define SENDER_QUANTUM_NS   (200 * NS_PER_US)
 #define SENDER_LATE_MAX_NS  (10 * NS_PER_MS)
 #define SENDER_DRAIN_MAX_NS (10 * NS_PER_S)
-#define SEND_ITEMS_MAX      8
+#define SEND_ITEMS_MAX      8 /* the CRC included */
 
 /* One heap to send. */
 struct send_heap {
@@ -93,6 +93,7 @@ struct send_stream_config {
     const char *name;               /* copied */
     struct packet_sink_config sink; /* destinations included; sizes of packets and the rate are filled in here */
     size_t packet_payload_bytes;    /* a multiple of 8 */
+    bool crc;                       /* each packet of data and descriptors ends its items with a CRC (spead.h) */
     size_t heap_bytes, n_items;     /* of its heaps; 0: unknown, packets are taken to be full */
     size_t run_packets;             /* of a heap in a row, at most; 0: as many as the sink can join */
     double rate_bytes_per_s;        /* 0: unpaced */

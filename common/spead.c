@@ -1,6 +1,7 @@
 /* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after packet_source, before packet_sink. */
 #include "common/spead.h"
 
+#include "common/crc32c.h"
 #include "common/units.h"
 
 #include <assert.h>
@@ -117,6 +118,8 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
             packet->is_descriptor = true;
         } else if (id == SPEAD_STREAM_CTRL) {
             packet->is_stop = immediate && value == SPEAD_CTRL_STOP;
+        } else if (id == SPEAD_CRC) {
+            packet->crc_at = immediate ? (size_t)(at - header) : 0;
         }
         for (size_t i = 0; i < n_wanted; i++) {
             if (wanted_ids[i] != id)
@@ -164,6 +167,24 @@ size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length,
     for (size_t i = 0; i < n_items; i++)
         at = put_item(at, items[i].immediate, items[i].id, items[i].value);
     return (size_t)(at - out);
+}
+
+size_t spead_add_crc(uint8_t *header, size_t header_bytes, const uint8_t *payload, size_t payload_bytes)
+{
+    put_word(header, get_word(header) + 1); /* items */
+    uint8_t *end = put_item(header + header_bytes, true, SPEAD_CRC, 0);
+    uint32_t crc = crc32c(crc32c(0, header, (size_t)(end - header)), payload, payload_bytes);
+
+    put_item(header + header_bytes, true, SPEAD_CRC, crc);
+    return (size_t)(end - header);
+}
+
+uint64_t spead_take_crc(uint8_t *header, size_t crc_at)
+{
+    uint64_t value = get_word(header + crc_at) & SPEAD_VALUE_MASK;
+
+    put_item(header + crc_at, true, SPEAD_CRC, 0);
+    return value;
 }
 
 size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)

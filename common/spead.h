@@ -31,6 +31,7 @@ enum spead_item_id {
     SPEAD_XENG_WEIGHTS = 0x1801,      /* ours: spectra per baseline, with `missing: weights` */
     SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that a dump is of */
     SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: spectra that it took, per channel */
+    SPEAD_CRC = 0x1804,               /* ours: CRC32C of the packet, in which these 48 bits count as zeros */
     SPEAD_DIGITISER_ID = 0x3101,
     SPEAD_DIGITISER_STATUS = 0x3102,
     SPEAD_ADC_SAMPLES = 0x3300,
@@ -68,6 +69,7 @@ struct spead_packet {
     uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item found */
     uint32_t found;                    /* bit i: wanted[i] was in the packet */
     uint32_t immediate;                /* bit i: and was immediate */
+    size_t crc_at;                     /* byte of the header at which its CRC item lies; 0: there is none */
     bool is_stop;                      /* carries stream control = stop */
     bool is_descriptor;                /* carries a descriptor item */
 };
@@ -96,6 +98,12 @@ static inline size_t spead_built_header_bytes(size_t n_items)
 /* Writes a packet's header; returns its size, spead_built_header_bytes(n_items). */
 size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length, uint64_t payload_offset,
                           uint64_t payload_length, const struct spead_item *items, size_t n_items);
+
+/* Appends a CRC item to a header that is followed by 'payload'.  Returns the header's new size, one item more. */
+size_t spead_add_crc(uint8_t *header, size_t header_bytes, const uint8_t *payload, size_t payload_bytes);
+
+/* The value of the CRC item at 'crc_at' of a header, which becomes 0: then the packet's CRC32C is to be that value. */
+uint64_t spead_take_crc(uint8_t *header, size_t crc_at);
 
 /* Describes one item for receivers that know nothing of us. */
 struct spead_descriptor {

@@ -50,6 +50,7 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
     if (packet->is_stop || packet->is_descriptor || n_words > SPEAD_SHAPE_MAX_WORDS)
         return;
     shape->n_wanted = n_wanted;
+    shape->crc_at = packet->crc_at;
     shape->found = packet->found;
     shape->immediate = packet->immediate;
     for (size_t i = 0; i < n_wanted; i++) {
@@ -87,6 +88,7 @@ bool spead_shape_parse(const struct spead_shape *shape, const uint8_t *header, s
         .payload_offset = value_at(header, shape->payload_offset_at),
         .payload_length = value_at(header, shape->payload_length_at),
         .header_bytes = total_bytes,
+        .crc_at = shape->crc_at,
         .found = shape->found,
         .immediate = shape->immediate,
     };

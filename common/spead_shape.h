@@ -18,6 +18,7 @@ struct spead_shape {
     unsigned wanted_at[SPEAD_MAX_WANTED];                                       /* word; 0, of those not found */
     uint64_t wanted_mask[SPEAD_MAX_WANTED];                                     /* all ones, or 0 of those not found */
     size_t n_wanted;
+    size_t crc_at; /* as in struct spead_packet */
     uint32_t found;
     uint32_t immediate;
 };

@@ -135,7 +135,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     size_t heap_bytes = fgpu_batch_bytes(output) / n_substreams;
     size_t payload = (size_t)config->send.packet_payload_bytes;
     size_t n_packets = (heap_bytes + payload - 1) / payload;
-    size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS));
+    size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS + config->send.crc));
     double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)

@@ -337,6 +337,7 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
                  .pcap_file = c->pcap_file,
                  .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .crc = c->crc,
         .heap_bytes = fgpu_batch_bytes(output) / output->destinations.n,
         .n_items = N_ITEMS,
         .rate_bytes_per_s =

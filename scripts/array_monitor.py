@@ -47,8 +47,8 @@ WHO = "{{ $labels.engine }} on {{ $labels.host }}"
 INPUT = "antenna {{ $labels.antenna }} pol {{ $labels.pol }}"
 SOCKET = "this host: the receive thread is too slow for its socket buffer (CPU taken by others, recv.threads, " \
          "recv.buffer, net.core.rmem_max)"
-STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|duplicate"
-STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|bad_frequency"
+STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|crc|duplicate"
+STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|bad_frequency|crc"
 SECOND_SENDER = "a second sender on this group: this engine's log names both; recv.from keeps others away, where their " \
                 "addresses are not forged"
 FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"

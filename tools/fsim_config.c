@@ -117,7 +117,7 @@ static const struct config_section sections[] = {
      .help = "The channelised voltages of all antennas.",
      SECTION(stream_keys, fsim_config_stream, stream)},
     {.name = "signal", .help = "What the voltages are.", SECTION(signal_keys, fsim_config_signal, signal)},
-    CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_SEND_KEYS),
+    CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_FSIM_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct fsim_config),
 };
 

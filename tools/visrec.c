@@ -155,6 +155,7 @@ static int create_receiver(struct visrec *v, char *why, size_t why_bytes)
         .context = &v->shape,
         .assemblers = &assembler,
         .n_assemblers = 1,
+        .needs_crc = recv->crc,
         .worker = v->inbox,
         .end_kind = VISREC_ITEM_END,
     };

@@ -19,6 +19,7 @@ static const struct config_key recv_keys[] = {
     {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
      "Read this capture instead of listening to the network; nothing is lost, however slow."},
     CONFIG_RECV_FROM_ROW(struct visrec_config_recv),
+    CONFIG_CRC_ROW(struct visrec_config_recv),
     {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
      "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."},
     CONFIG_TRANSPORT_ROW(struct visrec_config_recv),

@@ -17,6 +17,7 @@ struct visrec_config_recv {
     char *pcap_file;
     char *from;                  /* networks that may send; NULL: anybody */
     struct katcp_access senders; /* of these, by the check */
+    bool crc;                    /* packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */

@@ -52,9 +52,8 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
 uint64_t visrec_recv_count_refused(const struct receiver_stats *receiver, const struct assembler_stats *assembler)
 {
     static const enum reject reasons[] = {REJECT_HEAP_SIZE,  REJECT_ALIGNMENT,     REJECT_BAD_TIMESTAMP,
-                                          REJECT_BAD_SOURCE, REJECT_BAD_FREQUENCY, REJECT_JUMP,
-                                          REJECT_CLOCK,
-                                          REJECT_NO_CHUNK};
+                                          REJECT_BAD_SOURCE, REJECT_BAD_FREQUENCY, REJECT_CRC,
+                                          REJECT_JUMP,       REJECT_CLOCK,         REJECT_NO_CHUNK};
     uint64_t n_refused = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++)

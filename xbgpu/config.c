@@ -16,6 +16,7 @@ static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW(struct xbgpu_config_recv),
     CONFIG_PCAP_FILE_ROW(struct xbgpu_config_recv),
     CONFIG_RECV_FROM_ROW(struct xbgpu_config_recv),
+    CONFIG_CRC_ROW(struct xbgpu_config_recv),
     CONFIG_BUFFER_ROW(struct xbgpu_config_recv),
     CONFIG_TRANSPORT_ROW(struct xbgpu_config_recv),
     CONFIG_COMP_VECTOR_ROW(struct xbgpu_config_recv),

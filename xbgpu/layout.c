@@ -102,7 +102,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     size_t dump_bytes = xbgpu_dump_bytes(layout, config, output);
     size_t payload = (size_t)config->send.packet_payload_bytes;
     size_t n_packets = (dump_bytes + payload - 1) / payload;
-    double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output)));
+    double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output) + config->send.crc));
     double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
                     decimal_to_double(config->time.adc_sample_rate_hz);
 
@@ -342,6 +342,8 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
+    if (recv->crc && recv->gpudirect)
+        config_error(errors, &recv->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
     if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
         config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
                      (long long)recv->sample_bits);

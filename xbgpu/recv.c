@@ -137,6 +137,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .assemblers = assemblers,
         .n_assemblers = end - first,
         .direct = config->direct,
+        .needs_crc = config->crc,
         .worker = c->worker,
         .end_kind = c->end_kind,
     };

@@ -327,6 +327,7 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
                  .pcap_file = c->pcap_file,
                  .service = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
+        .crc = c->crc,
         .heap_bytes = stream->dumps[0].heap.payload_bytes,
         .n_items = stream->dumps[0].heap.n_items,
         .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),

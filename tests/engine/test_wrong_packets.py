@@ -142,6 +142,12 @@ def bad_frequency(s, good):
     return [good.put(item, value).bytes() for value in values]
 
 
+def crc(s, good):
+    """A CRC item that disagrees, behind the other items and in front of them."""
+    return [replace(good, items=items).bytes() for items in
+            (good.items + ((harness.CRC, True, 1),), ((harness.CRC, True, harness.WIRE - 1),) + good.items)]
+
+
 def too_old(s, good):
     """As far behind the window as that is long, and within the next one that far."""
     t = good.get(harness.TIMESTAMP)
@@ -171,6 +177,7 @@ TABLE = {
     "malformed: no_standard": no_standard, "malformed: bad_length": bad_length,
     "malformed: header_too_long": header_too_long, "no_items": no_items, "descriptor": descriptors, "stop": stop, "heap_size": heap_size,
     "alignment": alignment, "bad_timestamp": bad_timestamp, "bad_source": bad_source, "bad_frequency": bad_frequency,
+    "crc": crc,
     "too_old": too_old, "jump": jump, "duplicate": duplicate,
 }
 HEAPS = {"too_old": "too_old", "no_items": "metadata", "descriptor": "metadata", "bad_timestamp": "bad_timestamp",
