@@ -390,6 +390,7 @@ function judge(s) {
   if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];
   const odd = s.inputs.filter(i => known(i.power_dbfs) && power_level(i.power_dbfs));
   if (odd.length) return ["warn", "Receiving", `power out of range: ${names_of(odd.map(i => `${input_name(i)} ${db(i.power_dbfs)} dBFS`))}`];
+  if ((s.other || {}).clock_synchronised === 0) return ["ok", "Receiving", "nothing is lost; the host's clock is not synchronised"];
   return ["ok", "Receiving", "nothing is lost"];
 }
 
@@ -420,6 +421,8 @@ function show_tiles(s) {
     ["latency", "Latency", latency > 0 ? si_seconds(latency) : "–", "input to output"],
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
+  const synchronised = (s.other || {}).clock_synchronised;  // not there with timebase packets
+  if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
     box.replaceChildren(...tiles.map(t => {
