@@ -120,8 +120,8 @@ static void show_steady(struct fgpu_control *c, int64_t steady_samples)
             set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
 }
 
-/* Sets the eq sensors of a request, until so many gains have been written; the next turn of the loop goes on.  Returns
- * whether all are set. */
+/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written; the next turn of the loop goes on.
+ * Returns whether all are set. */
 #define EQ_GAINS_AT_ONCE 8192
 static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
 {
@@ -146,8 +146,8 @@ static void set_gains(struct fgpu_control *c, struct waiting *w)
     }
 }
 
-/* Sets gains in the order of the requests, until so many have been set; the next turn of the loop goes on.  A turn ends
- * with both inputs of an antenna where it can, since each turn posts all gains of the antennas that it changed. */
+/* Sets gains in the order of the requests, until SET_GAINS_AT_ONCE have been set; the next turn of the loop goes on.  A
+ * turn ends with both inputs of an antenna where it can, since it posts all gains of the antennas that it changed. */
 #define SET_GAINS_AT_ONCE (1 << 18)
 static void set_some_gains(struct fgpu_control *c)
 {

@@ -1,5 +1,5 @@
 "use strict";
-/* What /status.json says, once a second while somebody looks. */
+/* Shows /status.json, once a second while somebody looks. */
 
 const INTERVAL_MS = 1000, TIMEOUT_MS = 4000, STALE_MS = 3500;
 const COLOURS = ["--c0", "--c1", "--c2", "--c3"];
@@ -222,7 +222,7 @@ function read_hash() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/* What is looked at, which the address has, too: so that it may be sent to somebody. */
+/* The choice of the viewer.  The address has it, too, so that it may be sent to somebody. */
 function choose(what) {
   chosen = { ...chosen, ...what };
   for (const key in chosen) if (chosen[key] === undefined) delete chosen[key];
@@ -461,7 +461,7 @@ function show(s) {
   document.body.dataset.shown = String(1 + Number(document.body.dataset.shown || 0));
 }
 
-/* What is shown may be old: then it is grey, and the banner says since when. */
+/* Old figures are grey, and the banner says since when. */
 function show_age() {
   const age_ms = Date.now() - last_ms, stale = !document.hidden && last_ms > 0 && age_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);
