@@ -44,7 +44,7 @@ VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
 PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o \
            common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/crc32c.o common/copy.o
-# What takes their place where they cannot be built: common/verbs.h.
+# Where they cannot be built, common/verbs.h takes their place.
 VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
 CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/reject.o common/chunk_heap.o common/data_time.o \
            common/held.o common/claims.o common/assemble.o common/receiver.o common/receiver_metrics.o \
@@ -98,7 +98,7 @@ LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SE
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
 TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC) $(DOCTOR)
 PROGRAMS     := fgpu xbgpu dsim fsim visrec
-# What needs a part that is not built is left out.
+# Programs that need a part that is not built are left out.
 UNIT_TESTS   := $(filter-out $(if $(VERBS),,check_fake_verbs check_packet_sink_verbs check_packet_source_verbs),$(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c)))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ $(OBJ)/pic/%.o: $(BUILD)/%.c
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
-# What has no configuration file of its own.
+# Programs without a configuration file of their own.
 COMMANDS := cbf-doctor
 $(foreach p,$(COMMANDS),$(eval $(call program,$(p))))
 all: $(addprefix $(BUILD)/,$(COMMANDS))
@@ -311,7 +311,7 @@ $(FAKE_CLOCK): tests/fake_clock/fake_clock.c
 FAKE_CUDA_DEVICE = $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
 
-# What a newcomer types.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
+# The command of a newcomer.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:
 	@scripts/setup check
 	@$(MAKE) --no-print-directory check-unit check-engine
@@ -322,7 +322,7 @@ check-unit: unit-tests
 check-engine: all $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
 
-# What reads packets, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
+# Packet readers, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_MAKE     = $(MAKE) --no-print-directory CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz \
@@ -383,7 +383,7 @@ examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim reference
 	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
 	$(BUILD)/fsim --print-example > config/fsim.yaml
 
-# What operators can ask, read and count, as running programs say it; a test holds docs/reference to it.
+# Requests, sensors and metrics, as running programs say them; a test holds docs/reference to it.
 reference: $(addprefix $(BUILD)/,$(PROGRAMS))
 	@CBF_BUILD=$(BUILD) .venv/bin/python tests/engine/reference.py
 
@@ -468,7 +468,7 @@ deb:
 check-systemd:
 	@scripts/check-systemd
 
-# What debian/rules asks: there is a package of the cuda device only where there is a CUDA toolkit.
+# For debian/rules: there is a package of the cuda device only where there is a CUDA toolkit.
 cuda-device:
 	@echo $(CUDA_DEVICE)
 

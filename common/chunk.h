@@ -54,7 +54,7 @@ struct chunk {
 
 struct chunk_pool;
 
-/* What a pool's chunks are like.  Payloads are pinned by the device; or with 'direct' lie in its direct memory; or with
+/* The shape of a pool's chunks.  Payloads are pinned by the device; or with 'direct' lie in its direct memory; or with
  * 'n_frames_max' in memory that only it writes to, and each chunk has up to so many packets in the frames of a card,
  * until chunk_gather(). */
 struct chunk_shape {

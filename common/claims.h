@@ -30,7 +30,7 @@ struct claims_config {
     struct counter *refused; /* held packets of claims that came to nothing */
 };
 
-/* What is known of one source. */
+/* Knowledge about one source. */
 struct claim_source {
     uint64_t n_heaps; /* consecutive heaps far from the window; 0: what came last was inside or near it */
     int64_t samples;  /* timestamp of the newest of those */

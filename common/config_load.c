@@ -48,7 +48,7 @@ static bool is_null(const yaml_node_t *node)
     return false;
 }
 
-/* What is given where something else is expected: "a list", "nothing", "'text'"; returns 'text'. */
+/* Names a value that is given where another kind is expected: "a list", "nothing", "'text'"; returns 'text'. */
 static char *describe_node(const yaml_node_t *node, char *text, size_t text_bytes)
 {
     if (node->type == YAML_MAPPING_NODE)

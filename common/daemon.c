@@ -29,7 +29,7 @@ static int open_http(const struct config_http *config, const struct daemon_conte
     return http_open(config, context->healthy, context->status, http, why, why_bytes);
 }
 
-/* 'advice' is what a configuration can do about it, or empty. */
+/* 'advice' says how a configuration avoids it, or is empty. */
 static int threads_failed(int err, const char *advice)
 {
     log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=)%s",
@@ -51,7 +51,7 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
 
 /* ---- KATCP ------------------------------------------------------------------------------------------------------- */
 
-/* What is told to clients, and by whom. */
+/* The KATCP server, and what it serves. */
 struct control {
     struct sensors *sensors;
     struct katcp_sensors own;
@@ -149,7 +149,7 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;
 }
 
-/* The device has failed, and said so.  What is under way drains as far as it does without a device. */
+/* The device has failed, and said so.  The pipeline drains as far as it does without a device. */
 static void stop_failed(void *service)
 {
     service_stop(service, 1);

@@ -21,7 +21,7 @@ struct sensors;
 struct service;
 struct status;
 
-/* What a pipeline gets from its process. */
+/* A process's parts for its pipeline. */
 struct daemon_context {
     struct device *device;
     struct service *service; /* service_stop() when all sources have ended or one has died; service_status() */

@@ -5,9 +5,11 @@
 #include "common/clock.h"
 #include "common/clock_state.h"
 #include "common/log.h"
+#include "common/stats.h"
 #include "common/units.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #define PERIOD_NS     (30 * NS_PER_S)
 #define DRIFT_DIVISOR 4096 /* two clocks that are free of each other drift apart by less than 244 ppm */
@@ -37,6 +39,24 @@ void data_time_init(struct data_time *time, const struct timebase *timebase, int
         .margin_samples = chunk_samples / 2,
         .tolerance_ns = timebase->from_packets ? 0 : tolerance_ns,
     };
+}
+
+static int64_t is_synchronised(const void *arg)
+{
+    return clock_state_is_synchronised();
+}
+
+void data_time_metrics(const char *program, bool from_packets)
+{
+    char name[64];
+
+    if (from_packets)
+        return;
+    snprintf(name, sizeof(name), "%s_clock_synchronised", program);
+    stats_gauge_read(name,
+                     "1 while the kernel calls the host's clock synchronised, else 0. Absent with timebase packets, which "
+                     "does not use the clock.",
+                     NULL, is_synchronised, NULL);
 }
 
 void data_time_forget(struct data_time *time)

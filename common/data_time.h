@@ -33,6 +33,10 @@ struct data_time {
 void data_time_init(struct data_time *time, const struct timebase *timebase, int64_t chunk_samples,
                     int64_t tolerance_ns);
 
+/* Registers the gauge 'program'_clock_synchronised.  With 'from_packets' the clock places no timestamps, so there is no
+ * gauge. */
+void data_time_metrics(const char *program, bool from_packets);
+
 /* The timestamps begin afresh, so the leads of before say nothing. */
 void data_time_forget(struct data_time *time);
 

@@ -165,7 +165,7 @@ bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
     return a->address.s_addr == b->address.s_addr && a->port == b->port;
 }
 
-/* Of an entry whose address is an IPv4 one. */
+/* For an entry whose address is an IPv4 one. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;

@@ -141,7 +141,7 @@ int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagra
     size_t udp_bytes = get_u16(udp + 4);
     if (udp_bytes < FRAME_UDP_BYTES || udp_bytes > ip_bytes - header_bytes)
         return -EINVAL;
-    /* What follows is padding of a short frame, or its checksum. */
+    /* Padding of a short frame, or its checksum, follows. */
     size_t n_captured = frame->n_captured - header_bytes - FRAME_UDP_BYTES;
     datagram->bytes = udp + FRAME_UDP_BYTES;
     datagram->n_bytes = udp_bytes - FRAME_UDP_BYTES;

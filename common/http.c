@@ -252,8 +252,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* On a thread of ours, that can look at deadlines.  What is shut down is still the daemon's for a moment, so its own
- * limit is that of the slots. */
+/* On a thread of ours, that can look at deadlines.  A connection that was shut down is still the daemon's for a moment,
+ * so its own limit is that of the slots. */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* What stays allocated for a client that has nothing under way. */
+/* Memory that stays allocated for a client that has nothing under way. */
 #define IDLE_BYTES (64u << 10)
 
 static const char too_long[] = "a line is longer than its request may be (64 KiB, or 16 MiB of gains); it is left out";
@@ -249,7 +249,7 @@ static void skip_line(struct katcp_client *client)
     client->in_at = client->in_searched = client->in.n = 0;
 }
 
-/* What has been handled gives way for what comes. */
+/* Discards the processed input. */
 static void forget_handled(struct katcp_client *client)
 {
     struct katcp_text *in = &client->in;

@@ -28,9 +28,9 @@
 #define KATCP_RESERVE          4  /* places of each listener, for hosts that have none */
 
 /* Steps are what the main thread does for clients, some nanoseconds each at most: a step of an expression, a byte that
- * comes or goes, a quarter of a request's byte.  In a turn of the loop there are so many for all clients together, and
- * for one client before it is another's turn; the look at the sensors has its own.  The last thing that was begun may
- * go beyond: a line of a request, a sensor's reading. */
+ * comes or goes, a quarter of a request's byte.  A turn of the loop has KATCP_TURN_STEPS for all clients together, and
+ * KATCP_SLICE_STEPS for one client before it is another's turn; the look at the sensors has its own.  The last thing
+ * that was begun may go beyond: a line of a request, a sensor's reading. */
 #define KATCP_TURN_STEPS   (1 << 20)
 #define KATCP_SLICE_STEPS  (KATCP_TURN_STEPS / 8)
 #define KATCP_LOOK_STEPS   (KATCP_TURN_STEPS / 2)
@@ -136,7 +136,7 @@ struct katcp_server {
     struct katcp_client *first_waiting, **end_waiting; /* for their turn */
     size_t n_bytes;                                    /* of all clients */
     int64_t steps_left;                                /* of this turn; below 0 by what was begun before */
-    int64_t slice_end;                                 /* the client whose turn it is stops at so many left */
+    int64_t slice_end;                                 /* of 'steps_left': here the client whose turn it is stops */
     unsigned turn;                                     /* of the loop, to which these belong */
     const struct katcp_client *served;                 /* just now; NULL: none */
     ev_timer again;                                    /* at once: clients have more to do, or are to be forgotten */
@@ -220,7 +220,7 @@ void katcp_complain(struct katcp_client *client, const char *what);
 /* !name invalid SENTENCE. */
 void katcp_invalid(struct katcp_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* !name ok COUNT, after so many informs. */
+/* !name ok COUNT, after COUNT informs. */
 void katcp_ok_count(struct katcp_call *call, size_t n);
 
 const struct katcp_request *katcp_find_request(const struct katcp_server *server, const char *name);

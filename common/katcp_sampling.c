@@ -2,8 +2,8 @@
  *
  * All of it is a look at every sensor that anybody samples, each KATCP_LOOK_S.  It costs a few loads for a sensor that
  * has not been set since, and a line is written once for all clients that get it.  A look that has more to tell than a
- * turn of the loop allows goes on in the next one.  What changes and changes back
- * between two looks is not seen, whatever the strategy. */
+ * turn of the loop allows goes on in the next one.  No strategy sees a value that changes and changes back
+ * between two looks. */
 #include "common/katcp_internal.h"
 
 #include "common/clock.h"

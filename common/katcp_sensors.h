@@ -28,7 +28,7 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors);
 void katcp_sensors_start(struct katcp_sensors *own, struct ev_loop *loop);
 void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop);
 
-/* What was asked for until now shows in all data from ADC timestamp 'timestamp' on.  One that is earlier than before
+/* All data from ADC timestamp 'timestamp' on show what was asked for until now.  One that is earlier than before
  * means that the data's time has gone back. */
 void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp);
 

@@ -304,7 +304,7 @@ unsigned katcp_server_port(const struct katcp_server *server, bool read_only)
     return server->listeners[read_only].port;
 }
 
-/* What a client has not taken yet gets this long, all together. */
+/* Time for clients to take the last bytes, all together. */
 #define CLOSING_MS 500
 
 static void close_client(struct katcp_client *client, int *left_ms)

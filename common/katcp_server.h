@@ -38,14 +38,14 @@ struct katcp_request {
     int min_args, max_args;
     /* Answers by katcp_ok() or katcp_fail(), at once or, having kept 'call', later from the same thread. */
     void (*handle)(struct katcp_call *call, void *arg);
-    /* With so many arguments or more it changes something, and is refused on read-only listeners: 0 where it always
+    /* With this many arguments or more it changes something, and is refused on read-only listeners: 0 where it always
      * does, 2 where two arguments are a query, KATCP_CHANGES_NOTHING. */
     int changes_from;
     double timeout_s;    /* for ?request-timeout-hint; 0: none */
     bool has_long_lines; /* up to 16 MiB, where it may change something; else 64 KiB */
 };
 
-/* What a server serves: lists and strings are the caller's and outlive it. */
+/* The device that a server serves: lists and strings are the caller's and outlive it. */
 struct katcp_device {
     const char *name;    /* of the device in #version-connect, "katgpucbf-fgpu-1.0" */
     const char *version; /* build state */

@@ -354,7 +354,7 @@ void log_limited(struct log_limit *limit, enum log_level level, const char *form
         return;
     now_ns = clock_monotonic_ns();
     next_ns = atomic_load_explicit(&limit->next_ns, memory_order_relaxed);
-    /* Of several threads that find the interval over, the one that moves its end speaks. */
+    /* Several threads may find the interval over; the one that moves its end speaks. */
     if (now_ns < next_ns || !atomic_compare_exchange_strong(&limit->next_ns, &next_ns, now_ns + LIMIT_INTERVAL_NS)) {
         atomic_fetch_add_explicit(&limit->n_suppressed, 1, memory_order_relaxed);
         return;

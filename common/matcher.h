@@ -14,9 +14,9 @@
  * behind, is far, and a claim.  It is believed when more
  * members make the same claim than brought something near since the claimant's chunk before, and they are
  * 'jump_members' (or all that have not ended), or the claimant made it 'window_chunks' times in a row while the others
- * were silent.  Until then chunks far ahead wait, the oldest being given back for want of room, and chunks far behind
- * are given back.  A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  Of two
- * members that contradict each other the one that was there first stays; they match again by themselves when they
+ * were silent.  Until then chunks far ahead wait, the oldest being given back where there is no room, and chunks far
+ * behind are given back.  A jump back, once believed, starts the matcher afresh.  (One mad clock costs only itself.  If
+ * two members contradict each other, the one that was there first stays; they match again by themselves when they
  * agree.)
  *
  * Depth: a member that is not far has at most 'wait_chunks' chunks held after an add, because

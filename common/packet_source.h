@@ -116,10 +116,10 @@ int packet_source_release(struct packet_source *source, const uint32_t *frames, 
 /* True where the packets keep: the reader then waits for memory instead of dropping. */
 bool packet_source_can_wait(const struct packet_source *source);
 
-/* Any thread.  Messages that the kernel dropped for want of socket buffer since open, where it says so; else 0.  The
- * kernel counts joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A system call
- * per endpoint.  With ibverbs, packets that the card's port dropped for want of posted frames, also those of others; the
- * card's firmware is asked, which may take a millisecond. */
+/* Any thread.  Messages that the kernel dropped since open because the socket buffer was full, where it says so; else
+ * 0.  The kernel counts joined packets once, because it drops them together; and modulo 2^32 for each endpoint.  A
+ * system call per endpoint.  With ibverbs, packets that the card's port dropped because no frame was posted, also those
+ * of others; the card's firmware is asked, which may take a millisecond. */
 uint64_t packet_source_kernel_drops(const struct packet_source *source);
 
 /* Where byte 'offset' of a received packet fell.  Returns how many bytes lie there in one piece, 'n_bytes' at most. */
@@ -138,8 +138,9 @@ size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_byte
 #define PACKET_NAP_BUFFER_MIN (2 << 20)
 void packet_source_nap(bool may_nap, int64_t *waiting_since_ns);
 
-/* How many single addresses may send to an endpoint for the source to ask for these alone: the kernel takes so many for
- * a group of a socket (net.ipv4.igmp_max_msf).  Returns 0 where there are more, or networks, or anybody may send. */
+/* How many single addresses may send to an endpoint for the source to ask for these alone: the kernel bounds their
+ * number for a group of a socket (net.ipv4.igmp_max_msf).  Returns 0 where there are more, or networks, or
+ * anybody may send. */
 #define PACKET_SOURCES_MAX 10
 size_t packet_source_n_senders(const struct endpoint *endpoint);
 

@@ -141,7 +141,7 @@ static int pcap_source_recv(struct packet_source *base, struct packet_slot *slot
     const uint8_t *bytes;
     size_t n_filled = 0;
     char why[512];
-    /* A FIFO hands over what there is, or after so many frames of others returns nothing. */
+    /* A FIFO hands over what there is, or returns nothing after 'n_slots' frames of others. */
     for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
         if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
             break;

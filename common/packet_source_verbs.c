@@ -329,7 +329,7 @@ static uint64_t read_drops(const struct verbs_source *source)
     return strtoull(text, NULL, 10);
 }
 
-/* Of the card's port, for want of posted frames, whosever they were. */
+/* Drops of the card's port because no frame was posted, those of other queues included. */
 static uint64_t verbs_kernel_drops(const struct packet_source *base)
 {
     const struct verbs_source *source = CONTAINER_OF(base, const struct verbs_source, base);

@@ -113,7 +113,7 @@ void config_check_http(const struct config_http *http, struct config *errors)
         config_error(errors, &http->names, "names: %s", why);
 }
 
-/* What an address without a port gets. */
+/* The port of an address without one. */
 static void warn_of_port(const struct endpoint_list *list, const char *key, struct config *errors)
 {
     if (list->n && list->items[0].port == SPEAD_DEFAULT_PORT)
@@ -148,7 +148,7 @@ const struct config_key config_state_keys[] = {
 };
 #undef AT
 
-/* What the form of it tells; whether there is such a GPU is for the start to find. */
+/* Checks the form alone; the start finds whether there is such a GPU. */
 static bool is_gpu_name(const char *gpu)
 {
     static const char *const formats[] = {"%*x:%*x:%*x.%*x%n", "%*x:%*x:%*x%n", "%*x:%*x.%*x%n", "%*x:%*x%n"};
@@ -176,7 +176,7 @@ void config_check_device(const struct config_device *device, struct config *erro
                      device->gpu);
 }
 
-/* Of recv or send. */
+/* Keys of recv or send. */
 static void check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
                             const struct config_device *device, struct config *errors)
 {

@@ -102,7 +102,7 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
 #define CONFIG_STATE_SECTION(type)                                                                                     \
     {                                                                                                                  \
-        .name = "state", .help = "What is kept across restarts.", .keys = config_state_keys,                           \
+        .name = "state", .help = "Settings that are kept across restarts.", .keys = config_state_keys,                 \
         .n_keys = CONFIG_N_STATE_KEYS, .struct_bytes = sizeof(struct config_state), .offset = offsetof(type, state),   \
         .optional = true                                                                                               \
     }

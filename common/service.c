@@ -45,8 +45,8 @@ struct service {
     bool is_untold GUARDED;            /* [status_lock] something of all that is */
 };
 
-/* What the signal handler knows.  Not libev's own signal watchers: they act only while the loop runs, but a second
- * signal must end the process while main() drains or waits for a thread that hangs. */
+/* The service that the signal handler stops.  Not libev's own signal watchers: they act only while the loop runs, but a
+ * second signal must end the process while main() drains or waits for a thread that hangs. */
 static struct service *_Atomic signalled; /* NULL: not yet open */
 static volatile sig_atomic_t n_signals;
 

@@ -26,7 +26,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of the sensor. */
+/* Values of the sensor. */
 enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
@@ -136,7 +136,7 @@ static struct state_file *next_file(const struct state_files *files)
     return next;
 }
 
-/* What could not be written is to be written again. */
+/* Files whose writing failed are to be written again. */
 static void take_back_failed(struct state_files *files)
 {
     for (struct state_file *file = files->first; file; file = file->next)

@@ -8,7 +8,7 @@
  * Nor is it used if other users may change it, or a file in it (trust.h).
  * Status:    the sensor 'state-status' is in error once a file, or a part of it, was not taken, until the next start: only a
  *            person knows whether what was lost has been set again.
- * A file is the old one or the new one at any time, whatever crashes.  What a client set in the second before a crash
+ * A file is the old one or the new one at any time, whatever crashes.  Settings of the second before a crash
  * may be lost; a stop loses nothing.  A file is there only once somebody has set something of it.
  * Threads:   all functions are main's.   Blocking: state_files_close() waits for the disk, nothing else does. */
 #ifndef COMMON_STATE_FILE_H
@@ -39,7 +39,7 @@ int state_files_open(const struct config_state *config, struct ev_loop *loop, st
 int state_files_add(struct state_files *files, const char *name, state_file_write write, void *arg,
                     struct state_file **file);
 
-/* What to read, or NULL where there is nothing kept, or, after a sentence in the log, nothing to be believed. */
+/* The path to read; or NULL where nothing is kept or, after a sentence in the log, the file cannot be trusted. */
 const char *state_file_path(struct state_file *file);
 
 /* A kept setting is not in force, or not all of it; the log says why. */

@@ -50,7 +50,7 @@ int64_t timebase_duration_samples(const struct timebase *timebase, int64_t durat
  * (before the sync time), the first one at or after 0. */
 int64_t timebase_unwrap(uint64_t wire, int64_t near_samples);
 
-/* What to unwrap the very first timestamp against: now, or 2^47 - 1 with 'from_packets' (so that 'wire' is itself). */
+/* The time to unwrap the first timestamp against: now, or 2^47 - 1 with 'from_packets' (so that 'wire' is itself). */
 int64_t timebase_first_near(const struct timebase *timebase);
 
 #endif

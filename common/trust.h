@@ -1,7 +1,7 @@
 /* trust.h - whether other users may change what this process is about to believe: compiled kernels, what was set.
  *
  * A file or directory is trusted if it belongs to this process's user or to root, and if neither its group nor others
- * may write to it.  A group that an access list lets write shows in the mode, too.  What is looked at is what is open,
+ * may write to it.  A group that an access list lets write shows in the mode, too.  The check looks at the open file,
  * so nobody can put something else in its place between the look and the use.
  *
  * Threads: any.   Blocking: as opening a file is. */

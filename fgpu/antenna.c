@@ -252,7 +252,7 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
 
 void fgpu_antenna_log(const struct fgpu_antenna *antenna)
 {
-    log_info("%s: %llu chunks discarded for want of the other polarisation's, %llu because they came too late for it",
+    log_info("%s: %llu chunks discarded as the other polarisation's were missing, %llu as they came too late for it",
              antenna->name, (unsigned long long)counter_get(&antenna->unmatched_chunks),
              (unsigned long long)counter_get(&antenna->late_chunks));
     if (antenna->level.n_closed)

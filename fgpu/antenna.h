@@ -45,7 +45,7 @@ void fgpu_antenna_add_chunk(struct fgpu_antenna *antenna, unsigned pol, struct c
 /* A device input is free again; says whose. */
 struct fgpu_antenna *fgpu_antenna_give_input(struct fgpu_device_input *input);
 
-/* No more chunks will come.  What is there is processed without dropping for want of buffers. */
+/* No more chunks will come.  The chunks that are there are processed; none is dropped where no buffer is free. */
 void fgpu_antenna_end(struct fgpu_antenna *antenna);
 
 /* Gives back the chunks that have not been begun.  Returns how many. */

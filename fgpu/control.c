@@ -28,10 +28,20 @@ struct waiting {
     struct waiting *next;
     struct katcp_call *call;
     size_t output;
-    size_t first, end; /* inputs of which gains are set, and the eq sensors are not yet */
-    bool is_posted;    /* all that it has set is with the worker */
-    uint64_t ticket;   /* then: how many commands must have been carried out */
+    size_t set, end; /* inputs whose gains are still to be set */
+    size_t eq;       /* the first input, up to 'end', whose eq sensor is still to be set */
+    float *gains;    /* complex [n_gains], for all these inputs; NULL: those of the configuration */
+    size_t n_gains;
+    bool is_posted;  /* all that it has set is with the worker */
+    uint64_t ticket; /* then: how many commands must have been carried out */
 };
+
+static void free_waiting(struct waiting *w)
+{
+    if (w)
+        free(w->gains);
+    free(w);
+}
 
 struct fgpu_control {
     const struct fgpu_config *config;
@@ -110,26 +120,57 @@ static void show_steady(struct fgpu_control *c, int64_t steady_samples)
             set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
 }
 
-/* Sets the eq sensors of a request, until so many gains have been written; the next turn of the loop goes on.  Returns
- * whether all are set. */
-#define GAINS_AT_ONCE 8192
+/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written; the next turn of the loop goes on.
+ * Returns whether all are set. */
+#define EQ_GAINS_AT_ONCE 8192
 static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
 {
     size_t n_compared = (size_t)fgpu_config_output(c->config, w->output)->n_chan / 64, n = 0;
 
-    while (w->first < w->end && n < GAINS_AT_ONCE)
-        n += n_compared + set_eq(c, w->output, w->first++, unix_ns);
-    return w->first == w->end;
+    while (w->eq < w->end && n < EQ_GAINS_AT_ONCE)
+        n += n_compared + set_eq(c, w->output, w->eq++, unix_ns);
+    return w->eq == w->end;
 }
 
-/* Posts what can be, and answers those whose turn it is. */
+/* Sets the gains of one input, or of both inputs of an antenna that goes back to the configuration. */
+static void set_gains(struct fgpu_control *c, struct waiting *w)
+{
+    size_t ant = w->set / N_POLS;
+
+    if (w->gains) {
+        fgpu_settings_set_gains(c->settings, ant, w->output, w->set % N_POLS, w->gains, w->n_gains);
+        w->set++;
+    } else {
+        fgpu_settings_reset_gains(c->settings, ant, w->output);
+        w->set += N_POLS;
+    }
+}
+
+/* Sets gains in the order of the requests, until SET_GAINS_AT_ONCE have been set; the next turn of the loop goes on.  A
+ * turn ends with both inputs of an antenna where it can, since it posts all gains of the antennas that it changed. */
+#define SET_GAINS_AT_ONCE (1 << 18)
+static void set_some_gains(struct fgpu_control *c)
+{
+    size_t n = 0;
+
+    for (struct waiting *w = c->first; w; w = w->next)
+        while (w->set < w->end) {
+            if (n >= SET_GAINS_AT_ONCE && w->set % N_POLS == 0)
+                return;
+            set_gains(c, w);
+            n += (size_t)fgpu_config_output(c->config, w->output)->n_chan;
+        }
+}
+
+/* Sets and posts what can be, and answers those whose turn it is. */
 static void advance(struct fgpu_control *c)
 {
+    set_some_gains(c);
     bool all_posted = fgpu_settings_post(c->settings);
     int64_t steady_samples;
     uint64_t n_obeyed = fgpu_pipeline_n_obeyed(c->pipeline, &steady_samples);
 
-    for (struct waiting *w = c->first; w && all_posted; w = w->next) {
+    for (struct waiting *w = c->first; w && all_posted && w->set == w->end; w = w->next) {
         if (!w->is_posted)
             w->ticket = fgpu_pipeline_n_posted(c->pipeline);
         w->is_posted = true;
@@ -141,7 +182,7 @@ static void advance(struct fgpu_control *c)
             return;
         c->first = done->next;
         katcp_ok(done->call, 0, NULL);
-        free(done);
+        free_waiting(done);
     }
     if (!c->first) {
         c->end = &c->first;
@@ -184,10 +225,25 @@ static struct waiting *prepare(struct katcp_call *call, size_t output, size_t fi
     struct waiting *w = malloc(sizeof(*w));
 
     if (w)
-        *w = (struct waiting){.call = call, .output = output, .first = first, .end = end};
+        *w = (struct waiting){.call = call, .output = output, .set = first, .end = end, .eq = first};
     else
         katcp_fail(call, "out of memory");
     return w;
+}
+
+/* Sets 'n' gains, or with NULL those of the configuration, of inputs [first, end), and answers.  Takes 'gains'. */
+static void set_and_reply(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t first, size_t end,
+                          float *gains, size_t n)
+{
+    struct waiting *waiting = prepare(call, output, first, end);
+
+    if (!waiting) {
+        free(gains);
+        return;
+    }
+    waiting->gains = gains;
+    waiting->n_gains = n;
+    reply_when_obeyed(c, waiting);
 }
 
 /* ---- Streams and inputs ------------------------------------------------------------------------------------------ */
@@ -302,12 +358,8 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     }
     float *gains = parse_gains(call, 2, n);
-    struct waiting *waiting = gains ? prepare(call, output, input, input + 1) : NULL;
-    if (waiting) {
-        fgpu_settings_set_gains(c->settings, input / N_POLS, output, input % N_POLS, gains, n);
-        reply_when_obeyed(c, waiting);
-    }
-    free(gains);
+    if (gains)
+        set_and_reply(c, call, output, input, input + 1, gains, n);
 }
 
 static void request_gain_all(struct katcp_call *call, void *arg)
@@ -326,16 +378,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
     bool is_default = n == 1 && strcmp(katcp_arg(call, 1), "default") == 0;
     if (!is_default && !(gains = parse_gains(call, 1, n)))
         return;
-    struct waiting *waiting = prepare(call, output, 0, c->n_inputs);
-    for (size_t i = 0; waiting && i < c->n_inputs; i++) {
-        if (gains)
-            fgpu_settings_set_gains(c->settings, i / N_POLS, output, i % N_POLS, gains, n);
-        else if (i % N_POLS == 0)
-            fgpu_settings_reset_gains(c->settings, i / N_POLS, output);
-    }
-    if (waiting)
-        reply_when_obeyed(c, waiting);
-    free(gains);
+    set_and_reply(c, call, output, 0, c->n_inputs, gains, n);
 }
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
@@ -540,7 +583,7 @@ void fgpu_control_stop(struct fgpu_control *c)
     ev_timer_stop(c->loop, &c->poll);
     while (c->first) {
         struct waiting *next = c->first->next;
-        free(c->first);
+        free_waiting(c->first);
         c->first = next;
     }
     c->end = &c->first;

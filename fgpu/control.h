@@ -9,6 +9,8 @@
  *            INPUT=MODEL for those that are to change.
  * Flow:      request --checked whole--> settings --snapshots--> worker; once that has carried them out, steady-state-
  *            timestamp and eq are set, and the reply leaves.  Replies leave in the order of their requests.
+ * Turns:     gains are set some inputs at a time, in the order of the requests, so that the main thread's other work
+ *            goes on in between.  ?gain without values says what has been set so far.
  * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the first new data, and so do later
  *            times of eq.
  * Threads:   main, but where it says otherwise.   Blocking: none. */

@@ -2,6 +2,7 @@
 #include "fgpu/recv.h"
 
 #include "common/chunk.h"
+#include "common/data_time.h"
 #include "common/receiver_metrics.h"
 #include "common/receiver_set.h"
 #include "common/units.h"
@@ -200,6 +201,7 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
         fgpu_recv_destroy(r);
         return err;
     }
+    data_time_metrics("fgpu", r->config->time.timebase == CONFIG_TIMEBASE_PACKETS);
     *recv = r;
     return 0;
 }

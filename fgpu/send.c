@@ -461,7 +461,7 @@ void fgpu_send_stop(struct fgpu_send *send)
     sender_group_stop(send->senders);
     for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++) {
         const struct fgpu_stream *stream = &send->streams[i];
-        log_info("%s %s: %llu heaps sent, %llu skipped for missing input, %llu dropped for want of a buffer",
+        log_info("%s %s: %llu heaps sent, %llu skipped for missing input, %llu dropped as no buffer was free",
                  fgpu_config_antenna(send->config, stream->ant)->name, stream->output->name,
                  (unsigned long long)counter_get(&stream->stats.heaps),
                  (unsigned long long)counter_get(&stream->skipped_heaps),

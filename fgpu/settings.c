@@ -22,7 +22,7 @@
 /* Data older than this are not waited for where models run out of room. */
 #define MAX_AGE_NS (10 * NS_PER_S)
 
-/* Of one antenna's one output. */
+/* The settings of one antenna's one output. */
 struct setting {
     const struct fgpu_settings *settings;
     size_t ant, output;

@@ -5,12 +5,12 @@
  * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  One that finds no slot free waits
  *            here, and what is set meanwhile goes with it.
  * Kept:      in a file for each antenna and output, gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, as gain_file.h and
- *            delay_file.h have it; of gains those polarisations that were set.  What is kept goes before what the
+ *            delay_file.h have it; of gains those polarisations that were set.  Kept settings go before those that the
  *            configuration says; a file that does not fit the configuration is ignored with one sentence.
  * Models:    all that were set stay, here and with the worker, since the data's time may jump to any of them and back.
  *            The oldest of an input makes room where there are DELAY_MAX_MODELS - 1, if the one behind it has started
- *            by a time that is sure.  Such is a time that the worker has confirmed (walk.h).  Of live data with 'timebase:
- *            clock' the host's time less MAX_AGE_NS is sure, too: it goes on where data are silent.
+ *            by a time that is sure.  Such is a time that the worker has confirmed (walk.h).  For live data with
+ *            'timebase: clock' the host's time less MAX_AGE_NS is sure, too: it goes on where data are silent.
  * Threads:   main.   Blocking: none, but while files are read, before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H

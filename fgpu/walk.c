@@ -239,7 +239,7 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
                 fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
 }
 
-/* Output of so many samples more has been made. */
+/* Output of 'n_samples' more has been made. */
 static void note_run(struct fgpu_walk *w, int64_t n_samples)
 {
     w->run_samples += n_samples;

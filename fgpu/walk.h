@@ -10,7 +10,7 @@
  *            skips some.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models that
  *            were set stay, so that nothing that the data's time does costs one.
- * Time:      may begin again anywhere (fgpu_walk_restart()).  Of what was before then only gains and models stay.  The
+ * Time:      may begin again anywhere (fgpu_walk_restart()).  Then only gains and models stay of the time before.  The
  *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_walk_steady_samples()).
  *            Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that make a receiver
  *            believe a jump confirm none.

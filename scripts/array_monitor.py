@@ -52,12 +52,17 @@ STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|
 SECOND_SENDER = "a second sender on this group: this engine's log names both; recv.from keeps others away, where their " \
                 "addresses are not forged"
 FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"
+CLOCK = "this host: chronyd, ntpd or ptp4l with phc2sys does not run, or has no server (chronyc tracking)"
 CLIPPED = 1e-3  # of the samples
 QUIET_DBFS = -60
 
 RULES = [
     Rule("EngineDown", "up{ARRAY} == 0", "10s", "critical", f"{WHO} does not answer",
          "the process or its host: systemctl status {{ $labels.program }}@{{ $labels.engine }}", "host"),
+    # Only what the kernel says: the clock may be right all the same.
+    Rule("ClockUnsynchronised", "fgpu_clock_synchronised{ARRAY} == 0 or xbgpu_clock_synchronised{ARRAY} == 0", "30s",
+         "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
+         "host"),
     # Digitiser to F-engine.
     Rule("FeedSilent", rate("fgpu_input_heaps_total", by=FEED) + " == 0", "10s", "critical",
          f"{INPUT}: nothing reaches {WHO}",
@@ -147,6 +152,8 @@ RULES = [
          f"{WHO} records nothing: it refuses the visibilities that come",
          "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is jump, "
          "time is not the same in all X-engines", ""),
+    Rule("RecorderClockUnsynchronised", "visrec_clock_synchronised{ARRAY} == 0", "30s", "warning",
+         f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK, ""),
     Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
          f"{WHO} began another file: time went back",
          "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", ""),

@@ -193,7 +193,7 @@ static int print_memory_max(const struct doctor *doctor)
         report_print(&doctor->report, false, stderr);
         return EXIT_CONFIG;
     }
-    printf("# Of %s; make it again when that changes.\n[Service]\nMemoryMax=%llu\n", file->path,
+    printf("# Made from %s; make it again when that changes.\n[Service]\nMemoryMax=%llu\n", file->path,
            (unsigned long long)doctor_memory_max(doctor, file));
     return 0;
 }

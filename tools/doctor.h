@@ -90,7 +90,7 @@ bool doctor_file_runs(const struct doctor_file *file);
 /* True if its kernels run on the CPU of this host, as far as can be told without opening a GPU. */
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file);
 
-/* What MemoryMax= bounds a file's daemon by without ever being in its way (doctor_memory.c). */
+/* MemoryMax= that bounds a file's daemon without ever being in its way (doctor_memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
 
 /* The PCI address, as /sys has it, of the GPU that a file's device.gpu means: the one that it names by its address, or else

@@ -46,7 +46,7 @@ static const struct {
                       "burst",
                       "raise recv.buffer (and net.core.rmem_max) or recv.threads, and pin them with recv.affinity; "
                       "interface %s"},
-    [PLACE_WORKER] = {"worker", "for want of a free chunk",
+    [PLACE_WORKER] = {"worker", "no free chunk",
                       "the worker, that is the GPU or the CPU that computes, is "
                       "behind",
                       "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks; "
@@ -61,7 +61,7 @@ static const struct {
     [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
                      "raise recv.chunks of fgpu, recv.window of xbgpu, or look at why one input is behind: cbf-doctor "
                      "streams; interface %s"},
-    [PLACE_OUTPUT] = {"output", "for want of an output buffer", "the sender is behind: too little pace, or no CPU",
+    [PLACE_OUTPUT] = {"output", "no free output buffer", "the sender is behind: too little pace, or no CPU",
                       "raise send.rate_factor, buffers of the output, or send.threads; interface %s"},
     [PLACE_SEND] = {"send", "as packets that the kernel refused or a card did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show %s"},

@@ -33,7 +33,7 @@ static const struct config_key stream_keys[] = {
     {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,
      "Width of each component: 4 or 8 (integers), or 16 (half floats)."},
     {"sample_encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(sample_encoding), encodings,
-     "Of components of 4 bits: as they are, or each with 8 added (offset binary)."},
+     "Components of 4 bits: as they are, or each with 8 added (offset binary)."},
     {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
      "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra, sent at once whatever "
      "the "
@@ -55,7 +55,7 @@ static const struct config_key stream_keys[] = {
 #define AT(member) offsetof(struct fsim_config_signal, member)
 static const struct config_key signal_keys[] = {
     {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), kinds,
-     "What the voltages are. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol "
+     "Kind of the voltages. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol "
      "0 and so on) and are repeated as needed.",
      .example = "noise"},
     {"real", CFG_INT_LIST, UNIT_NONE, -2048, 2048, "1", false, AT(real), NULL,
@@ -63,9 +63,8 @@ static const struct config_key signal_keys[] = {
     {"imag", CFG_INT_LIST, UNIT_NONE, -2048, 2048, "0", false, AT(imag), NULL, "Imaginary part of each input.",
      .variants = CONSTANT},
     {"amplitude", CFG_INT, UNIT_NONE, 1, 2048, "7", false, AT(amplitude), NULL,
-     "Of all inputs, whose phases are whole quarter turns: the products of n spectra sum up to n * amplitude^2 times "
-     "1, "
-     "i, -1 or -i.",
+     "Amplitude of all inputs, whose phases are whole quarter turns: the products of n spectra sum up to "
+     "n * amplitude^2 times 1, i, -1 or -i.",
      .variants = TONE},
     {"delays", CFG_INT_LIST, UNIT_NONE, -1e9, 1e9, "0", false, AT(delays), NULL,
      "Phase of each input, in quarter turns per channel.", .variants = TONE},
@@ -116,7 +115,7 @@ static const struct config_section sections[] = {
     {.name = "stream",
      .help = "The channelised voltages of all antennas.",
      SECTION(stream_keys, fsim_config_stream, stream)},
-    {.name = "signal", .help = "What the voltages are.", SECTION(signal_keys, fsim_config_signal, signal)},
+    {.name = "signal", .help = "The voltages.", SECTION(signal_keys, fsim_config_signal, signal)},
     CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_FSIM_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct fsim_config),
 };

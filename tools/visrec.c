@@ -5,6 +5,7 @@
  * The main thread listens for signals.  Once a second it looks whether dumps come and are written. */
 #include "common/chunk.h"
 #include "common/daemon.h"
+#include "common/data_time.h"
 #include "common/device.h"
 #include "common/http.h"
 #include "common/log.h"
@@ -203,6 +204,7 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
     receiver_drops_register("visrec", "visrec-recv", v->receiver);
     assembler_stats_register("visrec", "", &v->assembler_stats);
     visrec_writer_register(&v->writer_stats);
+    data_time_metrics("visrec", v->timebase.from_packets);
     return 0;
 }
 

@@ -58,7 +58,7 @@ static const struct config_key recv_keys[] = {
      "as "
      "far as shifts goes."},
     {"input_labels", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(input_labels), NULL,
-     "What the inputs are called over KATCP, in the order of shifts, comma separated; empty: a0v, a0h, a1v and so "
+     "Names of the inputs over KATCP, in the order of shifts, comma separated; empty: a0v, a0h, a1v and so "
      "on."},
     {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
      "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."},
@@ -67,7 +67,7 @@ static const struct config_key recv_keys[] = {
 
 #define AT(member) offsetof(struct xbgpu_config_output, member)
 static const struct config_key output_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "correlate", false, AT(kind), kind_choices, "What sort of output this is."},
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "correlate", false, AT(kind), kind_choices, "Kind of this output."},
     {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the stream."},
     {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
      "Length of an accumulation in batches; 0 takes integration_time."},

@@ -2,6 +2,7 @@
 #include "xbgpu/recv.h"
 
 #include "common/chunk.h"
+#include "common/data_time.h"
 #include "common/receiver_metrics.h"
 #include "common/receiver_set.h"
 #include "common/units.h"
@@ -174,6 +175,7 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
         xbgpu_recv_destroy(r);
         return err;
     }
+    data_time_metrics("xbgpu", r->config->time.timebase == CONFIG_TIMEBASE_PACKETS);
     *recv = r;
     return 0;
 }

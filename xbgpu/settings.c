@@ -72,7 +72,7 @@ bool xsettings_write(FILE *text, void *arg)
     const struct xsettings *s = arg;
     bool any = s->shifts_set;
 
-    fputs("# What was set over KATCP; xbgpu reads it when it starts, and it goes before the YAML.\nsync_time ", text);
+    fputs("# Settings of KATCP; xbgpu reads them when it starts, and they go before the YAML.\nsync_time ", text);
     write_sync_time(s, text);
     fputc('\n', text);
     for (size_t o = 0; o < s->layout->n_outputs; o++) {

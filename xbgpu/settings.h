@@ -38,7 +38,7 @@ struct xsettings {
 int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 void xsettings_fini(struct xsettings *settings);
 
-/* Takes in what was kept.  What does not go with the configuration any more is left out, with a line in the log, and
+/* Takes in what was kept.  Settings that no longer fit the configuration are left out, with a line in the log, and
  * then 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
 int xsettings_read(struct xsettings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 

@@ -421,7 +421,7 @@ void xsend_stop(struct xsend *send)
     sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xstream *stream = &send->streams[o];
-        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped for want of a buffer; "
+        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped as no buffer was free; "
                  "%llu products audited, %llu wrong; %llu dumps wrong",
                  stream->output->name, (unsigned long long)counter_get(&stream->stats.heaps),
                  (unsigned long long)counter_get(&stream->incomplete_accs),

@@ -1,5 +1,5 @@
 "use strict";
-/* What /status.json says, once a second while somebody looks. */
+/* Shows /status.json, once a second while somebody looks. */
 
 const INTERVAL_MS = 1000, TIMEOUT_MS = 4000, STALE_MS = 3500;
 const COLOURS = ["--c0", "--c1", "--c2", "--c3"];
@@ -222,7 +222,7 @@ function read_hash() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/* What is looked at, which the address has, too: so that it may be sent to somebody. */
+/* The choice of the viewer.  The address has it, too, so that it may be sent to somebody. */
 function choose(what) {
   chosen = { ...chosen, ...what };
   for (const key in chosen) if (chosen[key] === undefined) delete chosen[key];
@@ -390,6 +390,7 @@ function judge(s) {
   if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];
   const odd = s.inputs.filter(i => known(i.power_dbfs) && power_level(i.power_dbfs));
   if (odd.length) return ["warn", "Receiving", `power out of range: ${names_of(odd.map(i => `${input_name(i)} ${db(i.power_dbfs)} dBFS`))}`];
+  if ((s.other || {}).clock_synchronised === 0) return ["ok", "Receiving", "nothing is lost; the host's clock is not synchronised"];
   return ["ok", "Receiving", "nothing is lost"];
 }
 
@@ -420,6 +421,8 @@ function show_tiles(s) {
     ["latency", "Latency", latency > 0 ? si_seconds(latency) : "–", "input to output"],
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
+  const synchronised = (s.other || {}).clock_synchronised;  // not there with timebase packets
+  if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
     box.replaceChildren(...tiles.map(t => {
@@ -458,7 +461,7 @@ function show(s) {
   document.body.dataset.shown = String(1 + Number(document.body.dataset.shown || 0));
 }
 
-/* What is shown may be old: then it is grey, and the banner says since when. */
+/* Old figures are grey, and the banner says since when. */
 function show_age() {
   const age_ms = Date.now() - last_ms, stale = !document.hidden && last_ms > 0 && age_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);

@@ -6,7 +6,7 @@ from collections import Counter
 
 
 class Member:
-    """What one window of a replay makes of packets [(source, time, place in the recording)], 'n_parts' to a heap.
+    """The outcome of one window of a replay for packets [(source, time, place in the recording)], 'n_parts' to a heap.
 
     The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a claim, and is held.  When a
     source has claimed 'jump_heaps' heaps, the window goes on at the first packet held, and has them all.

@@ -45,7 +45,7 @@ def fgpu():
                                            "ddc_taps": 40, "centre_frequency": 300e6,
                                            "destinations": harness.groups()})]
     antennas = [{"name": f"m{a:03d}", "feng_id": a, "pol0": harness.groups(), "pol1": harness.groups()} for a in (0, 1)]
-    return merge(harness.FGPU, {"recv": {"interface": LOOPBACK}, "send": {"interface": LOOPBACK, "ttl": 0},
+    return merge(harness.FGPU, {"time": {"timebase": "clock"}, "recv": {"interface": LOOPBACK}, "send": {"interface": LOOPBACK, "ttl": 0},
                                 "antennas": antennas, "outputs": outputs})
 
 
@@ -53,7 +53,7 @@ def xbgpu():
     outputs = [merge(harness.XBGPU_OUTPUT, {"destination": harness.groups()}),
                merge(harness.XBGPU_OUTPUT, {"name": "gated", "gate": "diode", "destination": harness.groups()})]
     gates = [{"name": "diode", "kind": "switch", "period": 1 << 20, "on_until": 1 << 19}]
-    return merge(harness.XBGPU, {"recv": {"interface": LOOPBACK, "sources": harness.groups(),
+    return merge(harness.XBGPU, {"time": {"timebase": "clock"}, "recv": {"interface": LOOPBACK, "sources": harness.groups(),
                                           "centre_frequency": 1284e6},
                                  "send": {"interface": LOOPBACK, "ttl": 0}, "gates": gates, "outputs": outputs})
 

@@ -341,6 +341,7 @@ def test_recorder_alerts(work):
         "misled": ((constant, constant, constant, {"jump": rising}), "RecorderRefuses"),
         "other": ((constant, constant, constant, {"heap_size": rising}), "RecorderRefuses"),
         "anew": ((rising, constant, rising, {}), "RecorderNewFile"),
+        "adrift": ((rising, constant, constant, {}), "RecorderClockUnsynchronised"),
     }
     series, alerts = [], {}
     for engine, ((dumps, unwritten, rollovers, rejected), alert) in troubles.items():
@@ -349,6 +350,7 @@ def test_recorder_alerts(work):
                    (("dumps", dumps), ("unwritten_dumps", unwritten), ("rollovers", rollovers))]
         series += [{"series": f'visrec_rejected_packets_total{{{labels}, reason="{reason}"}}', "values": values}
                    for reason, values in rejected.items()]
+        series.append({"series": f"visrec_clock_synchronised{{{labels}}}", "values": f"{int(engine != 'adrift')}x60"})
         alerts.setdefault(alert, set()).add(engine)
     rules = yaml.safe_load((work / "made/prometheus/rules.yaml").read_text())["groups"][0]["rules"]
     expected = []
@@ -360,7 +362,7 @@ def test_recorder_alerts(work):
                       for key, text in rule["annotations"].items()} for labels in who]
             expected.append({"eval_time": "4m", "alertname": rule["alert"], "exp_alerts": [
                 {"exp_labels": labels, "exp_annotations": note} for labels, note in zip(who, notes)]})
-    assert len(expected) == 3
+    assert len(expected) == 4
     path = work / "made/prometheus/test.yaml"
     path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "5s", "tests": [
         {"interval": "5s", "input_series": series, "alert_rule_test": expected}]}))

@@ -2,9 +2,11 @@
 
 At 1712 MS/s half a period of the 48-bit timestamps is 22.8 h: a clock further off places them whole periods wrong.
 """
+import json
 import re
 import struct
 import time
+import urllib.request
 
 import pytest
 
@@ -57,6 +59,14 @@ def wrong_periods(process):
     return None if min(newest) < 0 else {round((n - true_samples()) / WIRE) for n in newest}
 
 
+def wait_shown(process, synchronised):
+    """The engine looks at its clock once a second.  The status page reads what /metrics has."""
+    process.wait_metric(lambda metrics: metrics.get("fgpu_clock_synchronised") == synchronised,
+                        f"fgpu_clock_synchronised {synchronised}")
+    with urllib.request.urlopen(f"http://{process.config['http']['listen']}/status.json", timeout=harness.TIMEOUT_S) as reply:
+        assert json.load(reply)["other"]["clock_synchronised"] == synchronised
+
+
 @pytest.mark.skipif(harness.SANITIZED, reason="the clock is preloaded, which a sanitizer's runtime does not allow")
 def test_wrong_clock(daemon, work, rng, monkeypatch):
     """Said at the start; whole periods off until the clock is right, and right from then on, wherever the clock goes."""
@@ -83,10 +93,12 @@ def test_wrong_clock(daemon, work, rng, monkeypatch):
         # Timestamps lie within half a period of the clock, so this is what they must be off by.
         assert wrong_periods(process) == {round(offset_s * RATE / WIRE)}, offset_s
         assert "2^48 samples off by the clock" not in process.log.read_text()
+        wait_shown(process, 0)
     for _, clock, _ in engines:
         clock.set(0, SYNCHRONISED)
     burst_until(lambda process, clock, offset_s: wrong_periods(process) == {0}, "timestamps are not put right")
     for process, _, offset_s in engines:
+        wait_shown(process, 1)
         # Found by the look at the clock, or by the first packet behind a gap; and not a word where nothing was off.
         log = process.log.read_text()
         jumps = [int(n) for n in re.findall(r"timestamps jumped by (-?\d+) samples", log)]
@@ -103,4 +115,5 @@ def test_wrong_clock(daemon, work, rng, monkeypatch):
                 before[[e[0] for e in engines].index(process)] + 20, "chunks stop")
     for process, _, offset_s in engines:
         assert wrong_periods(process) == {0}, offset_s
+        wait_shown(process, 0)
         process.terminate().wait_end()

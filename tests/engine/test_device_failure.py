@@ -92,7 +92,7 @@ def test_gpu_that_hangs(daemon, work, monkeypatch):
 @pytest.mark.parametrize("every, code", [(4, 0), (1, 1)])
 def test_bits_that_flip_in_downloads(every, code, daemon, work, rng, monkeypatch):
     """A bit flips in every 4th download, or in each: of visibilities, of the count of clipped ones, of checksums, of
-    each dump.  What is sent is right to the last bit or all flagged, with weights of 0.  Ten wrong dumps end xbgpu."""
+    each dump.  A sent dump is right to the last bit or all flagged, with weights of 0.  Ten wrong dumps end xbgpu."""
     config = scenario.xbgpu_config(device={"kind": "cuda"}, recv={"antennas": 3, "channels_per_substream": 4},
                                    outputs=[{"integration_batches": 2, "missing": "weights"}])
     voltages = scenario.random_voltages(rng, config, 25)

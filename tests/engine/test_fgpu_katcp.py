@@ -666,6 +666,22 @@ def test_state_that_does_not_fit(name, text, why, daemon, work):
     assert len(kept.splitlines()) > 1 and (not text or text not in kept)
 
 
+def test_gains_of_many_turns(daemon, work):
+    """Inputs of 6 x 65536 gains are set in more than one turn; the reply leaves once all are set, sensors included."""
+    config = katcp_config([{"gain": 0.4, "taps": 2, "channels": 65536}], feng_ids=range(3), state={"directory": str(work)})
+    config["recv"]["chunk_samples"] = 2 * 65536 * config["outputs"][0].get("spectra_per_heap", 16)
+    process = daemon("fgpu", config).wait_ready()
+    values = {"0.25-0.5j": np.complex64(0.25 - 0.5j), "default": np.float32(0.4), "2j": np.complex64(2j)}
+    with control.Client(process) as client:
+        for text, value in values.items():
+            client.request("gain-all", "wide0", text)
+            for i in reversed(range(6)):
+                assert client.request("gain", "wide0", i) == gains_text([value]), i
+                assert client.value(f"wide0.input{i}.eq") == f"[{gains_text([value])[0]}]", i
+    process.terminate().wait_end()
+    assert sorted(path.name for path in work.glob("gains*")) == [f"gains.wide0@m00{a}" for a in range(3)]
+
+
 def test_odd_name(daemon, work):
     """What is kept does not depend on an antenna's name."""
     config = katcp_config(state={"directory": str(work)})

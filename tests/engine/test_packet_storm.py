@@ -119,8 +119,8 @@ class Judge:
             self.payload[key][offset:offset + len(packet.payload)])
 
     def is_harmless(self, endpoint, raw, may_be_contested):
-        """It will be refused, contests no heap but such a one, and is not the last of so many that a jump of its
-        source would be believed."""
+        """It will be refused, contests no heap but such a one, and does not complete the number by which a jump of its
+        source is believed."""
         packet = wire.parse(raw)
         reason, _, source = self.verdict(endpoint, packet)
         if self.contests(endpoint, raw) and (source, packet.get(harness.TIMESTAMP)) not in may_be_contested:

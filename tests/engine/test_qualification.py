@@ -1,4 +1,4 @@
-"""What the qualification of the F-engine says without measuring."""
+"""Statements of the F-engine's qualification that need no measurement."""
 import sys
 from fractions import Fraction
 from types import SimpleNamespace

@@ -26,7 +26,7 @@ def undisturbed(daemon, work, stream):
 
 
 def forgeries(stream, good):
-    """What would take the packet's place, end the stream by a jump, or be in the way."""
+    """Packets that would take the packet's place, end the stream by a jump, or be in the way."""
     other = good.inverted()
     period = stream.step * (2**40 // stream.step)
     return [other.bytes(), at_time(stream, other, good.get(harness.TIMESTAMP) + period), b"", b"rubbish"]

@@ -226,6 +226,8 @@ def test_numbers_equal_metrics(daemon, work):
         assert metrics.get("fgpu_output_heaps_total", antenna="m000") > 30
         tile = page.locator(".tile[data-key='lost'] small").text_content()
         assert number(tile) == metrics.get("fgpu_input_missing_heaps_total")
+        clock = page.locator(".tile[data-key='clock'] b").text_content()
+        assert clock == ("synchronised" if metrics.get("fgpu_clock_synchronised") else "not synchronised")
 
         page.goto(array.url("xbgpu1"))
         wait_state(page, "idle", "No data")

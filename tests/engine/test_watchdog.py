@@ -21,7 +21,7 @@ THREADS = {
 
 
 class Listener:
-    """What a process tells the init system, taken as it comes: messages that find its queue full are lost."""
+    """Messages of a process to the init system, taken as they come: messages that find its queue full are lost."""
 
     def __init__(self, process):
         self.messages = queue.SimpleQueue()

@@ -31,11 +31,11 @@ says whether every row passes, but for misses that are explained here.
 copies of the input have gains from 1 to 7776, each 6 times the one before; gains are applied between filter bank and
 rounding, so every channel is read at the highest gain at which it does not saturate, and dither and rounding count
 for as little as they do near full scale. And spectra are averaged: power for spurs, complex values for shape and
-phase. What is left is noise of the input: the samples have 16 bits and dither, and the tables give the noise of the
+phase. The rest is noise of the input: the samples have 16 bits and dither, and the tables give the noise of the
 measurement beside each figure. With 10-bit samples that noise alone would be 36 dB higher.
 
 **Spurs and leakage.** Tones at the centres of 11 channels all over the band, and tones at 128 offsets from their
-channels' centres, 32 at a time, 1/32 of the band apart. What limits both figures is the prototype filter, which has
+channels' centres, 32 at a time, 1/32 of the band apart. The prototype filter limits both figures: it has
 -80.4 dB at the centre of the neighbouring channel; everything further away is below.
 
 **Phases.** The input has a tone at the centre of every channel and is known exactly. The phase of every channel is
@@ -59,13 +59,13 @@ scale, whose number fgpu's counters must give exactly; and an impulse, whose pla
 spectrum show.
 
 **Narrow bands.** The same tones and delays, and tones of full scale outside the band at frequencies that fold into
-it. Delays are held against the polarisation without one, with a tone in every second channel. What folds is far below
+it. Delays are held against the polarisation without one, with a tone in every second channel. Folded tones are far below
 what can be seen: the strongest of hundreds of thousands of figures is one that dither has lifted by a step or two at
 the highest gain, well above the mean of the noise. Rows 0187 and 0188 miss where a spectrum is longer than 0.4 ms: a
 model's value holds for a whole spectrum, and there are no more of them. The row follows from the sample rate, so it
 names each band in which it fails, not only the one that is measured here (L): U has the lowest sample rate.
 
-**What is not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
+**Not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
 interface.
 """
 

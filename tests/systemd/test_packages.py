@@ -6,7 +6,7 @@ import pytest
 ENGINES = ["fgpu", "xbgpu"]
 MAX_EXPOSURE = 1.5
 # Drop-ins, with what their files say that they cost.
-DROP_INS = {"realtime": 1.5, "ibverbs": 2.0}
+DROP_INS = {"realtime": 1.5, "ibverbs": 1.8}
 
 
 def test_nothing_starts_by_itself(machine):

@@ -1,5 +1,5 @@
-/* check_audit - audit and checksums find a bit that flips between two kernels, and never cry wolf.  Of integers checksums
- * find every one, wherever it is.
+/* check_audit - audit and checksums find a bit that flips between two kernels, and never cry wolf.  With integers
+ * checksums find every one, wherever it is.
  *
  * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
  * bit before or behind a kernel. */

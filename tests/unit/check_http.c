@@ -247,7 +247,7 @@ START_TEST(slow_header)
 
     ck_assert_int_eq((int)send(fd, begin, strlen(begin), 0), (int)strlen(begin));
     while (!is_closed(fd, 20)) {
-        ck_assert_msg(n_s < 200, "%d s", n_s); /* it is accepted, and deadlines are looked at, before so many */
+        ck_assert_msg(n_s < 200, "%d s", n_s); /* it is accepted, and deadlines are looked at, within 200 s */
         ck_assert_int_eq((int)send(fd, "a", 1, MSG_NOSIGNAL), 1);
         atomic_fetch_add(&ahead_s, 1);
         n_s++;

@@ -26,7 +26,8 @@ static void setup(void)
     n_ends = 0;
 }
 
-/* A connection from 'address' at 'now_s'; returns its number.  What is shut down for it is removed, as its owner does. */
+/* A connection from 'address' at 'now_s'; returns its number.  A connection that is shut down for it is
+ * removed, as its owner does. */
 static size_t add(const char *address, int64_t now_s)
 {
     int pair[2];
