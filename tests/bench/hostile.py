@@ -10,9 +10,9 @@ Cases: "none"; "far", bursts of 8 heaps 2^32 samples ahead, ten bursts a second;
 second.  The cases take turns, so that a change of the host's load meets all of them.  Each run has an array of its own.
 
 A dump is complete if no value of it is flagged in the recorder's file; a dump is absent if the file has a gap in its
-place.  "F" counts of both F-engines, "X" of both X-engines, "V" of the recorder.  The forged packets must have been sent
-at their rate within 5 %, or the program ends with 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.  On
-another machine, from `make gpu-pack`: scripts/gpu exec python3 tests/bench/hostile.py
+place.  "F" counts of both F-engines, "X" of both X-engines, "V" of the recorder.  The forged packets must have been
+sent at their rate within 5 %, or the program ends with 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
+On another machine, from `make gpu-pack`: scripts/gpu exec python3 tests/bench/hostile.py
 """
 import argparse
 import os
