@@ -213,8 +213,8 @@ const struct kernel checksum_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define WARP_ANTS   5    /* of a block's slice, in registers */
-#define FILL_BLOCKS 1024 /* that time is split for; to be measured */
+#define WARP_ANTS   5   /* of a block's slice, in registers */
+#define FILL_BLOCKS 256 /* that time is split for: two on each of 128 multiprocessors or so */
 
 /* How antennas are dealt to blocks, and those of a block to its warps. */
 struct slices {
@@ -256,7 +256,8 @@ struct kernel_grid checksum_grid(const struct checksum_args *args)
 {
     struct slices slices = find_slices(args->n_ants);
     uint32_t of_load = load_spectra(args->format), of_step = 32 * of_load;
-    uint32_t n_values = of_load * (correlate_sums_real(args->format) ? 3 : 2);
+    bool real = correlate_sums_real(args->format);
+    uint32_t n_lane_sums = real ? 3 * (1 + slices.n_warps) : 3 * 2 * of_load; /* at most */
     uint64_t n_steps = ((uint64_t)args->n_batches * args->n_spectra + of_step - 1) / of_step;
     uint64_t least = (n_steps * of_load + CHECKSUM_STEP_SPECTRA - 1) / CHECKSUM_STEP_SPECTRA;
     uint64_t filling = (FILL_BLOCKS + args->n_chan - 1) / args->n_chan;
@@ -266,6 +267,6 @@ struct kernel_grid checksum_grid(const struct checksum_args *args)
     return (struct kernel_grid){
         .blocks = {slices.n * args->n_chan * (uint32_t)n_parts, 1, 1},
         .threads = 32 * slices.n_warps,
-        .shared_bytes = 3 * 32 * n_values * 4,
+        .shared_bytes = 32 * n_lane_sums * 4,
     };
 }

@@ -54,20 +54,25 @@ struct baseline {
     bool missing;
 };
 
-static void take_integers(const struct checksum_dump_args *a, const struct baseline *b, uint32_t *words)
+/* Returns how many products are clipped. */
+static unsigned take_integers(const struct checksum_dump_args *a, const struct baseline *b, uint32_t *words)
 {
     uint64_t *rows = (uint64_t *)a->rows.integer;
+    unsigned n_clipped = 0;
 
     for (size_t product = 0; product < N_POL_PRODUCTS; product++) {
         uint64_t parts[2];
+        bool clipped = false;
         for (size_t i = 0; i < 2; i++) {
             size_t part = b->at + 2 * product + i;
             parts[i] = (uint64_t)(int64_t)a->sums.integer[part];
             parts[i] += a->totals.integer ? (uint64_t)a->totals.integer[part] : 0;
             int64_t sum = (int64_t)parts[i];
+            clipped |= sum > INT32_MAX || sum < -INT32_MAX;
             sum = sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum;
             words[2 * product + i] = (uint32_t)(b->missing ? (i ? REDUCE_MISSING_IM : REDUCE_MISSING_RE) : sum);
         }
+        n_clipped += clipped && !b->missing;
         uint64_t *first = rows + b->first + product % N_POLS * 2, *second = rows + b->second + product / N_POLS * 2;
         first[0] -= parts[0];
         first[1] -= parts[1];
@@ -76,6 +81,7 @@ static void take_integers(const struct checksum_dump_args *a, const struct basel
         second[0] -= parts[0];
         second[1] += parts[1];
     }
+    return n_clipped;
 }
 
 static void take_reals(const struct checksum_dump_args *a, const struct baseline *b, uint32_t *words)
@@ -99,11 +105,13 @@ static void take_reals(const struct checksum_dump_args *a, const struct baseline
     }
 }
 
-static void take_chan(const struct checksum_dump_args *a, size_t chan)
+/* Returns how many products are clipped. */
+static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
 {
     size_t ant_parts = N_POLS * checksum_n_parts(a->format);
     bool real = correlate_sums_real(a->format);
     uint32_t words[N_PARTS];
+    uint64_t n_clipped = 0;
 
     for (size_t a2 = 0, number = 0; a2 < a->n_ants; a2++)
         for (size_t a1 = 0; a1 <= a2; a1++, number++) {
@@ -116,9 +124,10 @@ static void take_chan(const struct checksum_dump_args *a, size_t chan)
             if (real)
                 take_reals(a, &baseline, words);
             else
-                take_integers(a, &baseline, words);
+                n_clipped += take_integers(a, &baseline, words);
             checksum_words(words, number * N_PARTS, N_PARTS, real, a->words + 2 * chan);
         }
+    return n_clipped;
 }
 
 /* Whether nothing is left of a row, which is zeroed. */
@@ -142,19 +151,20 @@ static void checksum_dump_cpu(const void *args, int n_threads)
 {
     const struct checksum_dump_args *a = args;
     size_t n_rows = a->n_ants * N_POLS;
-    uint64_t n_agreed = 0, first_wrong = a->verdict[1];
+    uint64_t n_agreed = 0, n_saturated = 0, first_wrong = a->verdict[VERDICT_FIRST_WRONG];
 
-#pragma omp parallel for reduction(+ : n_agreed) reduction(min : first_wrong) num_threads(n_threads)
+#pragma omp parallel for reduction(+ : n_agreed, n_saturated) reduction(min : first_wrong) num_threads(n_threads)
     for (size_t chan = 0; chan < a->n_chan; chan++) {
-        take_chan(a, chan);
+        n_saturated += take_chan(a, chan);
         for (size_t row = chan * n_rows; row < (chan + 1) * n_rows; row++)
             if (row_agrees(a, row))
                 n_agreed++;
             else if (row < first_wrong)
                 first_wrong = row;
     }
-    a->verdict[0] += n_agreed;
-    a->verdict[1] = first_wrong;
+    a->verdict[VERDICT_N_AGREED] += n_agreed;
+    a->verdict[VERDICT_FIRST_WRONG] = first_wrong;
+    a->verdict[VERDICT_N_SATURATED] += n_saturated;
 }
 
 const struct kernel checksum_dump_kernel = {

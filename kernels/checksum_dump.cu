@@ -54,6 +54,22 @@ static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, boo
 #endif
 }
 
+/* How many products of a baseline reduce clips. */
+static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_PARTS], bool missing)
+{
+    uint32_t n_clipped = 0;
+#if !REAL
+    const long long limit = 0x7FFFFFFF;
+
+#pragma unroll
+    for (int i = 0; i < N_PARTS; i += 2) {
+        const long long re = (long long)parts[i], im = (long long)parts[i + 1];
+        n_clipped += re > limit || re < -limit || im > limit || im < -limit;
+    }
+#endif
+    return missing ? 0 : n_clipped;
+}
+
 /* Adds a baseline's words, the first of which is number 'first' of the channel. */
 static __device__ __forceinline__ void add_words(const wide (&parts)[N_PARTS], uint32_t first, bool missing,
                                                  unsigned long long (&words)[2])
@@ -102,9 +118,9 @@ static __device__ __forceinline__ void judge(const struct checksum_dump_args &ar
 
     expected[0] = expected[1] = 0;
     if (agrees)
-        atomicAdd((unsigned long long *)args.verdict, 1ull);
+        atomicAdd((unsigned long long *)args.verdict + VERDICT_N_AGREED, 1ull);
     else
-        atomicMin((unsigned long long *)args.verdict + 1, (unsigned long long)row);
+        atomicMin((unsigned long long *)args.verdict + VERDICT_FIRST_WRONG, (unsigned long long)row);
 }
 
 extern "C" __global__ void __launch_bounds__(CHECKSUM_DUMP_THREADS) checksum_dump(const struct checksum_dump_args args)
@@ -114,6 +130,7 @@ extern "C" __global__ void __launch_bounds__(CHECKSUM_DUMP_THREADS) checksum_dum
     const uint32_t n_baselines = args.n_ants * (args.n_ants + 1) / 2;
     wide rows[2][2] = {{0, 0}, {0, 0}};
     unsigned long long words[2] = {0, 0};
+    uint32_t n_clipped = 0;
 
     if (chan >= args.n_chan)
         return;
@@ -122,8 +139,11 @@ extern "C" __global__ void __launch_bounds__(CHECKSUM_DUMP_THREADS) checksum_dum
         wide parts[N_PARTS];
         load_parts(args, (uint64_t)chan * n_baselines + baseline, parts);
         add_rows(parts, other >= ant, rows);
-        if (other <= ant)
-            add_words(parts, baseline * N_PARTS, args.weights[baseline] < args.min_weight, words);
+        if (other <= ant) {
+            const bool missing = args.weights[baseline] < args.min_weight;
+            add_words(parts, baseline * N_PARTS, missing, words);
+            n_clipped += count_clipped(parts, missing);
+        }
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -132,11 +152,14 @@ extern "C" __global__ void __launch_bounds__(CHECKSUM_DUMP_THREADS) checksum_dum
         for (int pol = 0; pol < 2; pol++)
             rows[pol][i] = sum_of_lanes(rows[pol][i]);
     }
+    n_clipped = sum_of_lanes(n_clipped);
     if (threadIdx.x % 32 != 0)
         return;
 #pragma unroll
     for (int pol = 0; pol < 2; pol++)
         judge(args, warp * 2 + pol, rows[pol][0], rows[pol][1]);
+    if (n_clipped > 0)
+        atomicAdd((unsigned long long *)args.verdict + VERDICT_N_SATURATED, (unsigned long long)n_clipped);
     atomicAdd((unsigned long long *)args.words + 2 * chan, words[0]);
     atomicAdd((unsigned long long *)args.words + 2 * chan + 1, words[1]);
 }

@@ -3,8 +3,8 @@
  *   sums, totals  as reduce.h's; totals NULL where there are none; not changed
  *   rows          as checksum.h's; read, then zeroed
  *   weights       uint32 [baseline]
- *   verdict       uint64 [2]: rows that agree, added to; the smallest number of one that does not, (chan * n_ants + ant) * 2
- *                 + pol, kept if it is smaller already
+ *   verdict       uint64 [3]: rows that agree, added to; the smallest number of one that does not, (chan * n_ants + ant) * 2
+ *                 + pol, kept if it is smaller already; what reduce must add to n_saturated, added to
  *   words         uint64 [chan][2]; added to
  *
  * Rows: with X(a1, p1, a2, p2) = sums + totals of baseline (a1, a2), product p1 + 2 p2, the row of input (a, p) is
@@ -24,6 +24,9 @@
 
 #include "kernels/checksum.h"
 #include "kernels/reduce.h"
+
+/* Places in the verdict. */
+enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGTH };
 
 /* Twice what the sums of correlate may lose (xbgpu/audit.h), as those of checksum and the conversion lose a little. */
 #define CHECKSUM_TOLERANCE 0x1p-9

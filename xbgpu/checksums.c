@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHECK_N_AGREED, CHECK_FIRST_WRONG, CHECK_WORDS }; /* places in a dump's checks: verdict[2], words[chan][2] */
+#define CHECK_WORDS VERDICT_LENGTH /* where words[chan][2] begin in a dump's checks, behind the verdict */
 
 static struct checksum_args add_args(const struct checksums *c, const struct correlate_args *correlate)
 {
@@ -95,29 +95,34 @@ void checksums_finish(const struct checksums *checksums, struct device_stream *s
     };
     struct kernel_grid grid = checksum_dump_grid(&dump);
     device_fill(stream, device_checks, 0, checksums->layout->checks_bytes);
-    device_fill(stream, device_checks + CHECK_FIRST_WRONG, 0xff, sizeof(*device_checks));
+    device_fill(stream, device_checks + VERDICT_FIRST_WRONG, 0xff, sizeof(*device_checks));
     device_launch(stream, checksums->dump, &grid, &dump);
 }
 
-bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities, char *why,
-                     size_t why_bytes)
+bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
+                     uint64_t n_saturated, char *why, size_t why_bytes)
 {
     size_t chan_rows = layout->n_ants * N_POLS, n_rows = chan_rows * layout->n_chan;
     size_t n_words = layout->vis_bytes / sizeof(uint32_t) / layout->n_chan;
-    uint64_t first = checks[CHECK_FIRST_WRONG];
+    uint64_t first = checks[VERDICT_FIRST_WRONG];
 
     if (first < n_rows) {
         snprintf(
             why, why_bytes,
             "%zu of %zu rows of sums disagree with their checksums; the first is that of antenna %zu, polarisation "
             "%zu, in channel %zu",
-            n_rows - (size_t)checks[CHECK_N_AGREED], n_rows, (size_t)first % chan_rows / N_POLS, (size_t)first % N_POLS,
-            (size_t)first / chan_rows);
+            n_rows - (size_t)checks[VERDICT_N_AGREED], n_rows, (size_t)first % chan_rows / N_POLS,
+            (size_t)first % N_POLS, (size_t)first / chan_rows);
         return false;
     }
-    if (checks[CHECK_N_AGREED] != n_rows || first != UINT64_MAX) {
+    if (checks[VERDICT_N_AGREED] != n_rows || first != UINT64_MAX) {
         snprintf(why, why_bytes, "the device compared %llu of %zu rows of sums with their checksums",
-                 (unsigned long long)checks[CHECK_N_AGREED], n_rows);
+                 (unsigned long long)checks[VERDICT_N_AGREED], n_rows);
+        return false;
+    }
+    if (checks[VERDICT_N_SATURATED] != n_saturated) {
+        snprintf(why, why_bytes, "it counts %llu clipped visibilities, but its sums have %llu",
+                 (unsigned long long)n_saturated, (unsigned long long)checks[VERDICT_N_SATURATED]);
         return false;
     }
     for (size_t chan = 0; chan < layout->n_chan; chan++) {

@@ -3,7 +3,7 @@
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
  *            worker, when the dump is in host memory: checksums_agree(checks, visibilities)
  * Finds:     any single integer that changes in sums, totals or rows, in what correlate multiplied (unless all other inputs
- *            were 0 in that spectrum), in reduce, in the dump on the device, during its download and in host memory until it is compared.
+ *            were 0 in that spectrum), in reduce, in the dump and its count of clipped visibilities on the device, during its download and in host memory until it is compared.
  *            Half floats: sums that are wrong by more than CHECKSUM_TOLERANCE; behind them every bit.
  * Misses:    what both ways read: voltages that changed before they were on the device.  The host's audit (audit.h) looks
  *            at those.
@@ -38,8 +38,8 @@ void checksums_add(const struct checksums *checksums, struct device_stream *stre
 void checksums_finish(const struct checksums *checksums, struct device_stream *stream, const struct reduce_args *args,
                       uint64_t *device_checks);
 
-/* Compares a dump in host memory with its checks.  Returns false with a reason in 'why' if they disagree. */
-bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities, char *why,
-                     size_t why_bytes);
+/* Compares a dump in host memory, and its count of clipped visibilities, with its checks.  Returns false with a reason in 'why' if they disagree. */
+bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
+                     uint64_t n_saturated, char *why, size_t why_bytes);
 
 #endif

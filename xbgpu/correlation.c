@@ -395,7 +395,8 @@ static bool check_checksums(struct xdump *dump)
     const struct xstream *stream = dump->stream;
     char why[240];
 
-    if (!dump->checks || checksums_agree(stream->layout, dump->checks, dump->visibilities, why, sizeof(why)))
+    if (!dump->checks ||
+        checksums_agree(stream->layout, dump->checks, dump->visibilities, *dump->n_saturated, why, sizeof(why)))
         return true;
     log_limited(&limit, LOG_LEVEL_ERROR, "%s: dump %lld is wrong: %s: memory, bus or GPU corrupts data",
                 stream->output->name, (long long)dump->timestamp_samples, why);

@@ -7,7 +7,7 @@
 #include "common/receiver.h"
 #include "common/spead.h"
 #include "common/units.h"
-#include "kernels/checksum.h"
+#include "kernels/checksum_dump.h"
 #include "kernels/correlate.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
@@ -270,7 +270,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
-    l.checks_bytes = (2 + 2 * l.n_chan) * sizeof(uint64_t);
+    l.checks_bytes = (VERDICT_LENGTH + 2 * l.n_chan) * sizeof(uint64_t);
     l.frames_per_heap = frames_per_heap(recv, l.heap_bytes);
     add_inputs(&l, config, on_gpu, mtu);
     for (size_t o = 0; o < l.n_outputs; o++)

@@ -383,7 +383,7 @@ static void bench_checksums(const struct options *options, const struct bed *bed
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
     void *rows = alloc(bed, (size_t)a->n_chan * a->n_ants * N_POLS * 3 * sizeof(uint64_t));
-    uint64_t *checks = alloc(bed, (2 + 2 * (size_t)a->n_chan) * sizeof(*checks));
+    uint64_t *checks = alloc(bed, (VERDICT_LENGTH + 2 * (size_t)a->n_chan) * sizeof(*checks));
     uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
     struct checksum_args add = {.voltages = a->voltages,
                                 .rows = {rows},
@@ -396,7 +396,7 @@ static void bench_checksums(const struct options *options, const struct bed *bed
                                       .rows = {rows},
                                       .weights = weights,
                                       .verdict = checks,
-                                      .words = checks + 2,
+                                      .words = checks + VERDICT_LENGTH,
                                       .format = a->format,
                                       .n_ants = a->n_ants,
                                       .n_chan = a->n_chan};

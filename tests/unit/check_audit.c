@@ -71,6 +71,7 @@ enum place {
     IN_ROWS,
     IN_OPERANDS, /* what correlate reads, and it alone */
     IN_DUMP,
+    IN_COUNT, /* of clipped visibilities */
     IN_HOST_MEMORY,
     N_PLACES
 };
@@ -106,6 +107,7 @@ static void flip_once(struct device_stream *stream, const struct kernel *kernel,
         [IN_ROWS] = {&checksum_dump_kernel, false, dump->rows.integer, rows_bytes},
         [IN_OPERANDS] = {&correlate_kernel, false, correlate->voltages, voltages_bytes},
         [IN_DUMP] = {&reduce_kernel, true, reduce->out.integer, vis_bytes},
+        [IN_COUNT] = {&reduce_kernel, true, reduce->n_saturated, sizeof(*reduce->n_saturated)},
     };
 
     if (next_place == NOWHERE || places[next_place].kernel != kernel || places[next_place].behind != behind)
@@ -332,17 +334,18 @@ static void use_totals(struct rig *r)
 START_TEST(finds_every_flip)
 {
     const enum place places[2][N_PLACES] = {
-        {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_HOST_MEMORY},
-        {IN_DUMP, IN_HOST_MEMORY}};
+        {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_COUNT, IN_HOST_MEMORY},
+        {IN_DUMP, IN_COUNT, IN_HOST_MEMORY}};
     static struct rig rig;
 
     log_init("check_audit", LOG_LEVEL_ERROR + 1);
     rig_open(&rig, formats[_i], N_BATCHES, CHECKSUMS);
     bool real = rig.layout.format == VOLTAGES_16_BITS;
+    size_t n_places = real ? 3 : 9;
     use_totals(&rig);
     feed_chunk(&rig, false);
-    for (int n = 0; n < 2500; n++) {
-        enum place place = places[real][n % (real ? 2 : 8)];
+    for (size_t n = 0; n < 2500; n++) {
+        enum place place = places[real][n % n_places];
         uint64_t n_wrong = rig.n_wrong;
         next_bit = random_below(SIZE_MAX);
         next_place = place;
@@ -354,7 +357,7 @@ START_TEST(finds_every_flip)
         ck_assert_msg(rig.n_wrong == n_wrong + 1, "%s: bit %zu at place %d: %llu dumps were wrong", formats[_i],
                       next_bit, place, (unsigned long long)(rig.n_wrong - n_wrong));
         /* Flagged cells may hold anything, but not before they are compared with the rows. */
-        enum place next = places[real][(n + 1) % (real ? 2 : 8)];
+        enum place next = places[real][(n + 1) % n_places];
         feed_chunk(&rig, next == IN_SUMS || next == IN_TOTALS || next == IN_ROWS);
         ck_assert_uint_eq(rig.n_wrong, n_wrong + 1);
     }

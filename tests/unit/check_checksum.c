@@ -250,7 +250,7 @@ struct bed {
     uint32_t *sums;
     uint64_t *totals, *rows, *words, *out_words;
     uint32_t *weights, *out;
-    uint64_t verdict[2], n_saturated;
+    uint64_t verdict[VERDICT_LENGTH], n_saturated;
     bool with_totals;
 };
 
@@ -346,6 +346,7 @@ static void judge(const struct test_device *d, struct bed *b)
 
     b->verdict[0] = 0;
     b->verdict[1] = UINT64_MAX;
+    b->verdict[2] = 0;
     memset(b->words, 0, words_bytes);
     if (!d) {
         checksum_dump_kernel.cpu(&args, 1 + (int)random_below(3));
@@ -417,15 +418,18 @@ static void check_dumps(const struct test_device *d, enum voltage_format format,
 
     make_bed(&b, format, 1 + (uint32_t)random_below(max_ants), 1 + (uint32_t)random_below(5), with_totals);
     accumulate(&b);
-    if (with_totals && format != VOLTAGES_16_BITS) { /* a product that saturates, and its row */
+    bool saturates = with_totals && format != VOLTAGES_16_BITS;
+    if (saturates) { /* a product that saturates, and its row */
         b.totals[0] += UINT64_C(1) << 40;
         b.rows[0] += UINT64_C(1) << 40;
     }
     judge(d, &b);
     ck_assert_uint_eq(b.verdict[0], b.n_rows);
     ck_assert_uint_eq(b.verdict[1], UINT64_MAX);
+    ck_assert_uint_eq(b.verdict[2], saturates && b.weights[0] == MIN_WEIGHT);
     ck_assert(rows_are_zero(&b));
     ck_assert(words_agree(&b));
+    ck_assert_uint_eq(b.n_saturated, b.verdict[2]);
     accumulate(&b);
     size_t part = random_below(b.n_parts), baseline = part / 8 % b.n_baselines, a2 = 0, product = part % 8 / 2;
     while (correlate_baseline(0, a2 + 1) <= baseline)

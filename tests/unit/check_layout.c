@@ -176,7 +176,7 @@ START_TEST(sample_formats)
 END_TEST
 
 /* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes;
- * and what checksums take: rows of 4 inputs, and a verdict and two words for each channel with each dump. */
+ * and what checksums take: rows of 4 inputs, and a verdict of 3 and two words for each channel with each dump. */
 START_TEST(totals)
 {
     static const struct {
@@ -207,12 +207,12 @@ START_TEST(totals)
         config.outputs.n = 2;
         ck_assert_uint_eq(both.device_bytes - one.device_bytes,
                           20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
-                              8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (2 + 8 * 2) * 8);
+                              8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         xbgpu_config_output(&config, 1)->audit_checksum = false;
         config.outputs.n = 2;
         xbgpu_layout_init(&unchecked, &config, false, 0);
         ck_assert_uint_eq(both.device_bytes - unchecked.device_bytes,
-                          8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (2 + 8 * 2) * 8);
+                          8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
@@ -244,7 +244,7 @@ START_TEST(shifts_and_gates)
         "          {name: c, integration_batches: 3, destination: 239.3.0.5, buffers: 4, missing: weights, gate: s},\n"
         "          {name: d, integration_batches: 3, destination: 239.3.0.6, buffers: 4, gate: s}]\n";
     size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, lists = 3 * (9 * (5 * 16 + 6) * 4); /* 8 rows and 1 */
-    size_t checks = 4 * (8 * 4 * 2 * 8 + 4 * (2 + 8 * 2) * 8); /* of the outputs' checksums */
+    size_t checks = 4 * (8 * 4 * 2 * 8 + 4 * (3 + 8 * 2) * 8); /* of the outputs' checksums */
     char yaml[2000];
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
