@@ -46,6 +46,7 @@ static const struct {
 } allowed[] = {
     {"channelise_front", 128, "a few addresses and counters, once or twice in FRONT_SPECTRA spectra"},
     {"correlate_wgmma", 96, "what is loaded for the next item, while the sums of one are added"},
+    {"checksum", 80, "of half floats, as two blocks of 512 threads on a multiprocessor leave 64 registers a thread"},
 };
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
