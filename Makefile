@@ -317,7 +317,7 @@ check:
 	@$(MAKE) --no-print-directory check-unit check-engine
 
 check-unit: unit-tests
-	@scripts/run-unit-tests $(BUILD)/tests
+	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 
 check-engine: all $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
