@@ -600,6 +600,7 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     for (size_t slot = 0; slot < (size_t)n_open; slot++)
         close_chunk(a, slot, false);
     window_shift(a, (size_t)n_open);
+    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* those heaps have been counted */
 }
 
 /* Timestamps were unwrapped by a clock that was wrong, and has been put right: the stream begins again at the next

@@ -44,7 +44,7 @@
  *
  * Silence: a live member whose sources have all been silent for the time of a window hands on its open chunks when
  * another member of its group is so far ahead that they would soon be too late for it ('patience_chunks'), or after a
- * second.  assembler_pass_time() does that.
+ * second.  assembler_pass_time() does that.  All heaps of such a chunk were expected, also those behind the newest.
  *
  * Half periods: with 'timebase: clock' the first timestamp is placed by the clock.  Where that was wrong by more than
  * half a period of 2^48 samples, the stream is put right some three seconds after the kernel calls the clock synchronised.

@@ -737,22 +737,26 @@ struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_b
     return bytes;
 }
 
-static int create_buffers(struct receiver *r)
+/* Divides the buffers among the slots. */
+static void point_landings(struct receiver *r)
 {
-    const size_t slot_bytes = SLOT_BYTES;
-
-    r->buffers = malloc(PACKET_BATCH_MAX * slot_bytes);
-    if (!r->buffers)
-        return -ENOMEM;
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
         struct landing *landing = &r->landings[i];
 
-        landing->header = r->buffers + i * slot_bytes;
+        landing->header = r->buffers + i * SLOT_BYTES;
         landing->own = landing->header + HEADER_BYTES;
         landing->spill = landing->own + PACKET_BYTES_MAX;
     }
     r->header_bytes = HEADER_BYTES;
     r->n_offered = PACKET_BATCH_MAX;
+}
+
+static int create_buffers(struct receiver *r)
+{
+    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    if (!r->buffers)
+        return -ENOMEM;
+    point_landings(r);
     return 0;
 }
 

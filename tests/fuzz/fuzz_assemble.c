@@ -2,20 +2,22 @@
  *
  * The model does not predict which packets are let in; it follows the answers and holds them to what they mean.  A heap
  * is present if and only if each of its bytes arrived exactly once, and then has those bytes; chunks leave in order of
- * time but after a jump back or a flush; what is expected is handed on or missing.
+ * time but after a jump back or a flush; what is expected is handed on or missing.  With 'timebase: clock' no claim is
+ * believed that the synchronised clock contradicts, and none is refused that it does not.
  * Input: the layout, then commands. */
 #include "common/assemble.h"
 #include "common/device.h"
 #include "common/units.h"
+#include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"
 
 enum { POOL_MAX = 6, SLOTS_MAX = 8, HEAPS_MAX = 12, HEAP_BYTES_MAX = 1040, COMMANDS_MAX = 2000 };
 #define NO_END (INT64_MAX / 2) /* later than any time there is */
+#define WIRE_PERIOD (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 
 static struct assembler_config config;
 static struct assembler_stats stats;
 static struct assembler *assembler;
-static int64_t arrival_ns;
 static struct inbox *home, *worker;
 static struct chunk *held[POOL_MAX]; /* by the worker */
 static size_t n_held;
@@ -36,6 +38,7 @@ static struct {
     uint64_t n_expected, n_heaps;  /* of those that have ended; handed on */
     bool handed_on;                /* something has left since the stream began */
     int64_t newest_chunk;          /* that has left */
+    int64_t near_ns;               /* arrival of the last packet in the window or just behind it */
 } stream;
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
@@ -200,20 +203,44 @@ static uint64_t count_refused(void)
     return n;
 }
 
+/* Whether the host's clock is to be asked, and says that data of that time are not due. */
+static bool clock_contradicts(int64_t timestamp)
+{
+    __int128 now = (__int128)fuzz_clock.unix_ns * config.timebase.adc_sample_rate_hz.mantissa / NS_PER_S;
+    __int128 tolerance = (__int128)config.clock_tolerance_ns * config.timebase.adc_sample_rate_hz.mantissa / NS_PER_S;
+    __int128 ahead = timestamp - now;
+
+    return !config.timebase.from_packets && config.clock_tolerance_ns > 0 && fuzz_clock.is_synchronised &&
+           (ahead > tolerance || -ahead > tolerance);
+}
+
+/* The newest chunk that the stream has come to. */
+static int64_t newest_chunk(void)
+{
+    return floor_div(stream.last_time, (int64_t)config.layout.n_heaps_per_source);
+}
+
 static void admit(const struct assemble_packet *packet, uint8_t salt)
 {
     struct assemble_place place;
     enum reject placed = assemble_place(&config.layout, packet, &place);
     uint64_t n_jumps = counter_get(&stats.jumps), n_refused = count_refused();
     uint64_t gap_samples = counter_get(&stats.gap_samples);
+    int64_t window_samples = stream.begun ? newest_chunk() * assemble_chunk_samples(&config.layout) : 0;
     uint8_t *payload = NULL, *expected = assembler_expect(assembler, packet);
 
-    arrival_ns += timebase_duration_ns(&config.timebase, (salt & 3) * assemble_chunk_samples(&config.layout));
-    enum reject reject = assembler_admit(assembler, packet, arrival_ns, &payload);
+    fuzz_clock_advance(timebase_duration_ns(&config.timebase, (salt & 3) * assemble_chunk_samples(&config.layout)));
+    enum reject reject = assembler_admit(assembler, packet, clock_monotonic_ns(), &payload);
     assert(count_refused() == n_refused + (reject != REJECT_NONE));
     assert(!placed || reject == placed);
     assert((reject == REJECT_NONE) == (payload != NULL));
     bool jumped = counter_get(&stats.jumps) > n_jumps;
+    if (!placed && reject != REJECT_JUMP && reject != REJECT_CLOCK)
+        stream.near_ns = clock_monotonic_ns();
+    assert(reject != REJECT_CLOCK || clock_contradicts(packet->timestamp));
+    /* A jump over an outage has no claim: arrivals speak for it (gap_samples stays). */
+    assert(!jumped || counter_get(&stats.gap_samples) == gap_samples || !clock_contradicts(packet->timestamp) ||
+           clock_contradicts(window_samples));
     assert(!expected || (!jumped && payload == expected));
     if (reject == REJECT_JUMP || reject == REJECT_CLOCK || reject == REJECT_TOO_OLD || placed) {
         assert(!jumped);
@@ -285,23 +312,84 @@ static void flush(bool only_oldest)
     }
 }
 
+/* Before there is a window, timestamps are those nearest to the clock's; or of recordings, the wire's own. */
+static void check_near_clock(int64_t wire)
+{
+    int64_t timestamp = assembler_unwrap(assembler, (uint64_t)wire, clock_monotonic_ns());
+    __int128 now = (__int128)fuzz_clock.unix_ns * config.timebase.adc_sample_rate_hz.mantissa / NS_PER_S;
+
+    if (config.timebase.from_packets)
+        assert(timestamp == wire);
+    else
+        assert((timestamp - now <= WIRE_PERIOD / 2 && now - timestamp <= WIRE_PERIOD / 2) ||
+               (timestamp == wire && now < WIRE_PERIOD / 2)); /* the nearest would be negative */
+}
+
+/* After a second and two windows without any packet, open chunks leave whole. */
+static bool is_silent(void)
+{
+    int64_t chunk_samples = assemble_chunk_samples(&config.layout);
+    int64_t window_ns = timebase_duration_ns(&config.timebase, config.window_chunks * chunk_samples);
+
+    return assembler_oldest_samples(assembler) <= newest_chunk() * chunk_samples &&
+           clock_monotonic_ns() - stream.near_ns >= NS_PER_S + 2 * window_ns;
+}
+
 static void pass_time(unsigned n_windows)
 {
-    arrival_ns += n_windows * timebase_duration_ns(&config.timebase, config.window_chunks *
-                                                                         assemble_chunk_samples(&config.layout));
+    uint64_t n_jumps = counter_get(&stats.jumps);
+
+    fuzz_clock_advance(n_windows * timebase_duration_ns(&config.timebase, config.window_chunks *
+                                                                              assemble_chunk_samples(&config.layout)));
     if (n_windows == 15)
-        arrival_ns += 2 * NS_PER_S;
-    assembler_pass_time(assembler, arrival_ns);
-    if (assembler_oldest_samples(assembler) == INT64_MAX)
+        fuzz_clock_advance(2 * NS_PER_S);
+    if (is_silent())
+        stream.last_time = (newest_chunk() + 1) * (int64_t)config.layout.n_heaps_per_source - 1;
+    assembler_pass_time(assembler, clock_monotonic_ns());
+    bool reseated = counter_get(&stats.jumps) > n_jumps;
+    assert(!reseated || (!config.timebase.from_packets && fuzz_clock.is_synchronised));
+    if (assembler_oldest_samples(assembler) == INT64_MAX && !reseated)
         return;
-    take_full(NO_END);
-    forget_left(false);
+    take_full(reseated ? stream.last_time + 1 : NO_END);
+    forget_left(reseated);
+    if (!reseated)
+        return;
+    end_stream();
+    stream.handed_on = false;
+    check_near_clock(clock_unix_ns() % WIRE_PERIOD);
+}
+
+/* The clock is set, or the kernel's opinion of it changes. */
+static void set_clock(unsigned how, int8_t step)
+{
+    int64_t ns = (int64_t)step * timebase_duration_ns(&config.timebase, assemble_chunk_samples(&config.layout));
+
+    if (how & 1)
+        ns = (int64_t)step * timebase_duration_ns(&config.timebase, WIRE_PERIOD / 8);
+    if (fuzz_clock.unix_ns + ns >= 0 && fuzz_clock.unix_ns + ns < INT64_MAX / 2)
+        fuzz_clock.unix_ns += ns;
+    fuzz_clock.is_synchronised = how & 2;
+}
+
+/* Timestamps of the wire, as the receiver asks of them. */
+static void unwrap(struct fuzz_input *input)
+{
+    uint64_t wire = 0;
+
+    for (int i = 0; i < 6; i++)
+        wire = wire << 8 | fuzz_u8(input);
+    int64_t timestamp = assembler_unwrap(assembler, wire, clock_monotonic_ns());
+    assert(timestamp >= 0 && ((uint64_t)timestamp & (WIRE_PERIOD - 1)) == wire);
+    if (assembler_oldest_samples(assembler) == INT64_MAX)
+        check_near_clock((int64_t)wire);
 }
 
 static void run(struct fuzz_input *input)
 {
     int64_t base_time = 1000 * (int64_t)fuzz_u16(input);
 
+    if (!config.timebase.from_packets)
+        fuzz_clock_set(0, timebase_duration_ns(&config.timebase, base_time * config.layout.heap_samples), true);
     for (int i = 0; i < COMMANDS_MAX && !fuzz_ended(input); i++) {
         unsigned command = fuzz_u8(input);
 
@@ -313,6 +401,14 @@ static void run(struct fuzz_input *input)
                 give_back();
             break;
         case 12: pass_time(command >> 4); break;
+        case 11:
+            if (!config.timebase.from_packets && command & 0x40)
+                set_clock(command >> 4, (int8_t)fuzz_u8(input));
+            else if (!config.timebase.from_packets && command & 0x80)
+                unwrap(input);
+            else
+                admit_next(input, command, &base_time);
+            break;
         default: admit_next(input, command, &base_time);
         }
     }
@@ -335,6 +431,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
                0);
     memset(&stats, 0, sizeof(stats));
     memset(&stream, 0, sizeof(stream));
+    fuzz_clock_set(0, 0, false);
     unsigned shape = fuzz_u16(&input);
     size_t n_chunks = 1 + fuzz_u8(&input) % POOL_MAX;
     config = (struct assembler_config){
@@ -346,7 +443,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         .window_chunks = 1 + (shape >> 8) % 3,
         .jump_heaps = 1 + (shape >> 10 & 3),
         .jump_sources = 1 + (shape >> 12 & 1),
-        .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = true},
+        .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = !(shape & 0x2000)},
+        .clock_tolerance_ns = shape & 0x8000 ? 0 : 64,
         .full_kind = 2,
         .stats = &stats,
     };

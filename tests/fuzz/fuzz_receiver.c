@@ -2,21 +2,25 @@
  * that is present is one that a packet brought which says by itself that it belongs there.
  *
  * Input: which daemon and how its packets are shaped, then packets: raw bytes, or well-formed ones with some bytes
- * altered.  They are read by a parser of this file's own. */
-#include "common/clock.h"
+ * altered.  They are read by a parser of this file's own.
+ *
+ * Rate: a receiver's thread and its buffers of 8 MB would take most of the time.  So this file includes receiver.c and
+ * runs the thread's function on its own thread.  Buffers, chunk pools and inboxes stay from input to input.  Made anew
+ * for each input: the assemblers (windows, claims, held packets, data_time), flows, predictions, all counters, the
+ * receiver's last packet and shape.  Chunks must all be home before and after each input. */
+#include "common/receiver.c"
+
 #include "common/device.h"
-#include "common/receiver.h"
-#include "common/units.h"
 #include "fgpu/recv.h"
+#include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "xbgpu/recv.h"
-
-#include <errno.h>
 
 enum {
     PACKETS_MAX = 300,
     RAW_BYTES_MAX = 1500,
     POOL_CHUNKS = 4,
+    RECORDING_CHUNKS = PACKETS_MAX + 4, /* a recording waits for a chunk, and nobody gives one back meanwhile */
     MEMBERS_MAX = 2,
     HEAP_BYTES_MAX = 640,
     CHAN_OFFSET = 8
@@ -29,6 +33,7 @@ static struct packet {
     size_t n_bytes;
     unsigned endpoint;
     bool ours;
+    int64_t later_ns; /* than the packet before */
     unsigned member, source;
     uint64_t timestamp, offset;
     size_t payload_bytes;
@@ -40,7 +45,9 @@ static struct shape {
     size_t heap_bytes, n_heaps_per_source;
     unsigned n_members, n_sources;
     int64_t heap_samples;
-    unsigned batch; /* packets that recv gives at once */
+    unsigned batch;       /* packets that recv gives at once */
+    bool live;            /* with 'timebase: clock'; else a recording */
+    bool is_synchronised; /* the host's clock */
 } shape;
 
 /* ---- Reading a packet, slowly ------------------------------------------------------------------------------------ */
@@ -110,6 +117,8 @@ static void check_heap(unsigned member, unsigned source, int64_t timestamp, cons
         assert(brought[i]);
 }
 
+static uint64_t n_handed_on; /* heaps */
+
 static void check_chunk(const struct chunk *chunk)
 {
     size_t n_present = 0;
@@ -123,6 +132,7 @@ static void check_chunk(const struct chunk *chunk)
                        chunk->payload + heap * chunk->heap_bytes);
     }
     assert(n_present > 0 && n_present == chunk->n_present);
+    n_handed_on += n_present;
 }
 
 /* ---- Making packets ---------------------------------------------------------------------------------------------- */
@@ -197,8 +207,34 @@ static void make_packets(struct fuzz_input *input)
         else
             make_ours(input, command, &time);
         packets[n_packets - 1].endpoint = (command & 7) % shape.n_members;
+        packets[n_packets - 1].later_ns =
+            (command >> 4) * shape.heap_samples * (int64_t)shape.n_heaps_per_source / 4;
         read_packet(&packets[n_packets - 1]);
     }
+}
+
+/* ---- Chunks ------------------------------------------------------------------------------------------------------ */
+
+static struct inbox *worker;
+static struct inbox *home[MEMBERS_MAX];
+static struct assembler_stats stats[MEMBERS_MAX];
+
+/* Looks at what has been handed on.  Returns the kind of the last item; 0: there was none. */
+static int take_full(void)
+{
+    struct inbox_item item;
+    int kind = 0;
+
+    while (inbox_try_pop(worker, &item) == 0) {
+        struct chunk *chunk = item.object;
+
+        kind = item.kind;
+        if (kind == END)
+            continue;
+        check_chunk(chunk);
+        loan_put(&chunk->loan);
+    }
+    return kind;
 }
 
 /* ---- The source -------------------------------------------------------------------------------------------------- */
@@ -224,6 +260,7 @@ static int fuzz_recv(struct packet_source *base, struct packet_slot *slots, size
 
     if (source->n_taken == n_packets)
         return -ENODATA;
+    take_full();
     for (; n < n_slots && n < shape.batch && source->n_taken < n_packets; n++) {
         const struct packet *p = &packets[source->n_taken++];
         struct packet_slot *slot = &slots[n];
@@ -235,49 +272,66 @@ static int fuzz_recv(struct packet_source *base, struct packet_slot *slots, size
         slot->truncated = done < p->n_bytes;
         slot->endpoint = p->endpoint;
         assert(!slot->truncated);
+        fuzz_clock_advance(p->later_ns);
     }
     return (int)n;
 }
 
-static void fuzz_close(struct packet_source *base)
-{
-    free(CONTAINER_OF(base, struct fuzz_source, base));
-}
-
-static const struct packet_source_ops ops = {.recv = fuzz_recv, .close = fuzz_close, .can_wait = true};
+static const struct packet_source_ops recording_ops = {.recv = fuzz_recv, .can_wait = true};
+static const struct packet_source_ops live_ops = {.recv = fuzz_recv};
 
 /* ---- The receiver ------------------------------------------------------------------------------------------------ */
 
-static struct inbox *home[MEMBERS_MAX], *worker;
-static struct chunk_pool *pools[MEMBERS_MAX];
-static struct assembler_stats stats[MEMBERS_MAX];
+/* Chunks of a shape, made when it comes for the first time. */
+struct pools {
+    struct inbox *home[MEMBERS_MAX];
+    struct chunk_pool *pool[MEMBERS_MAX];
+};
 
-static struct receiver *make_receiver(struct device *device)
+static size_t pool_chunks(void)
+{
+    return shape.live ? POOL_CHUNKS : RECORDING_CHUNKS;
+}
+
+static void make_pools(struct device *device, struct pools *pools)
+{
+    const struct chunk_shape chunks = {.n_chunks = pool_chunks(),
+                                       .n_heaps = shape.n_heaps_per_source * shape.n_sources,
+                                       .heap_bytes = shape.heap_bytes};
+
+    for (unsigned i = 0; i < MEMBERS_MAX; i++) {
+        assert(inbox_create(pool_chunks(), &pools->home[i]) == 0);
+        assert(chunk_pool_create(device, &chunks, i, pools->home[i], FREE_CHUNK, &pools->pool[i], NULL, 0) == 0);
+    }
+}
+
+/* Packets of heap 100 000 are due at the start. */
+static struct timebase start_time(void)
+{
+    fuzz_clock_set(NS_PER_S, 1000 * NS_PER_S + 100128 * shape.heap_samples, shape.is_synchronised);
+    return (struct timebase){
+        .sync_time_s = {1000, 0}, .adc_sample_rate_hz = {1000000000, 0}, .from_packets = !shape.live};
+}
+
+static void reset_receiver(struct receiver *r, struct fuzz_source *source)
 {
     static const unsigned of_endpoint[MEMBERS_MAX] = {0, 1};
     static const struct fgpu_recv_context fgpu_context = {of_endpoint, of_endpoint};
     static struct xbgpu_recv_context xbgpu_context;
     static size_t first_ant[MEMBERS_MAX + 1];
-    struct assembler_config members[MEMBERS_MAX];
-    struct fuzz_source *source = calloc(1, sizeof(*source));
-    struct receiver *receiver;
+    static struct assembler_config members[MEMBERS_MAX];
+    static uint8_t *buffers;
 
-    assert(source && inbox_create(MEMBERS_MAX * POOL_CHUNKS + 1, &worker) == 0);
-    source->base.ops = &ops;
     memset(stats, 0, sizeof(stats));
     for (unsigned i = 0; i < shape.n_members; i++) {
-        assert(inbox_create(POOL_CHUNKS, &home[i]) == 0);
-        const struct chunk_shape chunks = {.n_chunks = POOL_CHUNKS,
-                                           .n_heaps = shape.n_heaps_per_source * shape.n_sources,
-                                           .heap_bytes = shape.heap_bytes};
-        assert(chunk_pool_create(device, &chunks, i, home[i], FREE_CHUNK, &pools[i], NULL, 0) == 0);
         members[i] = (struct assembler_config){
             .layout = {shape.heap_samples, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
             .name = "member",
             .window_chunks = 2,
             .jump_heaps = 3,
             .jump_sources = shape.is_fgpu ? 1 : 2,
-            .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = true},
+            .timebase = start_time(),
+            .clock_tolerance_ns = 64 * shape.heap_samples,
             .free_chunks = home[i],
             .worker = worker,
             .full_kind = FULL_CHUNK,
@@ -287,9 +341,9 @@ static struct receiver *make_receiver(struct device *device)
     }
     xbgpu_context =
         (struct xbgpu_recv_context){shape.n_members * shape.n_sources, CHAN_OFFSET, shape.n_members, first_ant};
-    const struct receiver_config config = {
+    memset(r, 0, sizeof(*r));
+    r->config = (struct receiver_config){
         .thread_name = "fuzzed",
-        .cpu = -1,
         .wanted_ids = shape.is_fgpu ? fgpu_recv_wanted : xbgpu_recv_wanted,
         .n_wanted = shape.is_fgpu ? FGPU_RECV_N_WANTED : XBGPU_RECV_N_WANTED,
         .identify = shape.is_fgpu ? fgpu_recv_identify : xbgpu_recv_identify,
@@ -299,57 +353,84 @@ static struct receiver *make_receiver(struct device *device)
         .worker = worker,
         .end_kind = END,
     };
-    assert(receiver_create_from(&config, &source->base, &receiver) == 0);
-    return receiver;
+    r->source = &source->base;
+    assert(create_assemblers(r) == 0 && create_flows(r) == 0);
+    if (!buffers) {
+        assert(create_buffers(r) == 0);
+        buffers = r->buffers;
+    } else {
+        r->buffers = buffers;
+        point_landings(r);
+    }
+}
+
+static void free_state(struct receiver *r)
+{
+    for (size_t i = 0; i < shape.n_members; i++)
+        assembler_destroy(r->assemblers[i]);
+    free(r->assemblers);
+    free(r->members);
+    free(r->member_flows);
+    free(r->flows);
 }
 
 /* Each packet was let in, or refused for one reason; a member's bytes are those of its heaps. */
 static void check_counters(const struct receiver *receiver)
 {
     const struct receiver_stats *r = receiver_get_stats(receiver);
-    uint64_t n_malformed = 0;
+    uint64_t n_malformed = 0, n_refused = 0, n_ours = 0, n_heaps = 0;
 
     assert(counter_get(&r->packets) == n_packets);
     for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++)
         n_malformed += counter_get(&r->malformed[e]);
     assert(n_malformed == counter_get(&r->rejects[REJECT_MALFORMED]));
-    for (unsigned i = 0; i < shape.n_members; i++)
+    for (int reason = 0; reason < N_REJECTS; reason++)
+        n_refused += counter_get(&r->rejects[reason]);
+    for (unsigned i = 0; i < shape.n_members; i++) {
         assert(counter_get(&stats[i].bytes) == counter_get(&stats[i].heaps) * shape.heap_bytes);
+        assert(!shape.live || shape.is_synchronised || counter_get(&stats[i].rejects[REJECT_CLOCK]) == 0);
+        for (int reason = 0; reason < N_REJECTS; reason++)
+            n_refused += counter_get(&stats[i].rejects[reason]);
+        n_heaps += counter_get(&stats[i].heaps);
+    }
+    for (size_t i = 0; i < n_packets; i++)
+        n_ours += packets[i].ours;
+    assert(n_heaps == n_handed_on && n_refused <= n_packets);
+    assert(n_heaps <= n_packets - n_refused && n_packets - n_refused <= n_ours);
 }
 
-static void run(struct device *device)
+static void run_packets(struct device *device, struct pools *pools)
 {
-    struct receiver *receiver = make_receiver(device);
-    struct inbox_item item;
+    static struct receiver receiver;
+    struct fuzz_source source = {.base.ops = shape.live ? &live_ops : &recording_ops};
 
-    assert(receiver_start(receiver) == 0);
-    while (inbox_pop(worker, &item) == 0 && item.kind != END) {
-        struct chunk *chunk = item.object;
-
-        check_chunk(chunk);
-        loan_put(&chunk->loan);
-    }
-    check_counters(receiver);
-    receiver_destroy(receiver);
-    for (unsigned i = 0; i < shape.n_members; i++) {
-        assert(inbox_length(home[i]) == POOL_CHUNKS);
-        chunk_pool_destroy(pools[i]);
-        inbox_destroy(home[i]);
-    }
-    inbox_destroy(worker);
+    if (!pools->home[0])
+        make_pools(device, pools);
+    memcpy(home, pools->home, sizeof(home));
+    n_handed_on = 0;
+    reset_receiver(&receiver, &source);
+    run(&receiver);
+    assert(take_full() == END && receiver_get_error(&receiver) == 0);
+    check_counters(&receiver);
+    free_state(&receiver);
+    for (unsigned i = 0; i < shape.n_members; i++)
+        assert(inbox_length(home[i]) == pool_chunks());
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     static const size_t heap_sizes[] = {8, 13, 72, HEAP_BYTES_MAX};
+    static struct pools pools[2][ARRAY_LEN(heap_sizes)][4][2];
     static struct device *device;
     struct fuzz_input input = {data, n_bytes};
-    unsigned choice = fuzz_u8(&input);
+    unsigned choice = fuzz_u8(&input), batch = fuzz_u8(&input);
     char why[200];
 
-    if (!device)
+    if (!device) {
         assert(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)) ==
                0);
+        assert(inbox_create(MEMBERS_MAX * RECORDING_CHUNKS + 1, &worker) == 0);
+    }
     shape = (struct shape){
         .is_fgpu = choice & 1,
         .heap_bytes = heap_sizes[choice >> 1 & 3],
@@ -357,10 +438,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         .n_members = choice & 1 || choice & 0x20 ? 2 : 1,
         .n_sources = choice & 1 ? 1 : 2,
         .heap_samples = 1 << (choice >> 6),
-        .batch = 1 + fuzz_u8(&input) % PACKET_BATCH_MAX,
+        .batch = 1 + batch % PACKET_BATCH_MAX,
+        .live = batch & 0x40,
+        .is_synchronised = batch & 0x80,
     };
     make_packets(&input);
-    run(device);
+    run_packets(device, &pools[shape.live][choice >> 1 & 3][choice >> 3 & 3][choice & 1]);
     for (size_t i = 0; i < n_packets; i++)
         free(packets[i].bytes);
     return 0;

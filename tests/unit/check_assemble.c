@@ -982,6 +982,27 @@ START_TEST(jump_forward_is_not_missing)
 }
 END_TEST
 
+/* The rest of a chunk that a silence ended is missing; a jump after it leaves out what is behind that chunk. */
+START_TEST(jump_after_silence_counts_each_heap_once)
+{
+    make_timed_assembler();
+    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
+    arrival_ns += NS_PER_S + 256;
+    ck_assert_uint_eq(pass_time(arrival_ns), 1);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 3);
+    for (int64_t heap = 0; heap < config.jump_heaps; heap++)
+        admit_heap(0, (INT64_C(1) << 46) + 16 * heap);
+    ck_assert_uint_eq(counter_get(&stats.jumps), 1);
+    ck_assert_uint_eq(counter_get(&stats.missing_heaps), 3);
+    ck_assert_uint_eq(counter_get(&stats.gap_samples), (UINT64_C(1) << 46) + 16 * 7 - 64);
+    assembler_flush(assembler);
+    drain();
+    destroy_assembler(8);
+    device_close(device);
+}
+END_TEST
+
 /* Strangers' far heaps in bursts, while the source itself goes on: none is believed, and no heap of the source's is
  * lost. */
 START_TEST(bursts_of_a_stranger_cost_nothing)
@@ -1323,6 +1344,7 @@ int main(void)
     tcase_add_test(tests, silence_hands_on_what_came_before_it);
     tcase_add_test(tests, claims_that_the_clock_contradicts_are_refused);
     tcase_add_test(tests, jump_forward_is_not_missing);
+    tcase_add_test(tests, jump_after_silence_counts_each_heap_once);
     tcase_add_test(tests, bursts_of_a_stranger_cost_nothing);
     tcase_add_test(tests, wrong_clock_at_the_start_is_put_right);
     tcase_add_loop_test(tests, stream_goes_from_its_first_heap_to_its_newest, 0, (int)ARRAY_LEN(end_scenarios));
