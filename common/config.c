@@ -35,6 +35,7 @@ struct config {
     char *path;
     struct config_fault *faults;
     size_t n_faults, n_warnings; /* warnings are faults, too */
+    size_t n_unsaid;             /* errors beyond CONFIG_SAID_ERRORS */
     struct config_place *places;
     size_t n_places;
     struct config_name *names;
@@ -104,9 +105,18 @@ void config_error_at(struct config *config, struct config_mark mark, const char 
 {
     va_list args;
 
+    if (config_is_full(config)) {
+        config->n_unsaid++;
+        return;
+    }
     va_start(args, format);
     add_fault(config, mark, false, format, args);
     va_end(args);
+}
+
+bool config_is_full(const struct config *config)
+{
+    return config->n_faults - config->n_warnings >= CONFIG_SAID_ERRORS;
 }
 
 void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given)
@@ -178,6 +188,10 @@ void config_error(struct config *config, const void *field, const char *format, 
 {
     va_list args;
 
+    if (config_is_full(config)) {
+        config->n_unsaid++;
+        return;
+    }
     va_start(args, format);
     add_fault_at_field(config, field, false, format, args);
     va_end(args);
@@ -201,7 +215,7 @@ bool config_given(const struct config *config, const void *field)
 
 size_t config_n_errors(const struct config *config)
 {
-    return config->n_faults - config->n_warnings + config->out_of_memory;
+    return config->n_faults - config->n_warnings + config->n_unsaid + config->out_of_memory;
 }
 
 static int compare_faults(const void *a, const void *b)
@@ -227,6 +241,8 @@ void config_print_errors(const struct config *config, FILE *out)
             fprintf(out, ":%zu:%zu", fault->mark.line, fault->mark.column);
         fprintf(out, ": %s%s\n", fault->is_warning ? "warning: " : "", fault->sentence);
     }
+    if (config->n_unsaid)
+        fprintf(out, "%s: and %zu more errors\n", config->path, config->n_unsaid);
     if (config->out_of_memory)
         fprintf(out, "%s: out of memory\n", config->path);
 }

@@ -114,6 +114,9 @@ char *config_locate(const struct config *config, const char *sentence, char *tex
 /* True if the value at 'field' was given in the file (not defaulted). */
 bool config_given(const struct config *config, const void *field);
 
+/* Errors that are printed; of any more the number is. */
+#define CONFIG_SAID_ERRORS 100
+
 /* Number of errors so far; prints them, and warnings, sorted by line as "file:line:column: [warning: ]sentence". */
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);

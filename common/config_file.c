@@ -34,7 +34,8 @@ static bool is_tab_indented(const struct source *source, size_t line)
 
     for (; line && at; line--) {
         at = memchr(at, '\n', end - at);
-        at += at != NULL;
+        if (at)
+            at++;
     }
     while (at && at < end && *at == ' ')
         at++;

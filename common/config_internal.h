@@ -31,9 +31,12 @@ extern const struct config_option config_options[];
 
 struct config *config_create(const struct config_table *table, const char *path);
 
-/* Adds an error at 'mark'. */
+/* Adds an error at 'mark'.  Beyond CONFIG_SAID_ERRORS, errors are only counted. */
 void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Whether further errors are only counted, so that nothing need be worked out for their sentences. */
+bool config_is_full(const struct config *config);
 
 /* Remembers that the 'n_bytes' at 'field' come from 'mark'; 'given' distinguishes a key's value from a section. */
 void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given);

@@ -129,7 +129,7 @@ static void report_unknown_section(struct loader *loader, const struct config_ta
     size_t distance = misspelling_limit(scalar_text(key));
     char quoted[80], names[CONFIG_SENTENCE_BYTES] = "";
 
-    for (size_t s = 0; s < table->n_sections; s++) {
+    for (size_t s = 0; s < table->n_sections && !config_is_full(loader->config); s++) {
         size_t used = strlen(names);
 
         consider(scalar_text(key), table->sections[s].name, &nearest, &distance);
@@ -148,7 +148,7 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
     size_t distance = misspelling_limit(scalar_text(key));
     char quoted[80], names[CONFIG_SENTENCE_BYTES] = "";
 
-    for (size_t k = 0; k < section->n_keys; k++) {
+    for (size_t k = 0; k < section->n_keys && !config_is_full(loader->config); k++) {
         size_t used = strlen(names);
 
         consider(scalar_text(key), section->keys[k].name, &nearest, &distance);

@@ -22,6 +22,10 @@ static const struct config_key time_keys[] = {
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
  * of a laptop; at 2 MS/s it repeats every half second, so starts within that, and a tone is off by 1 Hz at most. */
+/* As the table says. */
+#define DEFAULT_PERIOD_SAMPLES 1048576
+#define DEFAULT_DITHER_SEED    (-1)
+
 #define AT(member) offsetof(struct dsim_config_digitiser, member)
 static const struct config_key digitiser_keys[] = {
     {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
@@ -229,9 +233,10 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         if (files_are_same(recording->file, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
-    if (config_given(config, &digitiser->period_samples))
+    /* --print-config prints defaults, too, and what it prints must load. */
+    if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
         config_error(config, &digitiser->period_samples, "period is of signals only: leave it out with recordings.");
-    if (config_given(config, &digitiser->dither_seed))
+    if (digitiser->dither_seed != DEFAULT_DITHER_SEED)
         config_error(config, &digitiser->dither_seed,
                      "dither_seed is of signals only: leave it out, for recordings are not dithered.");
 }
@@ -243,7 +248,7 @@ static void check_contents(const struct dsim_config *values, struct config *conf
 
     if (has_recordings)
         check_recordings(values, config);
-    else if (config_given(config, &values->digitiser.loop))
+    else if (values->digitiser.loop)
         config_error(config, &values->digitiser.loop, "loop is of recordings only: signals always repeat.");
     if (has_recordings == !!values->signals.specification)
         config_error(config, &values->signals, "Either signals or recordings must be given%s.",

@@ -132,10 +132,47 @@ def katcp_client_seeds():
     return [bytes([len(text)]) + text for text in texts] + [b"".join(bytes([3]) + texts[5][i:i + 3] for i in range(0, 33, 3))]
 
 
+def config_seeds():
+    """What is in config/ without comments, behind the number of the program (fuzz_config.c)."""
+    programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
+    seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
+             b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
+             b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n"]
+    for path in sorted(Path("config").glob("**/*.yaml")):
+        program = path.stem.rstrip("01")
+        if program in programs:
+            lines = [line for line in path.read_bytes().splitlines(True) if not line.strip().startswith(b"#")]
+            seeds.append(bytes([programs.index(program)]) + b"".join(lines))
+    return seeds
+
+
+def file_seeds():
+    """Gains, delays, numbers, a delay, and names, as fuzz_files.c tells them apart."""
+    return [b"\0wide 0 * 0.5 0\nwide 0 30-31 0 0 # c\nother 1 17 0.3 -0.2\n",
+            b"\1 1760000000 0 1.25e-6 2.1e-9 0 0\n1760000060.5 1 1.37e-6 2.1e-9 0.1 -3e-4 4e-14\n",
+            b"\2(1e3+4j)", b"\2-1_0.5e-3", b"\0031.25e-6,2.1e-9:0,0", b"\0031e-6,2e-9,1e-14:0,0.1,2",
+            b"\5127.0.0.1 localhost a.example a", b"\5[::1]:80", b"\5a.example,b"]
+
+
+def vdif(seconds, number, thread, bits=8, log2_channels=0, n_bytes=64):
+    words = [seconds, number, log2_channels << 24 | (32 + n_bytes) // 8, (bits - 1) << 26 | thread << 16 | 7, 0, 0, 0, 0]
+    return struct.pack("<8I", *words) + bytes(range(n_bytes))
+
+
+def recording_seeds():
+    """Raw files of each kind, and VDIF: two threads, a frame a second, frames out of order (fuzz_recording.c)."""
+    recordings = [(1, [vdif(5, i, 0) for i in range(20)]), (1, [vdif(5, i, t) for i in range(8) for t in (0, 1)]),
+                  (0, [vdif(5 + i, 0, 0, n_bytes=8) for i in range(6)]), (1, [vdif(9, i, 0, 2, 2) for i in (0, 1, 3, 2, 5)])]
+    return ([bytes([4, 0, 0, 0, 0, 0, 0, rate]) + b"".join(frames) for rate, frames in recordings] +
+            [bytes([kind, 3, 16, 1, 1, 0, 0, 0]) + bytes(range(200)) for kind in range(4)])
+
+
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
-                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds())]:
+                        ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
+                        ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
+                        ("fuzz_recording", recording_seeds())]:
         directory = Path(sys.argv[1]) / name
         directory.mkdir(parents=True, exist_ok=True)
         for i, seed in enumerate(seeds):

@@ -515,6 +515,30 @@ START_TEST(extent)
 }
 END_TEST
 
+/* 4 MiB of misspelt keys: the first errors are said, the others counted. */
+START_TEST(many_errors)
+{
+    enum { N_KEYS = 200000 };
+    char *text = repeat("basic:\n", "  cuont: 1\n", N_KEYS, ""), *errors, *last;
+    struct test_values values;
+    struct config *config;
+    size_t n_lines = 0;
+
+    ck_assert_int_eq(load(text, strlen(text), &values, &config), -EINVAL);
+    ck_assert_uint_gt(config_n_errors(config), N_KEYS);
+    errors = errors_of(config);
+    for (const char *at = errors; (at = strchr(at, '\n')); at++)
+        n_lines++;
+    ck_assert_uint_eq(n_lines, CONFIG_SAID_ERRORS + 1);
+    last = strrchr(errors, ' ') - strlen("and 123456 more");
+    ck_assert_msg(strstr(last, "more errors") != NULL, "%s", last);
+    ck_assert_msg(strstr(errors, "unknown key 'cuont' in basic; did you mean 'count'?") != NULL, "%s", errors);
+    free(errors);
+    config_free(&table, &values, config);
+    free(text);
+}
+END_TEST
+
 START_TEST(unreadable)
 {
     struct test_values values = {0};
@@ -704,6 +728,7 @@ int main(void)
     tcase_add_test(tcase, nul_in_file);
     tcase_add_test(tcase, alias_of_itself);
     tcase_add_loop_test(tcase, extent, 0, ARRAY_LEN(extents));
+    tcase_add_test(tcase, many_errors);
     tcase_add_test(tcase, unreadable);
     tcase_add_test(tcase, errors_of_checks);
     tcase_add_test(tcase, located);
