@@ -24,7 +24,7 @@ static size_t count_packets(const struct send_stream *stream, size_t n_bytes)
     return (n_bytes - 1) / stream->packet_payload_bytes + 1;
 }
 
-/* Of a packet with so many items of the application's, and the CRC where there is one. */
+/* The header of a packet with 'n_items' of the application, and the CRC where there is one. */
 static size_t header_bytes(const struct send_stream *stream, size_t n_items)
 {
     return spead_built_header_bytes(n_items + stream->crc);

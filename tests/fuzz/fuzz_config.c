@@ -1,6 +1,6 @@
 /* fuzz_config.c - any text as the configuration of a program: the first byte chooses which.
  *
- * What loads without an error is printed as --print-config does, and the printed text must load to the same text again.
+ * A text that loads without an error is printed as --print-config does, and that must load to the same text again.
  * Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
 #include "common/config.h"
 #include "fgpu/config.h"
