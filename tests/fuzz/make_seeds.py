@@ -172,7 +172,8 @@ def main():
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
-                        ("fuzz_recording", recording_seeds())]:
+                        ("fuzz_recording", recording_seeds()),
+                        ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
         directory.mkdir(parents=True, exist_ok=True)
         for i, seed in enumerate(seeds):
