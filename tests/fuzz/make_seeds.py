@@ -173,6 +173,7 @@ def main():
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
                         ("fuzz_recording", recording_seeds()),
+                        ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
                         ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
         directory.mkdir(parents=True, exist_ok=True)
