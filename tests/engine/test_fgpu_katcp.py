@@ -668,8 +668,8 @@ def test_state_that_does_not_fit(name, text, why, daemon, work):
 
 def test_gains_of_many_turns(daemon, work):
     """Inputs of 6 x 65536 gains are set in more than one turn; the reply leaves once all are set, sensors included."""
-    config = katcp_config([{"gain": 0.4, "taps": 2, "channels": 65536}], feng_ids=range(3), state={"directory": str(work)})
-    config["recv"]["chunk_samples"] = 2 * 65536 * config["outputs"][0].get("spectra_per_heap", 16)
+    config = katcp_config([{"gain": 0.4, "taps": 2, "channels": 65536, "buffers": 4}], feng_ids=range(3), state={"directory": str(work)})
+    config["recv"].update(chunks=5, window=1, chunk_samples=2 * 65536 * config["outputs"][0].get("spectra_per_heap", 16))
     process = daemon("fgpu", config).wait_ready()
     values = {"0.25-0.5j": np.complex64(0.25 - 0.5j), "default": np.float32(0.4), "2j": np.complex64(2j)}
     with control.Client(process) as client:
