@@ -42,7 +42,7 @@ BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/packet_filter.o \
+PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/gro.o common/packet_filter.o \
            common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/crc32c.o common/copy.o
 # Where they cannot be built, common/verbs.h takes their place.
 VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
@@ -189,7 +189,7 @@ man: $(MAN_PAGES)
 
 # Their loops cost a sixth more with checks in them; what comes in was checked before.
 $(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
-$(OBJ)/tools/visrec%.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
+$(OBJ)/tools/visrec%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(call pkg,--cflags,check)
 
 # Files that are embedded as text; written when they change.  $(call embed,header,array,files): struct {name, text}.

@@ -11,11 +11,11 @@
  * (docs/performance.md). */
 #include "common/clock.h"
 #include "common/file.h"
+#include "common/gro.h"
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/units.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/sock_diag.h>
@@ -48,15 +48,6 @@ union control {
     char bytes[CMSG_SPACE(sizeof(int))];
 };
 
-/* A message in the buffer, or the rest of one, whose packets are still to be lent. */
-struct joined_message {
-    uint8_t *bytes;
-    size_t n_bytes;
-    size_t segment_bytes; /* of its packets, but for a shorter last one */
-    unsigned endpoint;
-    uint32_t sender;
-};
-
 struct udp_source {
     struct packet_source base;
     int epoll_fd;
@@ -76,64 +67,11 @@ struct udp_source {
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
-    uint8_t *buffer; /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
-    struct joined_message joined[PACKET_BATCH_MAX];
-    size_t n_joined, next_joined;
+    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
+    struct gro_queue coalesced; /* of messages in the buffer */
 };
 
-/* ---- Packets of joined messages ---------------------------------------------------------------------------------- */
-
-static void add_joined(struct udp_source *source, uint8_t *bytes, size_t n_bytes, size_t segment_bytes,
-                       unsigned endpoint, uint32_t sender)
-{
-    assert(source->n_joined < PACKET_BATCH_MAX);
-    source->joined[source->n_joined++] = (struct joined_message){bytes, n_bytes, segment_bytes, endpoint, sender};
-}
-
-/* Lends the next packets, if there are any.  Returns how many. */
-static size_t lend_packets(struct udp_source *source, struct packet_slot *slots, size_t n_slots)
-{
-    size_t n_filled = 0;
-
-    while (n_filled < n_slots && source->next_joined < source->n_joined) {
-        struct joined_message *message = &source->joined[source->next_joined];
-        size_t n_bytes = message->n_bytes < message->segment_bytes ? message->n_bytes : message->segment_bytes;
-
-        slots[n_filled++] = (struct packet_slot){
-            .header = message->bytes,
-            .header_bytes = n_bytes,
-            .packet_bytes = n_bytes,
-            .lent = true,
-            .endpoint = message->endpoint,
-            .sender = message->sender,
-        };
-        message->bytes += n_bytes;
-        message->n_bytes -= n_bytes;
-        if (message->n_bytes == 0)
-            source->next_joined++;
-    }
-    if (source->next_joined == source->n_joined) {
-        source->next_joined = 0;
-        source->n_joined = 0;
-    }
-    return n_filled;
-}
-
-/* ---- What came with a message ------------------------------------------------------------------------------------ */
-
-/* Size of the packets that the kernel joined to a message; 'n_bytes' if it is one packet. */
-static size_t read_segment_bytes(struct msghdr *message, size_t n_bytes)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-        int segment_bytes;
-        if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO)
-            continue;
-        memcpy(&segment_bytes, CMSG_DATA(c), sizeof(segment_bytes));
-        if (segment_bytes > 0 && (size_t)segment_bytes < n_bytes)
-            return (size_t)segment_bytes;
-    }
-    return n_bytes;
-}
+/* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
 /* Learns from a message how those to come may be. */
 static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
@@ -145,8 +83,6 @@ static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
 }
-
-/* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
 static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_parts)
 {
@@ -186,7 +122,8 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
     uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
 
     packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
-    add_joined(source, bytes, slot->packet_bytes, segment_bytes, slot->endpoint, slot->sender);
+    gro_add(&source->coalesced,
+            &(struct gro_message){bytes, slot->packet_bytes, segment_bytes, slot->endpoint, slot->sender});
 }
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
@@ -202,14 +139,14 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = gro_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         slots[i].packet_bytes = n_bytes;
         slots[i].truncated = n_bytes > slot_room(&slots[i]);
         slots[i].endpoint = endpoint;
         slots[i].sender = source->senders[i].sin_addr.s_addr;
         learn(udp_socket, n_bytes, segment_bytes);
         /* Behind a message in the buffer, all go there: the order is kept. */
-        if (segment_bytes < n_bytes || source->n_joined > 0)
+        if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else
             (*n_filled)++;
@@ -232,10 +169,10 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
         return -errno;
     for (int i = 0; i < n; i++) {
         size_t n_bytes = source->messages[i].msg_len;
-        size_t segment_bytes = read_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
+        size_t segment_bytes = gro_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         learn(udp_socket, n_bytes, segment_bytes);
-        add_joined(source, source->iovecs[i][0].iov_base, n_bytes, segment_bytes, endpoint,
-                   source->senders[i].sin_addr.s_addr);
+        gro_add(&source->coalesced, &(struct gro_message){source->iovecs[i][0].iov_base, n_bytes, segment_bytes,
+                                                          endpoint, source->senders[i].sin_addr.s_addr});
     }
     return n;
 }
@@ -254,7 +191,7 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     if (n < 0 && n != -EAGAIN && n != -EINTR && n != -ECONNREFUSED)
         return n;
     if (*n_filled == 0)
-        *n_filled = lend_packets(source, slots, n_slots);
+        *n_filled = gro_lend(&source->coalesced, slots, n_slots);
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
@@ -355,7 +292,7 @@ static bool all_are_joined(const struct udp_source *source)
 static bool udp_lends(const struct packet_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
-    if (source->n_joined > 0)
+    if (!gro_is_empty(&source->coalesced))
         return true;
     return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
 }
@@ -364,7 +301,7 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
     bool lends = udp_lends(base);
-    size_t n_filled = lend_packets(source, slots, n_slots);
+    size_t n_filled = gro_lend(&source->coalesced, slots, n_slots);
     int err = 0;
 
     if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
