@@ -132,12 +132,12 @@ static double per_mhz2(double frequency_hz)
     return frequency_hz > 0 ? 1e12 / (frequency_hz * frequency_hz) : 0;
 }
 
-static int64_t dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
+double gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
 {
     double delay_s = DISPERSION_S_MHZ2 * config->dispersion_measure *
                      (per_mhz2(gate_channel_hz(config, all, chan)) - per_mhz2(config->reference_frequency_hz));
 
-    return llround(delay_s * decimal_to_double(all->time.adc_sample_rate_hz));
+    return delay_s * decimal_to_double(all->time.adc_sample_rate_hz);
 }
 
 static int64_t epoch_of(const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
@@ -179,7 +179,7 @@ int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const s
     }
     if (gate_is_dispersed(config))
         for (size_t chan = 0; chan < g.n_rows; chan++)
-            g.delays_samples[chan] = dispersion_samples(config, all, chan);
+            g.delays_samples[chan] = llround(gate_dispersion_samples(config, all, chan));
     *gate = g;
     return 0;
 }

@@ -63,6 +63,9 @@ size_t gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_co
 /* Radio frequency of the centre of the engine's channel 'chan'. */
 double gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan);
 
+/* By how much dispersion delays it, in samples, not rounded. */
+double gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan);
+
 /* Whether the spectrum with this timestamp is taken. */
 bool gate_takes(const struct gate *gate, size_t row, int64_t timestamp_samples);
 

@@ -73,6 +73,19 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
+/* The first channel is delayed most; the last one least, or by the reference frequency to the other side. */
+static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
+{
+    double first_samples = gate_dispersion_samples(gate, config, 0);
+    double last_samples = gate_dispersion_samples(gate, config, (size_t)config->recv.n_chan_substream - 1);
+    double most_samples = fmax(fabs(first_samples), fabs(last_samples));
+
+    if (most_samples > FAR / 4)
+        config_error(errors, &gate->dispersion_measure,
+                     "gate %s with a dispersion_measure of %.9g delays a channel by %.3g samples, more than 2^60",
+                     gate->name, gate->dispersion_measure, most_samples);
+}
+
 static void check_dispersion(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate,
                              struct config *errors)
 {
@@ -85,6 +98,8 @@ static void check_dispersion(const struct xbgpu_config *config, const struct xbg
         config_error(errors, &gate->centre_frequency_hz,
                      "gate %s with a centre_frequency of %.9g Hz has channel %lld at %.9g Hz, not above 0", gate->name,
                      gate->centre_frequency_hz, (long long)config->recv.chan_offset, gate_channel_hz(gate, config, 0));
+    else
+        check_delay(config, gate, errors);
 }
 
 static void check_phase(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
@@ -138,6 +153,10 @@ static void check_gate(const struct xbgpu_config *config, const struct xbgpu_con
         check_phase(config, gate, errors);
     else
         check_switch(gate, errors);
+    double epoch_s = decimal_to_double(gate->epoch_time_s) - decimal_to_double(config->time.sync_time_s);
+    if (gate->epoch_time_s.mantissa != 0 && fabs(epoch_s) * decimal_to_double(config->time.adc_sample_rate_hz) > FAR)
+        config_error(errors, &gate->epoch_time_s,
+                     "gate %s has an epoch_time %.9g s from sync_time, more than 2^62 samples", gate->name, epoch_s);
     if (gate->epoch_samples != 0 && gate->epoch_time_s.mantissa != 0)
         config_error(errors, &gate->epoch_samples, "gate %s needs one of epoch and epoch_time, not both", gate->name);
 }

@@ -348,6 +348,8 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
     ({"epoch": 5, "epoch_time": 1700000001}, {}, "gate pulse needs one of epoch and epoch_time, not both"),
     ({"dispersion_measure": 3}, {}, "gate pulse with a dispersion_measure needs a centre_frequency"),
     ({"dispersion_measure": 3, "centre_frequency": 1e6}, {}, "has channel 8 at -320000000 Hz, not above 0"),
+    ({"dispersion_measure": 1e5, "centre_frequency": 3.30e8, "reference_frequency": 1}, {},
+     "gate pulse with a dispersion_measure of 100000 delays a channel by 7.1e+29 samples, more than 2^60"),
     ({"period": 100}, {}, "period"),
     (CAL | {"on_until": 101}, {}, "gate pulse is on from sample 0 until 101, beyond its period of 100"),
     (CAL | {"on_from": 50}, {}, "gate pulse is on from sample 50 until the same"),
