@@ -1,7 +1,8 @@
 /* fuzz_recording.c - any bytes as a recording that dsim plays, raw or VDIF.
  *
  * Input: kind, start, header, columns, column, thread, channel, rate; then the file.  Whatever opens can be read from its
- * first sample to its last, and has no NaN; a second read of a place gives the same samples. */
+ * first sample to its last, and has no NaN.  A place that is sought twice gives the same samples; a read that goes on
+ * from the one before gives them too, unless a counter says that frames are missing, wrong or too far out of order. */
 #include "tools/dsim_recording.h"
 
 #include "common/units.h"
@@ -45,19 +46,30 @@ static size_t read_at(struct dsim_recording *recording, int64_t first, double *v
     return (size_t)n;
 }
 
-static void read_all(struct dsim_recording *recording, struct fuzz_input *places)
+static uint64_t count_faults(const struct dsim_recording_counters *counters)
 {
-    static double values[N_READ], again[N_READ];
+    return counter_get(&counters->n_missing_samples) + counter_get(&counters->n_bad_frames) +
+           counter_get(&counters->n_late_frames) + counter_get(&counters->n_double_frames);
+}
+
+static void read_all(struct dsim_recording *recording, const struct dsim_recording_counters *counters,
+                     struct fuzz_input *places)
+{
+    static double values[N_READ], sought[N_READ], again[N_READ];
     int64_t n_samples = dsim_recording_n_samples(recording);
-    int64_t firsts[] = {0, N_READ, 2 * N_READ, n_samples - 1, n_samples / 2, n_samples * (int64_t)fuzz_u8(places) / 256};
+    int64_t firsts[] = {
+        0, N_READ, 2 * N_READ, n_samples - 1, n_samples / 2, n_samples * (int64_t)fuzz_u8(places) / 256};
 
     assert(n_samples > 0 && dsim_recording_n_rest_bytes(recording) >= 0);
     for (size_t i = 0; i < ARRAY_LEN(firsts); i++) {
         if (firsts[i] >= n_samples)
             continue;
+        uint64_t n_faults = count_faults(counters);
         size_t n = read_at(recording, firsts[i], values);
-        assert(read_at(recording, firsts[i], again) == n);
-        assert(memcmp(values, again, n * sizeof(values[0])) == 0);
+        assert(read_at(recording, firsts[i], sought) == n && read_at(recording, firsts[i], again) == n);
+        assert(memcmp(sought, again, n * sizeof(sought[0])) == 0);
+        if (count_faults(counters) == n_faults)
+            assert(memcmp(values, sought, n * sizeof(sought[0])) == 0);
     }
 }
 
@@ -85,7 +97,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         assert(why[0]);
         return 0;
     }
-    read_all(recording, &places);
+    read_all(recording, &counters, &places);
     dsim_recording_close(recording);
     return 0;
 }
