@@ -90,7 +90,7 @@ struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *walk);
  * timestamp as fgpu_walk_set_delays() does. */
 int64_t fgpu_walk_set_gains(struct fgpu_walk *walk, struct fgpu_gains *gains);
 
-/* Gives up the batch that is being filled and hands over what has been filled before it. */
+/* Gives up the batch that is being filled and hands over what has been filled before it.  Only a restart may follow. */
 void fgpu_walk_flush(struct fgpu_walk *walk);
 
 /* Flushes; the next input starts a stream, wherever in time it is. */
