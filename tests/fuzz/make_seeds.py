@@ -167,12 +167,43 @@ def recording_seeds():
             [bytes([kind, 3, 16, 1, 1, 0, 0, 0]) + bytes(range(200)) for kind in range(4)])
 
 
+def request_seeds():
+    """What clients ask of fgpu (an even first byte) and of xbgpu, as fuzz_requests.c has them."""
+    fgpu = b"""?gain wide m000v
+?gain wide m000h 1.5-0.5j
+?gain narrow 3 """ + b"0.5 " * 64 + b"""
+?gain-all wide 2.5
+?gain-all narrow default
+?delays wide 1700000001.5 1e-9,1e-12:0.5,0.1 0,0:0,0 0,0:0,0 0,0:0,0
+?delays narrow 1700000001 m001v=1e-9,1e-12,0:0.5,0.1,0
+?sensor-list /feng/
+?sensor-value /.*delay.*|^time[.]/
+?sensor-sampling wide.input0.eq event-rate 0.1 10
+?sensor-sampling-clear
+"""
+    xbgpu = b"""?capture-start all 123456789
+?capture-stop all
+?input-shift
+?input-shift a0v 3 a1h -2
+?input-shift 0 7 1 -7 2 0 3 1
+?gate
+?gate pulse
+?gate pulse 0 frequency=11.1946499395 frequency_derivative=-1.5666e-11 epoch_time=1700000000 bins=16 take=0,1,15
+?gate far 0 dispersion_measure=67.97 centre_frequency=1284e6 reference_frequency=1e9
+?gate diode 1000 period=1712000000 on_until=856000000 on_from=3
+?sensor-value lit.tx.next-timestamp
+?help gate
+"""
+    return [b"\0" + fgpu, b"\1" + xbgpu] + [b"\0" + line + b"\n" for line in fgpu.splitlines()] + [
+        b"\1" + line + b"\n" for line in xbgpu.splitlines()]
+
+
 def main():
     for name, seeds in [("fuzz_spead", spead_seeds()), ("fuzz_receiver", receiver_seeds()),
                         ("fuzz_assemble", assemble_seeds()), ("fuzz_pcap", pcap_seeds()), ("fuzz_shape", shape_seeds()),
                         ("fuzz_katcp", katcp_lines()), ("fuzz_katcp_client", katcp_client_seeds()),
                         ("fuzz_config", config_seeds()), ("fuzz_files", file_seeds()),
-                        ("fuzz_recording", recording_seeds()),
+                        ("fuzz_recording", recording_seeds()), ("fuzz_requests", request_seeds()),
                         ("fuzz_status", [b"first&0,1&3,20\n" * 3 + b"second&4,4&\n&&\nsecond&4,2&0,23", b"x&-1,9&5\nfirst&0,0&48,71"]),
                         ("fuzz_matcher", [b"\2\2\1\2" + b"\0\1" * 3 + b"\x90\x91" + b"\0\1" * 9 + b"\xb0\xb1\0\1\xff"])]:
         directory = Path(sys.argv[1]) / name
