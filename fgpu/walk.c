@@ -45,7 +45,7 @@ struct fgpu_walk {
     int64_t steady_samples;  /* all that was set shows from there on */
     int64_t run_samples;     /* of output made since the last long gap or restart */
     int64_t confirm_samples; /* [const] */
-    int64_t skipped_samples; /* end of the last batch that was counted as skipped by a restart */
+    int64_t skipped_samples; /* no batch before it is counted as skipped any more, since the last restart */
     size_t n_finished;
 };
 
@@ -211,7 +211,8 @@ static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
     }
     w->started = true;
     w->next_samples = next;
-    w->skipped_samples = next;
+    if (next > w->skipped_samples)
+        w->skipped_samples = next;
     return true;
 }
 

@@ -198,11 +198,14 @@ static bool model_skip(void)
     model_flush();
     if (next == INT64_MAX)
         return false;
-    if (model.started)
-        for (int64_t from = model.next / BATCH * BATCH; from < next; from = next)
-            model.n_skipped += (uint64_t)((next - (from > model.skipped_until ? from : model.skipped_until)) / BATCH);
+    /* A batch that a wrong delay skipped may be made when that is taken back, but is not counted a second time. */
+    int64_t from = model.next / BATCH * BATCH;
+    from = from > model.skipped_until ? from : model.skipped_until;
+    if (model.started && next > from)
+        model.n_skipped += (uint64_t)((next - from) / BATCH);
     model.started = true;
-    model.next = model.skipped_until = next;
+    model.next = next;
+    model.skipped_until = next > model.skipped_until ? next : model.skipped_until;
     return true;
 }
 

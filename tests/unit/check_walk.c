@@ -346,6 +346,26 @@ START_TEST(wrong_delays_can_be_taken_back)
 }
 END_TEST
 
+/* A wrong delay of one polarisation skips batches, and gaps behind its correction lie among those: none counts twice. */
+START_TEST(skipped_batches_count_once)
+{
+    struct fixture f;
+
+    setup(&f);
+    advance(&f);
+    set_delay_of(&f, 1, 0, 20 * CHUNK, 0);
+    advance(&f);
+    uint64_t n_skipped = counter_get(&f.stream->skipped_heaps);
+    ck_assert_uint_ge(n_skipped, 19 * CHUNK / BATCH);
+    set_delay(&f, 0, 0, 0);
+    advance_to(&f, START_SAMPLES + 5 * CHUNK, false);
+    advance_to(&f, START_SAMPLES + 9 * CHUNK, false);
+    advance_to(&f, START_SAMPLES + 14 * CHUNK, false);
+    ck_assert_uint_eq(counter_get(&f.stream->skipped_heaps), n_skipped);
+    teardown(&f);
+}
+END_TEST
+
 /* ---- Time that jumps ahead and back ------------------------------------------------------------------------------ */
 
 #define FAR_SAMPLES (CHUNK * 250000000) /* 2000 s at a nanosecond a sample */
@@ -514,6 +534,7 @@ int main(void)
     tcase_add_test(tests, gains_run_out);
     tcase_add_test(tests, delays_hold_from_their_start);
     tcase_add_test(tests, wrong_delays_can_be_taken_back);
+    tcase_add_test(tests, skipped_batches_count_once);
     tcase_add_test(tests, jumps_leave_all_as_it_was);
     tcase_add_test(tests, jumps_are_told);
     tcase_add_test(tests, few_data_confirm_no_time);
