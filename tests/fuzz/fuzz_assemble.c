@@ -12,7 +12,7 @@
 #include "tests/fuzz/fuzz_input.h"
 
 enum { POOL_MAX = 6, SLOTS_MAX = 8, HEAPS_MAX = 12, HEAP_BYTES_MAX = 1040, COMMANDS_MAX = 2000 };
-#define NO_END (INT64_MAX / 2) /* later than any time there is */
+#define NO_END      (INT64_MAX / 2) /* later than any time there is */
 #define WIRE_PERIOD (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 
 static struct assembler_config config;
@@ -339,8 +339,8 @@ static void pass_time(unsigned n_windows)
 {
     uint64_t n_jumps = counter_get(&stats.jumps);
 
-    fuzz_clock_advance(n_windows * timebase_duration_ns(&config.timebase, config.window_chunks *
-                                                                              assemble_chunk_samples(&config.layout)));
+    fuzz_clock_advance(n_windows * timebase_duration_ns(&config.timebase,
+                                                        config.window_chunks * assemble_chunk_samples(&config.layout)));
     if (n_windows == 15)
         fuzz_clock_advance(2 * NS_PER_S);
     if (is_silent())

@@ -26,8 +26,8 @@ static const struct program {
     const struct config_table *table;
     void (*check)(void *values, struct config *config);
 } programs[] = {
-    {&fgpu_config_table, fgpu_config_check},     {&xbgpu_config_table, xbgpu_config_check},
-    {&fsim_config_table, fsim_config_check},     {&visrec_config_table, visrec_config_check},
+    {&fgpu_config_table, fgpu_config_check}, {&xbgpu_config_table, xbgpu_config_check},
+    {&fsim_config_table, fsim_config_check}, {&visrec_config_table, visrec_config_check},
     {&dsim_config_table, dsim_config_check},
 };
 #define N_PROGRAMS (sizeof(programs) / sizeof(programs[0]))

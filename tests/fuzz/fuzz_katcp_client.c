@@ -8,14 +8,12 @@
 #include "common/katcp_server.h"
 #include "common/sections.h"
 #include "common/units.h"
+#include "tests/fuzz/fuzz_connect.h"
 #include "tests/fuzz/fuzz_input.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
 #include <stdio.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 static struct ev_loop *loop;
 static struct katcp_server *server;
@@ -75,16 +73,11 @@ static void open_server(void)
 
 static int connect_client(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr = {htonl(INADDR_LOOPBACK)},
-                                  .sin_port = htons((uint16_t)katcp_server_port(server, false))};
-    struct linger reset = {1, 0}; /* or the ports of so many connections would linger */
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_addr = {htonl(INADDR_LOOPBACK)},
+                                        .sin_port = htons((uint16_t)katcp_server_port(server, false))};
 
-    int err = connect(fd, (struct sockaddr *)&address, sizeof(address));
-    assert(!err);
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    return fd;
+    return fuzz_connect(&address);
 }
 
 /* Returns whether the server has closed the connection. */

@@ -207,8 +207,7 @@ static void make_packets(struct fuzz_input *input)
         else
             make_ours(input, command, &time);
         packets[n_packets - 1].endpoint = (command & 7) % shape.n_members;
-        packets[n_packets - 1].later_ns =
-            (command >> 4) * shape.heap_samples * (int64_t)shape.n_heaps_per_source / 4;
+        packets[n_packets - 1].later_ns = (command >> 4) * shape.heap_samples * (int64_t)shape.n_heaps_per_source / 4;
         read_packet(&packets[n_packets - 1]);
     }
 }

@@ -13,17 +13,16 @@
 #include "common/units.h"
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
+#include "tests/fuzz/fuzz_connect.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_service.h"
 #include "xbgpu/config.h"
 #include "xbgpu/xpipeline.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ev.h>
 #include <stdio.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -133,17 +132,6 @@ static void start(struct program *program, const char *name, const struct daemon
 
 /* ---- A client ---------------------------------------------------------------------------------------------------- */
 
-static int connect_client(const struct program *program)
-{
-    struct linger reset = {1, 0}; /* or the ports of so many connections would linger */
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    int err = connect(fd, (const struct sockaddr *)&program->address, sizeof(program->address));
-    assert(!err);
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-    return fd;
-}
-
 static void read_all(int fd, struct katcp_text *got)
 {
     static char buffer[65536];
@@ -161,7 +149,7 @@ static void talk(const struct program *program, const char *text, size_t n_bytes
 {
     static const char first[] = "?watchdog[2147483646]\n", last[] = "\n?watchdog[2147483647]\n";
     const struct timespec while_it_works = {.tv_nsec = 50000}; /* the worker, which answers some */
-    int fd = connect_client(program);
+    int fd = fuzz_connect(&program->address);
 
     katcp_text_clear(got);
     assert(send(fd, first, sizeof(first) - 1, MSG_NOSIGNAL) == sizeof(first) - 1);

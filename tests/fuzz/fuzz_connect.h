@@ -1,0 +1,26 @@
+/* fuzz_connect.h - a connection to a server in the target itself. */
+#ifndef TESTS_FUZZ_FUZZ_CONNECT_H
+#define TESTS_FUZZ_FUZZ_CONNECT_H
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* Closing resets it, or the ports of so many connections would linger.  The fuzzer's own alarm may interrupt. */
+static inline int fuzz_connect(const struct sockaddr_in *address)
+{
+    struct linger reset = {1, 0};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    while (connect(fd, (const struct sockaddr *)address, sizeof(*address))) {
+        assert(errno == EINTR);
+        close(fd);
+        fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+    return fd;
+}
+
+#endif
