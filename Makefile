@@ -78,7 +78,7 @@ FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.
            fgpu/delay_text.o fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/monitor.o \
            fgpu/antenna.o fgpu/status.o fgpu/pipeline.o fgpu/send.o fgpu/settings.o fgpu/control.o fgpu/facts.o \
            fgpu/tune.o
-XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/labels.o xbgpu/layout.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/checksums.o \
+XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/labels.o xbgpu/layout.o xbgpu/fengs.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/checksums.o \
            xbgpu/gate.o xbgpu/gating.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xsend.o xbgpu/facts.o xbgpu/settings.o \
            xbgpu/control.o xbgpu/status.o xbgpu/xpipeline.o
 DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_print.o tools/dsim_control.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o \

@@ -163,6 +163,37 @@ static void count_missing(struct assembler *a, uint64_t n)
     a->n_missing += n;
 }
 
+/* A chunk leaves in which 'n_expected' heaps of each source were expected; NULL: none of them came. */
+static void count_sources(struct assembler *a, const struct chunk *chunk, uint64_t n_expected)
+{
+    const struct assemble_layout *layout = &a->config.layout;
+    struct assembler_source_stats *all = a->config.source_stats;
+
+    for (unsigned s = 0; all && s < layout->n_sources; s++) {
+        uint64_t n_present = 0;
+        size_t newest = 0;
+        for (size_t t = 0; chunk && t < layout->n_heaps_per_source; t++)
+            if (chunk->present[t * layout->n_sources + s] == 1) {
+                n_present++;
+                newest = t;
+            }
+        counter_add_alone(&all[s].heaps, n_present);
+        counter_add_alone(&all[s].missing_heaps, n_expected - n_present);
+        if (n_present > 0)
+            gauge_set(&all[s].newest_timestamp, chunk->timestamp_samples + (int64_t)newest * layout->heap_samples);
+    }
+}
+
+/* A packet of a source has been refused.  Its heap counts once, by its first packet. */
+static void count_refused(struct assembler *a, const struct assemble_packet *packet, enum reject reject)
+{
+    counter_add(&a->config.stats->rejects[reject], 1);
+    if (!a->config.source_stats || packet->source >= a->config.layout.n_sources || packet->offset != 0)
+        return;
+    struct assembler_source_stats *source = &a->config.source_stats[packet->source];
+    counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
+}
+
 /* window[slot] leaves: to the worker, or home if nothing in it is of use. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
@@ -172,12 +203,14 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     int64_t index = a->oldest + (int64_t)slot;
     int64_t n_times = count_times(a, index, at_end);
     int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* the first heap: not expected */
-    uint64_t n_expected = (uint64_t)(n_times - (n_before > 0 ? n_before : 0)) * layout->n_sources;
+    uint64_t n_expected_each = (uint64_t)(n_times - (n_before > 0 ? n_before : 0));
+    uint64_t n_expected = n_expected_each * layout->n_sources;
 
     a->window[slot] = NULL;
     /* Every heap let in lies in [first_time, end_time), and first_time in the first chunk of the window. */
     assert(n_before <= n_times && (!chunk || chunk->n_present <= n_expected));
     count_missing(a, n_expected - (chunk ? chunk->n_present : 0));
+    count_sources(a, chunk, n_expected_each);
     if (!chunk)
         return;
     if (chunk->n_present < chunk->n_heaps)
@@ -270,7 +303,9 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
     counter_add(&a->config.stats->jumps, 1);
     window_close(a, !is_gap);
     if (is_gap) {
-        count_missing(a, (uint64_t)(n_left_out > 0 ? n_left_out * n_times : 0) * layout->n_sources);
+        uint64_t n_missing_each = (uint64_t)(n_left_out > 0 ? n_left_out * n_times : 0);
+        count_missing(a, n_missing_each * layout->n_sources);
+        count_sources(a, NULL, n_missing_each);
     } else {
         a->restarts = true;
         data_time_forget(&a->data_time);
@@ -407,7 +442,7 @@ static void place_held(struct assembler *a)
         if (!reject)
             reject = fill(a, &held->packet, &place, held->arrival_ns, &payload);
         if (reject)
-            counter_add(&a->config.stats->rejects[reject], 1);
+            count_refused(a, &held->packet, reject);
         else
             memcpy(payload, held->payload, held->packet.n_bytes);
         if (reject == REJECT_DUPLICATE && !is_same_as_first(a, held))
@@ -499,7 +534,7 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
     enum reject reject = admit(assembler, packet, arrival_ns, payload);
 
     if (reject)
-        counter_add(&assembler->config.stats->rejects[reject], 1);
+        count_refused(assembler, packet, reject);
     return reject;
 }
 
@@ -684,6 +719,8 @@ int assembler_create(const struct assembler_config *config, struct assembler **a
         return -ENOMEM;
     }
     gauge_set(&config->stats->newest_timestamp, -1);
+    for (unsigned s = 0; config->source_stats && s < config->layout.n_sources; s++)
+        gauge_set(&config->source_stats[s].newest_timestamp, -1);
     *assembler = a;
     return 0;
 }

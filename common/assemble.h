@@ -121,6 +121,15 @@ struct assembler_stats {
     struct gauge newest_timestamp;     /* first sample of the newest chunk handed on; -1 before */
 };
 
+/* The same of one source. */
+struct assembler_source_stats {
+    struct counter heaps;          /* complete heaps handed on */
+    struct counter missing_heaps;  /* expected but never handed on, counted as chunks leave */
+    struct counter late_heaps;     /* that came after their chunk had left, by their first packets */
+    struct counter refused_heaps;  /* for any other reason, by their first packets */
+    struct gauge newest_timestamp; /* of the newest heap handed on; -1 before */
+};
+
 #define ASSEMBLE_JUMP_HEAPS 8
 
 struct assembler;
@@ -144,6 +153,7 @@ struct assembler_config {
     struct inbox *worker; /* full chunks go here as {full_kind, 0, chunk} */
     int full_kind;
     struct assembler_stats *stats;
+    struct assembler_source_stats *source_stats; /* [n_sources], or NULL */
 };
 
 int assembler_create(const struct assembler_config *config, struct assembler **assembler);

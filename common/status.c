@@ -123,7 +123,7 @@ static const char *next_label(const char *text, struct label *label)
 struct labels {
     struct label own[MAX_LABELS], rest[MAX_LABELS];
     size_t n_own, n_rest;
-    bool stream, antenna, pol, fengs, thread;
+    bool stream, antenna, pol, fengs, feng, thread;
 };
 
 static void read_labels(const char *text, struct labels *labels)
@@ -137,13 +137,14 @@ static void read_labels(const char *text, struct labels *labels)
         labels->antenna = labels->antenna || !strcmp(all[n].name, "antenna");
         labels->pol = labels->pol || !strcmp(all[n].name, "pol");
         labels->fengs = labels->fengs || !strcmp(all[n].name, "fengs");
+        labels->feng = labels->feng || !strcmp(all[n].name, "feng");
         labels->thread = labels->thread || !strcmp(all[n].name, "thread");
         n++;
     }
     for (size_t i = 0; i < n; i++) {
         const char *name = all[i].name;
         bool own = !strcmp(name, "stream") || !strcmp(name, "antenna") || !strcmp(name, "fengs") ||
-                   !strcmp(name, "thread") || (!strcmp(name, "pol") && !labels->stream);
+                   !strcmp(name, "feng") || !strcmp(name, "thread") || (!strcmp(name, "pol") && !labels->stream);
         if (own)
             labels->own[labels->n_own++] = all[i];
         else
@@ -157,6 +158,8 @@ static const char *section_of(const struct labels *labels)
         return "streams";
     if (labels->thread)
         return "receivers";
+    if (labels->feng)
+        return "fengs";
     if (labels->fengs || (labels->antenna && labels->pol))
         return "inputs";
     return labels->antenna ? "antennas" : "other";
@@ -165,7 +168,7 @@ static const char *section_of(const struct labels *labels)
 /* fgpu_input_heaps_total is "heaps". */
 static void short_name(const char *program, const char *name, char *text, size_t text_bytes)
 {
-    static const char *const prefixes[] = {"input_", "output_x_", "output_"};
+    static const char *const prefixes[] = {"input_", "feng_", "output_x_", "output_"};
     size_t n_program = strlen(program);
 
     if (!strncmp(name, program, n_program) && name[n_program] == '_')

@@ -57,9 +57,12 @@ static const struct config_key recv_keys[] = {
      "Spectra, at most a heap's, by which inputs can be shifted either way while running, whatever shifts says; with 0 "
      "as "
      "far as shifts goes."},
+    {"antenna_names", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(antenna_names), NULL,
+     "Names of the antennas, comma separated, in the order of their feng_id; empty: a0, a1 and so on."},
     {"input_labels", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(input_labels), NULL,
-     "Names of the inputs over KATCP, in the order of shifts, comma separated; empty: a0v, a0h, a1v and so "
-     "on."},
+     "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for polarisation "
+     "0 "
+     "and h for 1."},
     {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
      "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."},
 };

@@ -47,6 +47,7 @@ struct xbgpu_config_recv {
     int64_t packet_payload_bytes;  /* of these at least */
     struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
     int64_t max_shift;             /* spectra either way that there is room for beside those */
+    char *antenna_names;           /* NULL: a0, a1... */
     char *input_labels;            /* one for each input, comma separated; NULL: none are given */
     double centre_frequency_hz;    /* of the stream; 0: not known */
 };

@@ -25,28 +25,51 @@ static long split(const char *text, char **labels, size_t max)
     return n;
 }
 
+/* Names as the text has them; where it is empty, name(i) of each. */
+static int fill(const char *text, char **names, size_t n, char *(*name)(const struct xlabels *labels, size_t i),
+                const struct xlabels *labels)
+{
+    if (text)
+        return split(text, names, n) < 0 ? -ENOMEM : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!(names[i] = name(labels, i)))
+            return -ENOMEM;
+    return 0;
+}
+
+static char *antenna_name(const struct xlabels *labels, size_t i)
+{
+    char *name;
+
+    return asprintf(&name, "a%zu", i) < 0 ? NULL : name;
+}
+
+static char *input_label(const struct xlabels *labels, size_t i)
+{
+    char *label;
+
+    return asprintf(&label, "%s%c", labels->antennas[i / N_POLS], "vh"[i % N_POLS]) < 0 ? NULL : label;
+}
+
 int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config)
 {
-    size_t n = (size_t)config->recv.n_ants * N_POLS;
+    size_t n_ants = (size_t)config->recv.n_ants, n = n_ants * N_POLS;
 
-    *labels = (struct xlabels){calloc(n, sizeof(char *)), n};
-    if (!labels->labels)
+    *labels = (struct xlabels){calloc(n, sizeof(char *)), calloc(n_ants, sizeof(char *)), n};
+    if (!labels->labels || !labels->antennas)
         return -ENOMEM;
-    if (config->recv.input_labels)
-        return split(config->recv.input_labels, labels->labels, n) < 0 ? -ENOMEM : 0;
-    for (size_t i = 0; i < n; i++)
-        if (asprintf(&labels->labels[i], "a%zu%c", i / N_POLS, "vh"[i % N_POLS]) < 0) {
-            labels->labels[i] = NULL;
-            return -ENOMEM;
-        }
-    return 0;
+    int err = fill(config->recv.antenna_names, labels->antennas, n_ants, antenna_name, labels);
+    return err ? err : fill(config->recv.input_labels, labels->labels, n, input_label, labels);
 }
 
 void xlabels_fini(struct xlabels *labels)
 {
     for (size_t i = 0; labels->labels && i < labels->n; i++)
         free(labels->labels[i]);
+    for (size_t i = 0; labels->antennas && i < labels->n / N_POLS; i++)
+        free(labels->antennas[i]);
     free(labels->labels);
+    free(labels->antennas);
     *labels = (struct xlabels){0};
 }
 
@@ -99,32 +122,45 @@ static int compare_labels(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-void xlabels_check(const struct xbgpu_config *config, struct config *errors)
-{
-    const void *field = &config->recv.input_labels;
-    size_t n = (size_t)config->recv.n_ants * N_POLS;
-    struct xlabels labels = {calloc(n, sizeof(char *)), n};
+/* How one of the two lists is spoken of. */
+struct name_list {
+    const char *key, *each, *one, *two;
+};
 
-    if (!config->recv.input_labels || !labels.labels) {
-        free(labels.labels);
+static void check_list(const struct name_list *list, const char *const *field, size_t n, int64_t n_ants,
+                       struct config *errors)
+{
+    char **names = *field ? calloc(n, sizeof(char *)) : NULL;
+
+    if (!names)
         return;
-    }
-    long n_given = split(config->recv.input_labels, labels.labels, n);
+    long n_given = split(*field, names, n);
     if (n_given >= 0 && (size_t)n_given != n) {
-        config_error(errors, field, "input_labels must be %zu, one for each polarisation of %lld antennas, not %ld", n,
-                     (long long)config->recv.n_ants, n_given);
+        config_error(errors, field, "%s must be %zu, one for each %s%lld antennas, not %ld", list->key, n, list->each,
+                     (long long)n_ants, n_given);
     } else if (n_given >= 0) {
-        qsort(labels.labels, n, sizeof(char *), compare_labels);
+        qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {
-            const char *label = labels.labels[i];
-            if (!xlabel_is_name(label) || is_number(label))
+            if (!xlabel_is_name(names[i]) || is_number(names[i]))
                 config_error(errors, field,
-                             "an input label has letters, digits, '.', '-' and '_', and not digits only, but '%s' is "
-                             "given",
-                             label);
-            if (i > 0 && strcmp(label, labels.labels[i - 1]) == 0)
-                config_error(errors, field, "two inputs have the label %s", label);
+                             "%s has letters, digits, '.', '-' and '_', and not digits only, but '%s' is given",
+                             list->one, names[i]);
+            if (i > 0 && strcmp(names[i], names[i - 1]) == 0)
+                config_error(errors, field, "two %s %s", list->two, names[i]);
         }
     }
-    xlabels_fini(&labels);
+    for (size_t i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+void xlabels_check(const struct xbgpu_config *config, struct config *errors)
+{
+    static const struct name_list antennas = {"antenna_names", "of ", "an antenna's name", "antennas have the name"};
+    static const struct name_list inputs = {"input_labels", "polarisation of ", "an input label",
+                                            "inputs have the label"};
+    int64_t n_ants = config->recv.n_ants;
+
+    check_list(&antennas, (const char *const *)&config->recv.antenna_names, (size_t)n_ants, n_ants, errors);
+    check_list(&inputs, (const char *const *)&config->recv.input_labels, (size_t)n_ants * N_POLS, n_ants, errors);
 }

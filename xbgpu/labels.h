@@ -1,4 +1,4 @@
-/* labels.h - what the inputs are called: by a label, or by their number 2 * ant + pol.
+/* labels.h - what antennas and inputs are called: an input by a label, or by its number 2 * ant + pol.
  *
  * Threads: any; nothing changes after xlabels_init(). */
 #ifndef XBGPU_LABELS_H
@@ -12,11 +12,13 @@ struct config;
 struct xbgpu_config;
 
 struct xlabels {
-    char **labels; /* [n] */
+    char **labels;   /* [n] of inputs */
+    char **antennas; /* [n / 2] */
     size_t n;
 };
 
-/* Labels as configured, or a0v, a0h, a1v...  Returns 0 or -ENOMEM. */
+/* Names as configured, else a0, a1...  Labels as configured, else the antenna's name with v for polarisation 0 and h for
+ * 1.  Returns 0 or -ENOMEM; fini follows in either case. */
 int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config);
 void xlabels_fini(struct xlabels *labels);
 
@@ -30,7 +32,7 @@ void xlabels_write(const struct xlabels *labels, FILE *out);
  * is, and of the one that is conjugated. */
 void xlabels_write_products(const struct xlabels *labels, FILE *out);
 
-/* For xbgpu_config_check(): as many labels as inputs, no two alike, none a number. */
+/* For xbgpu_config_check(): as many names as antennas and labels as inputs, no two alike, none a number. */
 void xlabels_check(const struct xbgpu_config *config, struct config *errors);
 
 /* Letters, digits, '.', '-' and '_': what sensors may be called, and so all that they are of. */

@@ -100,6 +100,7 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
         .worker = c->worker,
         .full_kind = c->full_kind,
         .stats = &recv->members[m].stats,
+        .source_stats = c->feng_stats + recv->first_ant[m],
     };
 }
 

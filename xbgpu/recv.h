@@ -19,8 +19,9 @@ struct xbgpu_recv_config {
     const struct xbgpu_layout *layout;
     struct device *device; /* has the chunks */
     struct inbox *worker;
-    int full_kind; /* {full_kind, 0, chunk}; chunk->member is the member */
-    int end_kind;  /* {end_kind, 0, NULL} when a receiver's file has ended */
+    int full_kind;                             /* {full_kind, 0, chunk}; chunk->member is the member */
+    struct assembler_source_stats *feng_stats; /* [n_ants] what is counted of each F-engine */
+    int end_kind;                              /* {end_kind, 0, NULL} when a receiver's file has ended */
 };
 
 /* Opens all sources and allocates all chunks.  Returns 0 or negative errno with one sentence in 'why'. */

@@ -15,6 +15,7 @@
 #include "xbgpu/control.h"
 #include "xbgpu/correlation.h"
 #include "xbgpu/facts.h"
+#include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/recv.h"
 #include "xbgpu/status.h"
@@ -55,6 +56,7 @@ struct xpipeline {
     struct xinputs *inputs;
     struct xinput_sensors input_sensors;
     struct xlabels labels;
+    struct xfengs fengs;
     struct xfacts facts;
     struct xcontrol *control;
     void *selected;              /* device: what the outputs with gates use by turns */
@@ -288,6 +290,8 @@ static int add_sensors(struct xpipeline *p)
     int64_t timeout_ns = chunk_ns < RX_TIMEOUT_MIN_NS / 10 ? RX_TIMEOUT_MIN_NS : (int64_t)(10 * chunk_ns);
     int err = xinput_sensors_add(&p->input_sensors, p->c.sensors, timeout_ns);
 
+    if (!err)
+        err = xfengs_watch(&p->fengs, p->c.sensors, service_loop(p->c.service), timeout_ns);
     for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
         err = xstream_add_sensors(xsend_stream(p->send, o), p->c.sensors);
     return err ? err : xfacts_init(&p->facts, p->config, p->layout, &p->labels, p->c.sensors);
@@ -297,19 +301,27 @@ static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
 {
     struct xcontrol_config control = {p->config, p->layout,    &p->labels,         service_loop(p->c.service),
                                       p->inbox,  ITEM_COMMAND, p->c.katcp_sensors, p->c.sensors};
-    int err = xlabels_init(&p->labels, p->config);
+    int err = add_sensors(p);
 
-    if (!err)
-        err = add_sensors(p);
     return err ? err : xcontrol_create(&control, &p->control, why, why_bytes);
 }
 
 static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
 {
-    struct xbgpu_recv_config recv = {p->config, p->layout, p->device, p->inbox, ITEM_CHUNK, ITEM_RECV_END};
+    struct xbgpu_recv_config recv = {.config = p->config,
+                                     .layout = p->layout,
+                                     .device = p->device,
+                                     .worker = p->inbox,
+                                     .full_kind = ITEM_CHUNK,
+                                     .end_kind = ITEM_RECV_END};
     struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT, p->c.service};
 
-    int err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
+    int err = xlabels_init(&p->labels, p->config);
+    if (!err)
+        err = xfengs_init(&p->fengs, &p->labels);
+    recv.feng_stats = p->fengs.stats;
+    if (!err)
+        err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
     if (!err)
         err = xsend_create(&send, &p->send, why, why_bytes);
     if (err)
@@ -319,6 +331,14 @@ static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
     if (!err)
         err = xbgpu_status_create(p->config, p->layout, &p->status);
     return err ? err : create_control(p, why, why_bytes);
+}
+
+static void describe(void *arg, const struct status_query *query, json_t *into)
+{
+    struct xpipeline *p = arg;
+
+    xfengs_describe(&p->fengs, into);
+    xbgpu_status_describe(p->status, query, into);
 }
 
 int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -354,7 +374,7 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
                   &p->late_chunks);
     stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
                 p->c.healthy);
-    status_set_source(p->c.status, xbgpu_status_describe, p->status);
+    status_set_source(p->c.status, describe, p);
     *pipeline = p;
     return 0;
 undo:
@@ -429,7 +449,6 @@ void xpipeline_destroy(void *arg)
     stats_reset();               /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     xcontrol_destroy(pipeline->control);
     xfacts_fini(&pipeline->facts);
-    xlabels_fini(&pipeline->labels);
     matcher_destroy(pipeline->matcher);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->compute);
@@ -440,6 +459,8 @@ void xpipeline_destroy(void *arg)
     device_free(pipeline->device, pipeline->selected);
     xinputs_destroy(pipeline->inputs);
     xbgpu_recv_destroy(pipeline->recv);
+    xfengs_fini(&pipeline->fengs);
+    xlabels_fini(&pipeline->labels);
     xsend_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
     xbgpu_status_destroy(pipeline->status);

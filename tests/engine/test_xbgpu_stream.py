@@ -105,7 +105,8 @@ def test_counters(daemon, rng):
     """Dumps sent, skipped, incomplete; heaps received and missing; visibilities clipped."""
     config = live_config(
         outputs=[{"integration_batches": 4}, {"integration_batches": 4, "missing_dump": "skip"}],
-        recv={"antennas": 3, "channels_per_substream": 1, "channel_offset": 9, "spectra_per_heap": 32768})
+        recv={"antennas": 3, "channels_per_substream": 1, "channel_offset": 9, "spectra_per_heap": 32768,
+              "antenna_names": "m000, m001, m017"})
     voltages = scenario.random_voltages(rng, config, 32)
     voltages[:, :, :, 100:] = 0
     voltages[4:8, 1] = -128
@@ -139,6 +140,11 @@ def test_counters(daemon, rng):
     assert metrics.get("xbgpu_output_x_incomplete_accs_total", stream="bcp0") in (1, 2)
     assert metrics.get("xbgpu_input_missing_heaps_total") == 4
     assert metrics.get("xbgpu_input_heaps_total") in [3 * n - 4 for n in (24, 26, 28)]
+    for feng, (antenna, n_missing) in enumerate([("m000", 2), ("m001", 1), ("m017", 1)]):
+        counts = {name: metrics.get(f"xbgpu_feng_{name}_total", feng=str(feng), antenna=antenna)
+                  for name in ("heaps", "missing_heaps", "late_heaps", "refused_heaps")}
+        assert counts["missing_heaps"] == n_missing and counts["late_heaps"] == counts["refused_heaps"] == 0
+        assert counts["heaps"] + n_missing in (24, 26, 28)
 
 
 def test_interface_that_does_not_exist(daemon):

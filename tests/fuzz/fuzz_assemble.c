@@ -17,6 +17,7 @@ enum { POOL_MAX = 6, SLOTS_MAX = 8, HEAPS_MAX = 12, HEAP_BYTES_MAX = 1040, COMMA
 
 static struct assembler_config config;
 static struct assembler_stats stats;
+static struct assembler_source_stats source_stats[3];
 static struct assembler *assembler;
 static struct inbox *home, *worker;
 static struct chunk *held[POOL_MAX]; /* by the worker */
@@ -36,6 +37,7 @@ static struct {
     bool begun;
     int64_t first_time, last_time; /* of the stream that goes on, in heaps */
     uint64_t n_expected, n_heaps;  /* of those that have ended; handed on */
+    uint64_t n_source_heaps[3];    /* of these, by source */
     bool handed_on;                /* something has left since the stream began */
     int64_t newest_chunk;          /* that has left */
     int64_t near_ns;               /* arrival of the last packet in the window or just behind it */
@@ -111,6 +113,7 @@ static void check_chunk(const struct chunk *chunk, int64_t end_time)
         assert(chunk->present[heap] == complete);
         assert(chunk->extra[heap] == (complete ? slot->extra[heap] : 0));
         n_present += complete;
+        stream.n_source_heaps[heap % config.layout.n_sources] += complete;
         for (size_t i = 0; i < config.layout.heap_bytes; i++)
             assert(!slot->arrived[heap][i] ||
                    chunk->payload[heap * config.layout.heap_bytes + i] == slot->bytes[heap][i]);
@@ -384,6 +387,20 @@ static void unwrap(struct fuzz_input *input)
         check_near_clock((int64_t)wire);
 }
 
+/* Each heap counts for its source, and as many are expected of each. */
+static void check_sources(void)
+{
+    uint64_t n_heaps = 0, n_expected = stream.n_expected / config.layout.n_sources;
+
+    for (unsigned i = 0; i < config.layout.n_sources; i++) {
+        uint64_t n = counter_get(&source_stats[i].heaps);
+        assert(n == stream.n_source_heaps[i]);
+        assert(n + counter_get(&source_stats[i].missing_heaps) == n_expected);
+        n_heaps += n;
+    }
+    assert(n_heaps == stream.n_heaps);
+}
+
 static void run(struct fuzz_input *input)
 {
     int64_t base_time = 1000 * (int64_t)fuzz_u16(input);
@@ -416,6 +433,7 @@ static void run(struct fuzz_input *input)
     assert(counter_get(&stats.heaps) == stream.n_heaps);
     assert(counter_get(&stats.bytes) == stream.n_heaps * config.layout.heap_bytes);
     assert(stream.n_heaps + counter_get(&stats.missing_heaps) == stream.n_expected);
+    check_sources();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
@@ -430,6 +448,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         assert(device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)) ==
                0);
     memset(&stats, 0, sizeof(stats));
+    memset(source_stats, 0, sizeof(source_stats));
     memset(&stream, 0, sizeof(stream));
     fuzz_clock_set(0, 0, false);
     unsigned shape = fuzz_u16(&input);
@@ -447,6 +466,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         .clock_tolerance_ns = shape & 0x8000 ? 0 : 64,
         .full_kind = 2,
         .stats = &stats,
+        .source_stats = source_stats,
     };
     assert(inbox_create(n_chunks, &home) == 0 && inbox_create(n_chunks, &worker) == 0);
     const struct chunk_shape chunks = {

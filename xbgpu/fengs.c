@@ -1,0 +1,255 @@
+/* fengs.c - between the assemblers' counters of each F-engine and who wants to know which antenna is ill. */
+#include "xbgpu/fengs.h"
+
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/units.h"
+#include "xbgpu/labels.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_S    1.0
+#define LOSING_NS (5 * NS_PER_S) /* for which a lost heap shows */
+#define NAMES_MAX 4              /* in one line of the log */
+
+static const char *const state_names[XFENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
+
+/* What is told of each F-engine under these names. */
+static const struct {
+    const char *metric, *sensor, *help;
+} counts[XFENG_N_COUNTS] = {
+    [XFENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
+    [XFENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
+                       "Heaps of this F-engine that were expected since the first but not received."},
+    [XFENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
+                    "Heaps of this F-engine that came after their chunk had been closed."},
+    [XFENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
+                       "Heaps of this F-engine whose first packet was refused for another reason."},
+};
+
+static const struct counter *counter_of(const struct xfengs *fengs, size_t feng, int count)
+{
+    const struct assembler_source_stats *stats = &fengs->stats[feng];
+    const struct counter *counters[] = {&stats->heaps, &stats->missing_heaps, &stats->late_heaps,
+                                        &stats->refused_heaps};
+
+    return counters[count];
+}
+
+const char *xfeng_state_name(enum xfeng_state state)
+{
+    return state_names[state];
+}
+
+/* ---- Looking ----------------------------------------------------------------------------------------------------- */
+
+/* Takes over the counters of one F-engine.  Returns which of them have moved, as bits. */
+static unsigned take_counts(struct xfengs *fengs, size_t feng)
+{
+    struct xfeng *f = &fengs->items[feng];
+    unsigned moved = 0;
+
+    for (int i = 0; i < XFENG_N_COUNTS; i++) {
+        uint64_t value = counter_get(counter_of(fengs, feng, i));
+        moved |= (unsigned)(value != f->counts[i]) << i;
+        f->counts[i] = value;
+    }
+    return moved;
+}
+
+static enum xfeng_state judge(const struct xfengs *fengs, const struct xfeng *f, int64_t now_ns)
+{
+    int64_t losing_ns = LOSING_NS > 2 * fengs->silent_ns ? LOSING_NS : 2 * fengs->silent_ns;
+
+    if (f->heard_ns == 0)
+        return XFENG_DEAD;
+    if (now_ns - f->heard_ns >= fengs->silent_ns)
+        return XFENG_SILENT;
+    return f->lost_ns > 0 && now_ns - f->lost_ns < losing_ns ? XFENG_LOSING : XFENG_RECEIVING;
+}
+
+static enum sensor_status status_of(enum xfeng_state state, bool any_heard)
+{
+    switch (state) {
+    case XFENG_DEAD: return any_heard ? SENSOR_ERROR : SENSOR_UNKNOWN;
+    case XFENG_SILENT: return SENSOR_ERROR;
+    case XFENG_LOSING: return SENSOR_WARN;
+    default: return SENSOR_NOMINAL;
+    }
+}
+
+static void set_sensors(struct xfengs *fengs, size_t feng, unsigned moved, enum sensor_status status, int64_t unix_ns)
+{
+    struct xfeng *f = &fengs->items[feng];
+    struct sensor_reading before = sensor_read(&f->state_sensor);
+    int64_t state = gauge_get(&f->state);
+
+    if (before.status != status || before.value.integer != state)
+        sensor_set_integer(&f->state_sensor, unix_ns, status, state);
+    for (int i = 0; i < XFENG_N_COUNTS; i++)
+        if (moved >> i & 1)
+            sensor_set_integer(&f->count_sensors[i], unix_ns, SENSOR_NOMINAL, (int64_t)f->counts[i]);
+}
+
+/* "m000, m003 and 5 more", as they changed to 'state' since the look before. */
+static size_t list_changed(const struct xfengs *fengs, const uint8_t *changed, enum xfeng_state state, char *text,
+                           size_t text_bytes)
+{
+    size_t n = 0, used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < fengs->n; i++) {
+        if (!changed[i] || gauge_get(&fengs->items[i].state) != (int64_t)state)
+            continue;
+        if (n++ < NAMES_MAX && used < text_bytes)
+            used +=
+                (size_t)snprintf(text + used, text_bytes - used, "%s%s", used ? ", " : "", fengs->labels->antennas[i]);
+    }
+    if (n > NAMES_MAX && used < text_bytes)
+        snprintf(text + used, text_bytes - used, " and %zu more", n - NAMES_MAX);
+    return n;
+}
+
+static void log_changes(struct xfengs *fengs, const uint8_t *changed)
+{
+    char text[600];
+
+    if (list_changed(fengs, changed, XFENG_SILENT, text, sizeof(text)))
+        log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "F-engines silent: %s", text);
+    if (list_changed(fengs, changed, XFENG_LOSING, text, sizeof(text)))
+        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing of F-engines: %s", text);
+    if (list_changed(fengs, changed, XFENG_RECEIVING, text, sizeof(text)))
+        log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
+}
+
+void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns)
+{
+    uint8_t *changed = fengs->changed;
+    bool any_heard = false;
+
+    for (size_t i = 0; i < fengs->n; i++) {
+        struct xfeng *f = &fengs->items[i];
+        unsigned moved = fengs->moved[i] = take_counts(fengs, i);
+        if (moved >> XFENG_HEAPS & 1)
+            f->heard_ns = now_ns;
+        if (moved >> XFENG_MISSING & 1)
+            f->lost_ns = now_ns;
+        enum xfeng_state state = judge(fengs, f, now_ns);
+        changed[i] = gauge_get(&f->state) != (int64_t)state;
+        if (changed[i])
+            gauge_set(&f->since_unix_ns, state == XFENG_SILENT ? unix_ns - (now_ns - f->heard_ns) : unix_ns);
+        gauge_set(&f->state, (int64_t)state);
+        any_heard = any_heard || f->heard_ns > 0;
+    }
+    for (size_t i = 0; i < fengs->n; i++)
+        set_sensors(fengs, i, fengs->moved[i],
+                    status_of((enum xfeng_state)gauge_get(&fengs->items[i].state), any_heard), unix_ns);
+    log_changes(fengs, changed);
+}
+
+static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct xfengs *fengs = CONTAINER_OF(timer, struct xfengs, look);
+
+    xfengs_look(fengs, clock_monotonic_ns(), clock_unix_ns());
+}
+
+/* ---- /status.json ------------------------------------------------------------------------------------------------ */
+
+void xfengs_describe(const struct xfengs *fengs, json_t *into)
+{
+    json_t *all = json_object_get(into, "fengs");
+
+    for (size_t i = 0; i < fengs->n && i < json_array_size(all); i++) {
+        const struct xfeng *f = &fengs->items[i];
+        int64_t since_unix_ns = gauge_get(&f->since_unix_ns);
+        json_t *feng = json_array_get(all, i);
+        json_object_set_new(feng, "state", json_string(state_names[gauge_get(&f->state)]));
+        json_object_set_new(feng, "since",
+                            since_unix_ns ? json_real((double)(since_unix_ns / NS_PER_US) / 1e6) : json_null());
+    }
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+static void register_metrics(struct xfengs *fengs, size_t feng)
+{
+    char labels[400] = "", number[24];
+
+    snprintf(number, sizeof(number), "%zu", feng);
+    stats_label(labels, sizeof(labels), "feng", number);
+    stats_label(labels, sizeof(labels), "antenna", fengs->labels->antennas[feng]);
+    for (int i = 0; i < XFENG_N_COUNTS; i++)
+        stats_counter(counts[i].metric, counts[i].help, labels, counter_of(fengs, feng, i));
+    stats_gauge("xbgpu_feng_newest_timestamp", "Timestamp of the newest heap of this F-engine, in ADC samples.", labels,
+                &fengs->stats[feng].newest_timestamp);
+    stats_gauge("xbgpu_feng_state", "State of this F-engine's stream: 0 dead, 1 silent, 2 losing, 3 receiving.", labels,
+                &fengs->items[feng].state);
+}
+
+int xfengs_init(struct xfengs *fengs, const struct xlabels *labels)
+{
+    *fengs = (struct xfengs){.n = labels->n / N_POLS, .labels = labels};
+    fengs->stats = calloc(fengs->n, sizeof(*fengs->stats));
+    fengs->items = calloc(fengs->n, sizeof(*fengs->items));
+    fengs->changed = calloc(fengs->n, sizeof(*fengs->changed));
+    fengs->moved = calloc(fengs->n, sizeof(*fengs->moved));
+    if (!fengs->stats || !fengs->items || !fengs->changed || !fengs->moved)
+        return -ENOMEM;
+    for (size_t i = 0; i < fengs->n; i++)
+        register_metrics(fengs, i);
+    return 0;
+}
+
+static int add_sensors(struct xfengs *fengs, size_t feng, struct sensors *sensors)
+{
+    struct xfeng *f = &fengs->items[feng];
+    char name[600];
+    struct sensor_about about = {.name = name,
+                                 .description =
+                                     "Stream of this antenna's F-engine: dead is one of which nothing has come "
+                                     "since the start.",
+                                 .units = "",
+                                 .type = SENSOR_DISCRETE,
+                                 .words = state_names};
+
+    snprintf(name, sizeof(name), "%s.rx.state", fengs->labels->antennas[feng]);
+    int err = sensors_add(sensors, &f->state_sensor, &about, (struct sensor_reading){0});
+    for (int i = 0; !err && i < XFENG_N_COUNTS; i++) {
+        about = (struct sensor_about){
+            .name = name, .description = counts[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
+        snprintf(name, sizeof(name), "%s.%s", fengs->labels->antennas[feng], counts[i].sensor);
+        err = sensors_add(sensors, &f->count_sensors[i], &about,
+                          (struct sensor_reading){clock_unix_ns(), SENSOR_NOMINAL, {0}});
+    }
+    return err;
+}
+
+int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns)
+{
+    int err = 0;
+
+    fengs->silent_ns = silent_ns;
+    for (size_t i = 0; !err && i < fengs->n; i++)
+        err = add_sensors(fengs, i, sensors);
+    if (err)
+        return err;
+    fengs->loop = loop;
+    ev_timer_init(&fengs->look, on_look, LOOK_S, LOOK_S);
+    ev_timer_start(loop, &fengs->look);
+    return 0;
+}
+
+void xfengs_fini(struct xfengs *fengs)
+{
+    if (fengs->loop)
+        ev_timer_stop(fengs->loop, &fengs->look);
+    free(fengs->stats);
+    free(fengs->items);
+    free(fengs->changed);
+    free(fengs->moved);
+    *fengs = (struct xfengs){0};
+}

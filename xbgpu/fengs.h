@@ -1,0 +1,65 @@
+/* fengs.h - what an X-engine knows of each F-engine: heaps received, missing, late and refused, and a state.
+ *
+ * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
+ * States:    dead       nothing has come since the start
+ *            silent     data came, and none has come for a while
+ *            losing     data come, and heaps were missing in the last seconds
+ *            receiving  data come, and none was missing
+ *            Where nothing has come from any F-engine, dead is no fault of one of them: its sensors are unknown then.
+ * Threads:   the assemblers' counters, but for them main; xfengs_describe() HTTP's. */
+#ifndef XBGPU_FENGS_H
+#define XBGPU_FENGS_H
+
+#include "common/assemble.h"
+#include "common/log.h"
+#include "common/sensor.h"
+
+#include <ev.h>
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct xlabels;
+
+enum xfeng_state { XFENG_DEAD, XFENG_SILENT, XFENG_LOSING, XFENG_RECEIVING, XFENG_N_STATES };
+
+enum { XFENG_HEAPS, XFENG_MISSING, XFENG_LATE, XFENG_REFUSED, XFENG_N_COUNTS };
+
+struct xfeng {
+    struct gauge state;         /* enum xfeng_state */
+    struct gauge since_unix_ns; /* when that began; 0: with the start */
+    struct sensor state_sensor, count_sensors[XFENG_N_COUNTS];
+    /* [main] */
+    uint64_t counts[XFENG_N_COUNTS]; /* as of the last look */
+    int64_t heard_ns, lost_ns;       /* monotonic; 0: never */
+};
+
+struct xfengs {
+    size_t n;                             /* [const] */
+    int64_t silent_ns;                    /* [const] */
+    const struct xlabels *labels;         /* [const] */
+    struct assembler_source_stats *stats; /* [n] [const] the assemblers' */
+    struct xfeng *items;                  /* [n] [const] */
+    struct ev_loop *loop;                 /* [const] */
+    ev_timer look;
+    struct log_limit silent_limit, losing_limit, receiving_limit;
+    uint8_t *changed, *moved; /* [n] [main] of one look */
+};
+
+/* Makes the counters and their metrics.  'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
+int xfengs_init(struct xfengs *fengs, const struct xlabels *labels);
+
+/* Adds the sensors and begins to look.  Silent is who has not been heard for 'silent_ns'.  Returns 0 or -ENOMEM. */
+int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns);
+
+/* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */
+void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns);
+
+const char *xfeng_state_name(enum xfeng_state state);
+
+/* Adds states to the section 'fengs' of /status.json, which has the metrics, in the same order. */
+void xfengs_describe(const struct xfengs *fengs, json_t *into);
+
+void xfengs_fini(struct xfengs *fengs);
+
+#endif
