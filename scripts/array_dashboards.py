@@ -15,8 +15,8 @@ OVERVIEW = [
     ("2 Dropped in F-engines' sockets", "pps", "{{engine}} {{thread}}", "rate(fgpu_input_kernel_drops{SEL}[RANGE])"),
     ("3 Not sent by F-engines (heaps)", "short", "{{engine}} {{antenna}} {{stream}}",
      "rate(fgpu_output_skipped_heaps_total{SEL}[RANGE]) + rate(fgpu_output_dropped_heaps_total{SEL}[RANGE])"),
-    ("4 Missing before X-engines (heaps)", "short", "{{engine}} {{fengs}}",
-     "rate(xbgpu_input_missing_heaps_total{SEL}[RANGE])"),
+    ("4 Missing before X-engines (heaps)", "short", "{{engine}} {{antenna}}",
+     "rate(xbgpu_feng_missing_heaps_total{SEL}[RANGE]) > 0"),
     ("5 Dropped in X-engines' sockets", "pps", "{{engine}} {{thread}}", "rate(xbgpu_input_kernel_drops{SEL}[RANGE])"),
     ("6 Dumps not sent, or incomplete", "short", "{{engine}} {{stream}}",
      "rate(xbgpu_output_x_incomplete_accs_total{SEL}[RANGE]) + rate(xbgpu_output_x_absent_accs_total{SEL}[RANGE]) + "
@@ -44,8 +44,12 @@ F_ENGINES = [
     ("Latency", "s", "{{antenna}} {{stream}}", "fgpu_output_latency_seconds{SEL}"),
 ]
 X_ENGINES = [
-    ("Heaps received", "short", "{{engine}} {{fengs}}", "rate(xbgpu_input_heaps_total{SEL}[RANGE])"),
-    ("Heaps missing", "short", "{{engine}} {{fengs}}", "rate(xbgpu_input_missing_heaps_total{SEL}[RANGE])"),
+    ("State of each antenna: 0 dead, 1 silent, 2 losing, 3 receiving", "short", "{{engine}} {{antenna}}",
+     "xbgpu_feng_state{SEL}"),
+    ("Heaps received", "short", "{{engine}} {{antenna}}", "rate(xbgpu_feng_heaps_total{SEL}[RANGE])"),
+    ("Heaps missing", "short", "{{engine}} {{antenna}}", "rate(xbgpu_feng_missing_heaps_total{SEL}[RANGE]) > 0"),
+    ("Heaps late or refused", "short", "{{engine}} {{antenna}}",
+     "rate(xbgpu_feng_late_heaps_total{SEL}[RANGE]) + rate(xbgpu_feng_refused_heaps_total{SEL}[RANGE]) > 0"),
     ("Of them, only a part came", "short", "{{engine}} {{fengs}}",
      "rate(xbgpu_input_incomplete_heaps_total{SEL}[RANGE])"),
     ("Packets refused", "pps", "{{engine}} {{reason}}",

@@ -117,6 +117,13 @@ def fgpu_lines(plan, engine, schema):
     return lines
 
 
+def antenna_names(array):
+    """Names that sensors may have; where an antenna has another one, X-engines number all of them."""
+    names = [antenna["name"] for antenna in array["antennas"]]
+    usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
+    return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
+
+
 def xbgpu_lines(plan, engine, schema):
     array, stream, lines = plan.array, engine.stream, begin(plan, engine)
     port, width = array["multicast"]["port"], engine.stream["channels"] // engine.stream["substreams"]
@@ -125,6 +132,7 @@ def xbgpu_lines(plan, engine, schema):
     lines.section("recv", flow_keys(array, engine, "recv", [
         ("sources", f"{source}:{port}", stream.mark),
         ("antennas", len(array["antennas"]), array.mark_at("antennas")),
+        *antenna_names(array),
         ("channels", stream["channels"], at("channels")),
         ("channels_per_substream", width, at("substreams")),
         ("channel_offset", engine.substream * width, at("substreams")),

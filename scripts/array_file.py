@@ -18,7 +18,7 @@ DEALT = {
     "katcp": ("listen", "read_only_listen", "allow"),
     "send": ("interface", "pcap_file", "affinity", "array_size"),
     "fgpu.recv": ("interface", "pcap_file", "affinity", "sample_bits", "packet_samples"),
-    "xbgpu.recv": ("sources", "interface", "pcap_file", "affinity", "antennas", "channels", "channels_per_substream",
+    "xbgpu.recv": ("sources", "interface", "pcap_file", "affinity", "antennas", "antenna_names", "channels", "channels_per_substream",
                    "channel_offset", "spectra_per_heap", "samples_between_spectra", "sample_bits", "sample_encoding",
                    "shifts"),
     "antennas": ("feng_id", "delays", "gains"),

@@ -45,6 +45,8 @@ class Rule:
 FEED = ", antenna, pol"
 WHO = "{{ $labels.engine }} on {{ $labels.host }}"
 INPUT = "antenna {{ $labels.antenna }} pol {{ $labels.pol }}"
+VOLTAGES = ", feng, antenna"
+FENG = "antenna {{ $labels.antenna }} (F-engine {{ $labels.feng }})"
 SOCKET = "this host: the receive thread is too slow for its socket buffer (CPU taken by others, recv.threads, " \
          "recv.buffer, net.core.rmem_max)"
 STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|crc|duplicate"
@@ -104,13 +106,14 @@ RULES = [
          f"{WHO}: the kernel refuses to send its packets",
          "this host: interface down, no route to the group, or send.packet_payload above the MTU", "host"),
     # F-engine to X-engine.
-    Rule("VoltagesSilent", rate("xbgpu_input_heaps_total", by=", fengs") + " == 0", "10s", "critical",
-         f"no voltages of F-engines {{{{ $labels.fengs }}}} reach {WHO}",
+    Rule("VoltagesSilent", "xbgpu_feng_state{ARRAY} < 2", "10s", "critical", f"no voltages of {FENG} reach {WHO}",
          "if other X-engines get them, the switch's multicast group (IGMP) or this host's interface; if none does, the "
-         "F-engines or their hosts", "streams"),
-    Rule("VoltagesLostOnTheWay", unless_here(rate("xbgpu_input_missing_heaps_total") + " > 0", "xbgpu"), "5s",
-         "warning", f"{WHO}: {{{{ $value | humanize }}}} heaps/s are missing, and it has dropped none",
-         "if every X-engine says so, an F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if only this "
+         "F-engine or its host", "streams"),
+    Rule("VoltagesLostOnTheWay", unless_here(
+             rate("xbgpu_feng_missing_heaps_total", by=VOLTAGES) + f" > 0 and on ({BY}{VOLTAGES}) xbgpu_feng_state{{ARRAY}} == 2",
+             "xbgpu"), "5s", "warning",
+         f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
+         "if every X-engine says so, the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if only this "
          "one, its switch port or the interface's queues (ethtool -S)"),
     Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
          f"{WHO}: the kernel drops packets of F-engines", SOCKET),

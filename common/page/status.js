@@ -1,12 +1,13 @@
 "use strict";
-/* Shows /status.json, once a second while somebody looks. */
+/* Shows /status.json, once a second while somebody looks, and more slowly in a hidden tab. */
 
-const INTERVAL_MS = 1000, TIMEOUT_MS = 4000, STALE_MS = 3500;
+const INTERVAL_MS = 1000, HIDDEN_INTERVAL_MS = 5000, TIMEOUT_MS = 4000, STALE_MS = 2500;
 const COLOURS = ["--c0", "--c1", "--c2", "--c3"];
 const $ = id => document.getElementById(id);
 
 let last = null;        // the last answer
 let last_ms = 0;        // when it came
+let asked_ms = 0;       // when the first of the questions was asked that have no answer yet; 0: all have one
 let chosen = read_hash();
 
 // ---- Numbers for people ---------------------------------------------------------------------------------------------
@@ -186,28 +187,47 @@ function show_delays(s) {
 
 // ---- Antennas of an X-engine ----------------------------------------------------------------------------------------
 
+const antenna_name = (s, a) => (s.fengs || [])[a] ? s.fengs[a].antenna : `antenna ${a}`;
+const feng_loss = f => fraction(per_s(f.missing_heaps), known(per_s(f.heaps)) ? per_s(f.heaps) + per_s(f.missing_heaps) : null);
+const for_how_long = (s, f) => known(f.since) ? ` for ${duration(Math.max(0, s.time - f.since))}` : "";
+
+/* What the stream of an antenna's F-engine does, in a few words. */
+function state_text(s, f) {
+  if (f.state === "losing") return per_s(f.missing_heaps) > 0 ? `loses ${percent(feng_loss(f))}` : "has lost heaps";
+  return f.state === "silent" ? `silent${for_how_long(s, f)}` : f.state;
+}
+
+function antenna_level(s, a, middle) {
+  const f = (s.fengs || [])[a], level = (s.levels[a] || []).filter(known);
+  if (f && f.state !== "receiving") return f.state === "losing" ? "warn" : s.fengs.some(g => g.state !== "dead") ? "bad" : "";
+  if (!level.length) return "";
+  return Math.max(...level.map(l => Math.abs(l - middle))) > 6 ? "warn" : "ok";
+}
+
 function show_antennas(s) {
   $("antennas").hidden = s.n_antennas === undefined;
   if (s.n_antennas === undefined) return;
   const grid = $("antenna-grid"), pair = pair_of(s);
-  $("reference").textContent = `antenna ${pair[0]}`;
+  $("reference").textContent = antenna_name(s, pair[0]);
   if (grid.children.length !== s.n_antennas) {
     grid.replaceChildren(...Array.from({ length: s.n_antennas }, (_, a) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.append(Object.assign(document.createElement("b"), { textContent: a }), document.createElement("span"), document.createElement("span"));
+      button.append(document.createElement("b"), ...[1, 2, 3].map(() => document.createElement("span")));
       button.onclick = () => choose({ baseline: `${pair_of(last)[0]},${a}` });
       return button;
     }));
   }
   const middle = median(s.levels.flat().filter(known));
   for (let a = 0; a < s.n_antennas; a++) {
-    const button = grid.children[a], level = s.levels[a] || [null, null];
-    const off = level.map(l => known(l) ? Math.abs(l - middle) : Infinity);
-    button.dataset.level = !s.levels.length ? "" : Math.max(...off) === Infinity ? "bad" : Math.max(...off) > 6 ? "warn" : "ok";
+    const button = grid.children[a], level = s.levels[a] || [null, null], f = (s.fengs || [])[a];
+    button.dataset.level = antenna_level(s, a, middle);
     button.classList.toggle("chosen", pair.includes(a));
-    button.children[1].textContent = `pol 0 ${db(level[0])}`;
-    button.children[2].textContent = `pol 1 ${db(level[1])}`;
+    button.children[0].textContent = antenna_name(s, a);
+    button.children[1].textContent = f ? state_text(s, f) : "";
+    button.children[2].textContent = `pol 0 ${db(level[0])}`;
+    button.children[3].textContent = `pol 1 ${db(level[1])}`;
+    if (f) button.title = `F-engine ${f.feng}: ${count(total(f.heaps))} heaps received, ${count(total(f.missing_heaps))} missing, ${count(total(f.late_heaps))} late, ${count(total(f.refused_heaps))} refused`;
   }
 }
 
@@ -236,7 +256,7 @@ function pair_of(s) {
 }
 
 /* A labelled list, made anew only if what it offers changes. */
-function offer(name, label, values, value, change) {
+function offer(name, label, values, value, change, texts = values) {
   let select = $("choose-" + name);
   if (!select) {
     const box = document.createElement("label");
@@ -244,9 +264,9 @@ function offer(name, label, values, value, change) {
     box.append(label, select);
     $("choose").append(box);
   }
-  if (select.offered !== values.join("\n")) {
-    select.offered = values.join("\n");
-    select.replaceChildren(...values.map(v => new Option(v, v)));
+  if (select.offered !== texts.join("\n")) {
+    select.offered = texts.join("\n");
+    select.replaceChildren(...values.map((v, i) => new Option(texts[i], v)));
   }
   select.parentElement.hidden = values.length < 2;
   select.onchange = () => change(select.value);
@@ -256,9 +276,9 @@ function offer(name, label, values, value, change) {
 function offer_choices(s) {
   const streams = s.outputs.map(o => o.name), shown = s.spectrum || {};
   if (s.n_antennas !== undefined) {
-    const antennas = Array.from({ length: s.n_antennas }, (_, a) => String(a)), pair = pair_of(s);
-    offer("first", "antenna", antennas, String(pair[0]), v => choose({ baseline: `${v},${pair_of(last)[1]}` }));
-    offer("second", "with", antennas, String(pair[1]), v => choose({ baseline: `${pair_of(last)[0]},${v}` }));
+    const antennas = Array.from({ length: s.n_antennas }, (_, a) => String(a)), names = antennas.map(a => antenna_name(s, a)), pair = pair_of(s);
+    offer("first", "antenna", antennas, String(pair[0]), v => choose({ baseline: `${v},${pair_of(last)[1]}` }), names);
+    offer("second", "with", antennas, String(pair[1]), v => choose({ baseline: `${pair_of(last)[0]},${v}` }), names);
   } else {
     offer("antenna", "antenna", s.antenna_names, chosen.antenna || shown.antenna || s.antenna_names[0], v => choose({ antenna: v }));
   }
@@ -305,7 +325,7 @@ function show_spectrum(s) {
   make_plots(s, spectrum.unit);
   const axis = axis_of(spectrum), age = s.time - spectrum.time, power = spectrum.curves.filter(c => c.kind === "power");
   const cross = spectrum.curves.filter(c => c.kind === "cross");
-  plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `antenna ${c.antennas[0]} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })));
+  plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `${antenna_name(s, c.antennas[0])} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })));
   if (plot_set.phase) {
     const order = [0, 3, 1, 2], of = c => c.pols[0] + 2 * c.pols[1]; // colours: parallel hands first
     const named = [...cross].sort((a, b) => order.indexOf(of(a)) - order.indexOf(of(b)));
@@ -348,6 +368,7 @@ function troubles_of(s) {
     else if (value.total > 0) found.push([where, name.replaceAll("_", " "), value]);
   };
   const names = ["rejected_packets", "malformed_packets", "too_old_heaps", "bad_timestamp_heaps", "bad_feng_id_heaps", "incomplete_heaps", "contested_heaps", "missing_heaps", "jumps", "failed_packets", "unmatched_chunks", "late_chunks", "skipped_heaps", "dropped_heaps", "incomplete_accs", "absent_accs", "skipped_accs", "dropped_accs", "audit_failures", "wrong_accs"];
+  for (const f of s.fengs || []) look(f.antenna, "missing heaps", f.missing_heaps), look(f.antenna, "late heaps", f.late_heaps), look(f.antenna, "refused heaps", f.refused_heaps);
   const scan = (where, object) => { for (const name of names) if (object[name]) look(where, name, object[name]); };
   for (const i of s.inputs || []) scan(input_name(i), i);
   for (const a of s.antennas || []) scan(a.antenna, a);
@@ -383,8 +404,11 @@ function judge(s) {
   const silent = s.inputs.filter(i => per_s(i.heaps) === 0), missing = sum(s.inputs.map(i => per_s(i.missing_heaps)));
   if (silent.length === s.inputs.length) return ["idle", "No data", "nothing arrives on any input"];
   if (silent.length) return ["warn", "Inputs missing", names_of(silent.map(input_name))];
+  const fengs = s.fengs || [], gone = fengs.filter(f => f.state === "dead" || f.state === "silent"), losing = fengs.filter(f => f.state === "losing");
+  if (gone.length) return ["warn", "Antennas missing", names_of(gone.map(f => `${f.antenna} ${state_text(s, f)}`))];
   const contested = s.inputs.filter(i => per_s(i.contested_heaps) > 0);
   if (contested.length) return ["bad", "Contested", `two senders send different bytes for the same heaps: ${names_of(contested.map(input_name))}`];
+  if (losing.length) return ["warn", "Losing data", names_of(losing.map(f => `${f.antenna} ${state_text(s, f)}`))];
   if (missing > 0) return ["warn", "Losing data", `${percent(missing / (missing + sum(heaps)))} of the heaps are missing: ${names_of(s.inputs.filter(i => per_s(i.missing_heaps) > 0).map(input_name))}`];
   const dropping = s.streams.filter(t => (per_s(t.dropped_heaps) || per_s(t.dropped_accs)) > 0);
   if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];
@@ -463,7 +487,7 @@ function show(s) {
 
 /* Old figures are grey, and the banner says since when. */
 function show_age() {
-  const age_ms = Date.now() - last_ms, stale = !document.hidden && last_ms > 0 && age_ms > STALE_MS;
+  const age_ms = Date.now() - last_ms, stale = last_ms > 0 && asked_ms > 0 && Date.now() - asked_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);
   if (stale) show_state(["gone", "No answer", `from ${last.program} on ${last.host} for ${duration(age_ms / 1000)}; what is below is old`]);
   if (last) $("clock").textContent = `${day(last.time)} ${utc(last.time)} UTC`;
@@ -473,8 +497,8 @@ let polling = null, timer = null;
 
 async function poll() {
   clearTimeout(timer);
-  if (document.hidden) return;
   if (polling) polling.abort();
+  asked_ms = asked_ms || Date.now();
   const mine = polling = new AbortController(), give_up = setTimeout(() => mine.abort(), TIMEOUT_MS);
   try {
     const query = new URLSearchParams(chosen).toString();
@@ -483,6 +507,7 @@ async function poll() {
     if (mine === polling) {
       last = answer;
       last_ms = Date.now();
+      asked_ms = 0;
       show(answer);
     }
   } catch (error) {
@@ -492,7 +517,7 @@ async function poll() {
     clearTimeout(give_up);
     if (mine === polling) {
       polling = null;
-      timer = setTimeout(poll, INTERVAL_MS);
+      timer = setTimeout(poll, document.hidden ? HIDDEN_INTERVAL_MS : INTERVAL_MS);
       show_age();
     }
   }

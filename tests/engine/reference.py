@@ -27,6 +27,7 @@ INTRODUCTIONS = {
 }
 MORE = {
     "{stream}": "{stream} is an output's name.",
+    "{antenna}.": "{antenna} is the name of an antenna (recv.antenna_names).",
     "input{i}": "{i} is the number of an input: 2 * the place of its antenna among those of the program + "
                 "polarisation.",
     " | thread": "Where there are two sets of labels, what belongs to a known source is counted by the first, all else "
@@ -120,6 +121,7 @@ def sensors(client, streams):
         stream, _, rest = name.partition(".")
         name = f"{{stream}}.{rest}" if stream in streams else name
         name = re.sub(r"\binput\d+\b", "input{i}", name)
+        name = re.sub(r"^a\d+\.", "{antenna}.", name)
         what = ", ".join(filter(None, [f"{kind}: {' | '.join(words)}" if words else kind, unit]))
         key = f"{name} ({what})"
         assert items.setdefault(key, description) == description, f"{key} has two descriptions"

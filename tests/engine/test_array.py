@@ -370,6 +370,41 @@ def test_recorder_alerts(work):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_antenna_alerts(work):
+    """A silent, a losing and a dead F-engine among four: the alerts name these antennas, and nothing else."""
+    if not shutil.which("promtool"):
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    generate(EXAMPLE, work / "made")
+    states = {"m000": (3, "7x60"), "m001": (1, "0+9x60"), "m002": (2, "0+5x60"), "m003": (0, "0x60")}
+    engine = 'array="example", host="h", engine="x0", program="xbgpu"'
+    series = []
+    for feng, (antenna, (state, missing)) in enumerate(states.items()):
+        labels = f'{engine}, feng="{feng}", antenna="{antenna}"'
+        series += [{"series": f"xbgpu_feng_state{{{labels}}}", "values": f"{state}x60"},
+                   {"series": f"xbgpu_feng_missing_heaps_total{{{labels}}}", "values": missing}]
+    expected = []
+    rules = yaml.safe_load((work / "made/prometheus/rules.yaml").read_text())["groups"][0]["rules"]
+    for rule in rules:
+        who = {"VoltagesSilent": [1, 3], "VoltagesLostOnTheWay": [2]}.get(rule["alert"])
+        if who is None:
+            continue
+        alerts = []
+        for feng in who:
+            labels = {"severity": rule["labels"]["severity"], "array": "example", "host": "h", "engine": "x0",
+                      "program": "xbgpu", "feng": str(feng), "antenna": f"m00{feng}"}
+            notes = {key: re.sub(r"{{ \$labels\.(\w+) }}", lambda m: labels[m[1]], text).replace("{{ $value | humanize }}", "1")
+                     for key, text in rule["annotations"].items()}
+            assert f"m00{feng}" in notes["summary"]
+            alerts.append({"exp_labels": labels, "exp_annotations": notes})
+        expected.append({"eval_time": "4m", "alertname": rule["alert"], "exp_alerts": alerts})
+    assert len(expected) == 2
+    path = work / "made/prometheus/test.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "5s", "tests": [
+        {"interval": "5s", "input_series": series, "alert_rule_test": expected}]}))
+    done = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_ansible(work):
     if not shutil.which("ansible-playbook"):
         pytest.skip("ansible-playbook is not installed (Debian: ansible-core)")

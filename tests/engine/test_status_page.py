@@ -5,6 +5,7 @@ import math
 import os
 import re
 import signal
+import time
 import urllib.request
 
 import numpy as np
@@ -161,7 +162,7 @@ def test_x_engine(array):
         page.wait_for_selector("#plots canvas")
         browser.wait_shown(page, 2)
         powers_of, _ = sweep(page, "Autocorrelations", 0, range(demo_array.TONE_CHANNEL - 3, demo_array.TONE_CHANNEL + 4))
-        assert set(powers_of) == {f"antenna {a} pol {p}" for a in (0, 1) for p in (0, 1)}
+        assert set(powers_of) == {f"m00{a} pol {p}" for a in (0, 1) for p in (0, 1)}
         for powers in powers_of.values():
             assert max(powers, key=powers.get) == demo_array.TONE_CHANNEL
         check_phase(page, demo_array.DELAYS[1], 0)
@@ -171,17 +172,17 @@ def test_x_engine(array):
         # Another baseline, chosen by hand; the address names it.
         page.locator("#choose-second").select_option("2")
         page.wait_for_url("**/#baseline=0,2")
-        page.wait_for_selector("#plots button:has-text('antenna 2 pol 1')")
+        page.wait_for_selector("#plots button:has-text('m002 pol 1')")
         check_phase(page, demo_array.DELAYS[2], 0)
         # And by a click on an antenna.
         page.locator("#antenna-grid button").nth(1).click()
         page.wait_for_url("**/#baseline=0,1")
-        page.wait_for_selector("#plots button:has-text('antenna 1 pol 1')")
+        page.wait_for_selector("#plots button:has-text('m001 pol 1')")
         assert not page.complaints, page.complaints
 
         # The other half of the band has its own channels.
         page.goto(array.url("xbgpu1", "#baseline=0,2"))
-        page.wait_for_selector("#plots button:has-text('antenna 2 pol 1')")
+        page.wait_for_selector("#plots button:has-text('m002 pol 1')")
         check_phase(page, demo_array.DELAYS[2], demo_array.HALF)
 
 
@@ -240,7 +241,9 @@ def test_numbers_equal_metrics(daemon, work):
         audits = array["xbgpu1"].metrics().get("xbgpu_audits_total")
         assert number(cell(page, "streams", "vis", "audits")[0]) == audits > 5
 
-        # And a page whose program is gone says so, and is grey.
+        # And a page whose program is gone says so, and is grey, also where nobody looks at it.
+        page.evaluate("Object.defineProperty(document, 'hidden', {value: true}); "
+                      "document.dispatchEvent(new Event('visibilitychange'))")
         array["xbgpu1"].process.send_signal(signal.SIGKILL)
         wait_state(page, "gone", "No answer")
         page.wait_for_selector("body.stale")
@@ -287,3 +290,31 @@ def test_served_alone(array):
             text = reply.read().decode()
         links = re.findall(r"(?:https?:)?//[\w.-]+", re.sub(r"http://www\.w3\.org/2000/svg", "", text))
         assert not [link for link in links if "." in link], links
+
+
+def test_antennas_that_fall_silent(daemon, work):
+    """An F-engine is killed: X-engines name its antennas on the page, in /status.json, over KATCP and in the log."""
+    array = demo_array.Array(daemon, work).start(*demo_array.ENGINES, "dsim")
+    with browser.page() as page:
+        page.goto(array.url("xbgpu0"))
+        wait_state(page, "ok", "Receiving")
+        assert {f["antenna"]: f["state"] for f in status(array, "xbgpu0")["fengs"]} == {
+            f"m00{a}": "receiving" for a in range(4)}
+        array["fgpu1"].process.send_signal(signal.SIGKILL)
+        killed = time.time()
+        page.wait_for_selector("#reason:has-text('m003')", timeout=1000 * (60 if harness.SANITIZED else 20))
+        assert page.locator("#state").text_content() in ("Losing data", "Antennas missing")
+        page.wait_for_selector("#reason:has-text('m002 silent for')")
+        wait_state(page, "warn", "Antennas missing")
+        answer = status(array, "xbgpu0")
+        states = {f["antenna"]: f["state"] for f in answer["fengs"]}
+        assert states == {"m000": "receiving", "m001": "receiving", "m002": "silent", "m003": "silent"}
+        since = answer["fengs"][2]["since"]
+        assert -3 < since - killed < answer["time"] - killed, "silent since then"
+        assert answer["sensors"]["m002.rx.state"]["value"] == "silent" and answer["sensors"]["m002.rx.state"]["status"] == "error"
+        assert answer["sensors"]["m001.rx.state"]["status"] == "nominal"
+        levels = [page.locator("#antenna-grid button").nth(a).get_attribute("data-level") for a in range(4)]
+        assert levels == ["ok", "ok", "bad", "bad"]
+        browser.wait_shown(page, 2)
+        assert re.search("F-engines silent: .*m00[23]", array["xbgpu0"].log.read_text())
+        assert not page.complaints, page.complaints

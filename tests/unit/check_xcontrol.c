@@ -94,6 +94,33 @@ START_TEST(input_labels)
 }
 END_TEST
 
+START_TEST(antenna_names)
+{
+    struct xlabels labels;
+
+    ck_assert_ptr_null(load(""));
+    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_str_eq(labels.antennas[1], "a1");
+    xlabels_fini(&labels);
+    unload();
+
+    ck_assert_ptr_null(load(", antenna_names: 'm017, s0103'"));
+    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_str_eq(labels.antennas[0], "m017");
+    ck_assert_int_eq(xlabels_find(&labels, "m017h"), 1);
+    ck_assert_int_eq(xlabels_find(&labels, "s0103v"), 2);
+    xlabels_fini(&labels);
+    unload();
+
+    ck_assert_ptr_null(load(", antenna_names: 'm017, s0103', input_labels: 'a, b, c, d'"));
+    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_str_eq(labels.antennas[1], "s0103");
+    ck_assert_int_eq(xlabels_find(&labels, "c"), 2);
+    xlabels_fini(&labels);
+    unload();
+}
+END_TEST
+
 START_TEST(labels_that_are_wrong)
 {
     static const char *const cases[][2] = {
@@ -104,6 +131,10 @@ START_TEST(labels_that_are_wrong)
          "an input label has letters, digits, '.', '-' and '_', and not digits only, but '7' is given"},
         {", input_labels: \"a, b, c', d\"",
          "an input label has letters, digits, '.', '-' and '_', and not digits only, but 'c'' is given"},
+        {", antenna_names: 'a, b, c'", "antenna_names must be 2, one for each of 2 antennas, not 3"},
+        {", antenna_names: 'a, a'", "two antennas have the name a"},
+        {", antenna_names: 'a, 1'",
+         "an antenna's name has letters, digits, '.', '-' and '_', and not digits only, but '1' is given"},
         {", shifts: [0, 0, 0, 17]",
          "a shift of 17 spectra, of polarisation 1 of antenna 1, is longer than a heap of 16"},
     };
@@ -399,6 +430,7 @@ int main(void)
 
     random_start();
     tcase_add_test(tcase, input_labels);
+    tcase_add_test(tcase, antenna_names);
     tcase_add_test(tcase, labels_that_are_wrong);
     tcase_add_test(tcase, settings_are_kept);
     tcase_add_test(tcase, shifts_follow_their_inputs);
