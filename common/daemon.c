@@ -140,10 +140,12 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     if (err)
         return threads_failed(err, ", or lower recv.threads, send.threads or device.threads");
     katcp_sensors_start(&control->own, service_loop(service));
+    status_watch(context->status, service_loop(service));
     status_set_state(context->status, STATUS_RUNNING);
     int exit_code = service_run(service);
     status_set_state(context->status, STATUS_DRAINING);
     katcp_sensors_stop(&control->own, service_loop(service));
+    status_unwatch(context->status);
     service_stopping(service);
     close_control(control);
     return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/device.h"
+#include "common/history.h"
 #include "common/lock.h"
 #include "common/sensor.h"
 #include "common/stats.h"
@@ -10,6 +11,7 @@
 #include "common/version.h"
 
 #include <errno.h>
+#include <ev.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #define MAX_LABELS 4
+#define LOOK_S     1.0
 
 struct status {
     const char *program;         /* [const] */
@@ -25,6 +28,9 @@ struct status {
     int64_t start_ns;            /* [const] monotonic */
     int64_t start_unix_ns;       /* [const] */
     _Atomic int state;           /* enum status_state */
+    struct history *history;     /* [const] */
+    struct ev_loop *loop;        /* [main] NULL: it is not watched */
+    ev_timer look;               /* [main] */
     struct lock lock;
     const struct device *device GUARDED;   /* [lock] NULL: there is none */
     status_describe describe GUARDED;      /* [lock] NULL: no pipeline yet */
@@ -42,6 +48,11 @@ int status_create(const char *program, const struct gauge *healthy, struct statu
     s->healthy = healthy;
     s->start_ns = clock_monotonic_ns();
     s->start_unix_ns = clock_unix_ns();
+    int err = history_create(&s->history);
+    if (err) {
+        free(s);
+        return err;
+    }
     lock_init(&s->lock);
     *status = s;
     return 0;
@@ -52,7 +63,29 @@ void status_destroy(struct status *status)
     if (!status)
         return;
     lock_fini(&status->lock);
+    history_destroy(status->history);
     free(status);
+}
+
+static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct status *status = CONTAINER_OF(timer, struct status, look);
+
+    history_look(status->history, clock_monotonic_ns(), clock_unix_ns());
+}
+
+void status_watch(struct status *status, struct ev_loop *loop)
+{
+    status->loop = loop;
+    ev_timer_init(&status->look, on_look, LOOK_S, LOOK_S);
+    ev_timer_start(loop, &status->look);
+}
+
+void status_unwatch(struct status *status)
+{
+    if (status->loop)
+        ev_timer_stop(status->loop, &status->look);
+    status->loop = NULL;
 }
 
 void status_set_state(struct status *status, enum status_state state)
@@ -305,6 +338,7 @@ static json_t *describe(struct status *status, const struct status_query *query)
     if (status_state(status) != STATUS_STARTING) {
         stats_make_rates(clock_monotonic_ns());
         stats_each(add_metric, &gathering);
+        json_object_set_new(root, "troubles", history_describe(status->history));
     }
     json_decref(gathering.found);
     lock_take(&status->lock);

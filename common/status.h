@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct device;
+struct ev_loop;
 struct gauge;
 struct sensors;
 struct status;
@@ -47,6 +48,9 @@ enum status_state status_state(const struct status *status);
 /* Neither is asked any more once the call that sets another, or NULL, has returned.  The source outlives that. */
 void status_set_device(struct status *status, const struct device *device);
 void status_set_source(struct status *status, status_describe describe, void *arg);
+/* [main] Looks at the counters each second from then on, for "troubles" (history.h), until it is unwatched. */
+void status_watch(struct status *status, struct ev_loop *loop);
+void status_unwatch(struct status *status);
 /* All have been added.  Shown are those that may be read from any thread: no texts of main's, no aggregates. */
 void status_set_sensors(struct status *status, const struct sensors *sensors);
 

@@ -414,8 +414,21 @@ function judge(s) {
   if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];
   const odd = s.inputs.filter(i => known(i.power_dbfs) && power_level(i.power_dbfs));
   if (odd.length) return ["warn", "Receiving", `power out of range: ${names_of(odd.map(i => `${input_name(i)} ${db(i.power_dbfs)} dBFS`))}`];
-  if ((s.other || {}).clock_synchronised === 0) return ["ok", "Receiving", "nothing is lost; the host's clock is not synchronised"];
-  return ["ok", "Receiving", "nothing is lost"];
+  return judge_lately(s, (s.other || {}).clock_synchronised === 0 ? "; the host's clock is not synchronised" : "");
+}
+
+/* Nothing is wrong in this second: what is quiet, then the worst of the last minute, then the last hour. */
+function judge_lately(s, more) {
+  const troubles = s.troubles || [], quiet = troubles.filter(t => t.quiet), lately = troubles.filter(t => t.n_minute > 0);
+  const ago = t => `${duration(Math.max(0, s.time - t.last))} ago`;
+  if (quiet.length) return ["warn", "Streams silent", names_of(quiet.map(t => `${t.where} for ${duration(Math.max(0, s.time - t.since))}`))];
+  const others = list => list.length > 1 ? ` and ${plural(list.length - 1, "other trouble")}` : "";
+  if (lately.length) {
+    const t = lately[0];
+    return [t.level === "bad" ? "bad" : "warn", "Lost data", `${t.where}: ${count(t.n_minute)} ${t.what}, the last ${ago(t)}${others(lately)}`];
+  }
+  if (troubles.length) return ["ok", "Receiving", `nothing lost in the last minute; in the last hour ${troubles[0].where}: ${count(troubles[0].n_hour)} ${troubles[0].what}, ${ago(troubles[0])}${others(troubles)}${more}`];
+  return ["ok", "Receiving", `nothing is lost${more}`];
 }
 
 function names_of(names) {

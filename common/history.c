@@ -1,0 +1,331 @@
+/* history.c - between the counters and an operator who comes late. */
+#include "common/history.h"
+
+#include "common/lock.h"
+#include "common/stats.h"
+#include "common/units.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_SLOTS       60
+#define MINUTE_S      60
+#define QUIET_NS      (2 * NS_PER_S)
+#define GAP_FACTOR    2
+#define GAPS_TO_LEARN 3 /* before a gap can be too long */
+
+enum kind { STILL, FLOW };
+
+/* Advice is said of where a row is. */
+#define AT_FEED    "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
+#define AT_SOCKET  "the receive thread is too slow for its socket buffer: recv.threads, recv.buffer, net.core.rmem_max"
+#define AT_SENDER  "the log names both senders; recv.from keeps others away"
+#define AT_CONFIG  "the sender and this file do not agree, or another program sends to this address"
+#define AT_LATE    "a sender was stopped for a moment, or recv.window is short"
+#define AT_DEVICE  "the device or the send threads are slower than the data"
+#define AT_NETWORK "the interface is down, has no route to the group, or send.packet_payload is above the MTU"
+#define AT_FENGINE "look at this antenna's F-engine and its host, then at the switch; cbf-doctor loss finds the stage"
+#define AT_GPU     "take this device out of service: its sums are wrong"
+
+static const struct rule {
+    const char *metric; /* as registered, of a counter with _total */
+    enum kind kind;
+    const char *level, *stage, *what, *advice;
+} rules[] = {
+    {"fgpu_input_heaps_total", FLOW, "warn", "digitiser to F-engine", "no packets", AT_FEED},
+    {"fgpu_input_missing_heaps_total", STILL, "warn", "digitiser to F-engine", "packets missing", AT_FEED},
+    {"fgpu_input_contested_heaps_total", STILL, "bad", "digitiser to F-engine", "packets contested", AT_SENDER},
+    {"fgpu_input_kernel_drops", STILL, "warn", "socket of the F-engine", "packets dropped", AT_SOCKET},
+    {"fgpu_input_too_old_heaps_total", STILL, "warn", "digitiser to F-engine", "packets too late", AT_LATE},
+    {"fgpu_input_bad_timestamp_heaps_total", STILL, "warn", "digitiser to F-engine", "packets with odd timestamps",
+     AT_CONFIG},
+    {"fgpu_input_rejected_packets_total", STILL, "warn", "digitiser to F-engine", "packets refused", AT_CONFIG},
+    {"fgpu_unmatched_chunks_total", STILL, "warn", "F-engine", "chunks without their other polarisation", AT_FEED},
+    {"fgpu_late_chunks_total", STILL, "warn", "F-engine", "chunks too late", AT_LATE},
+    {"fgpu_output_heaps_total", FLOW, "warn", "F-engine", "no output", "see its inputs and its delays"},
+    {"fgpu_output_skipped_heaps_total", STILL, "warn", "F-engine", "heaps skipped", "its input was missing"},
+    {"fgpu_output_dropped_heaps_total", STILL, "warn", "F-engine", "heaps dropped", AT_DEVICE},
+    {"fgpu_output_failed_packets_total", STILL, "warn", "F-engine", "packets not sent", AT_NETWORK},
+    {"xbgpu_feng_heaps_total", FLOW, "warn", "F-engine to X-engine", "no heaps", AT_FENGINE},
+    {"xbgpu_feng_missing_heaps_total", STILL, "warn", "F-engine to X-engine", "heaps missing", AT_FENGINE},
+    {"xbgpu_feng_late_heaps_total", STILL, "warn", "F-engine to X-engine", "heaps too late", AT_LATE},
+    {"xbgpu_input_contested_heaps_total", STILL, "bad", "F-engine to X-engine", "heaps contested", AT_SENDER},
+    {"xbgpu_input_kernel_drops", STILL, "warn", "socket of the X-engine", "packets dropped", AT_SOCKET},
+    {"xbgpu_input_rejected_packets_total", STILL, "warn", "F-engine to X-engine", "packets refused", AT_CONFIG},
+    {"xbgpu_late_chunks_total", STILL, "warn", "X-engine", "chunks too late", AT_LATE},
+    {"xbgpu_output_x_absent_accs_total", STILL, "warn", "X-engine", "dumps absent", "see its inputs"},
+    {"xbgpu_output_x_dropped_accs_total", STILL, "warn", "X-engine", "dumps dropped", AT_DEVICE},
+    {"xbgpu_output_x_failed_packets_total", STILL, "warn", "X-engine", "packets not sent", AT_NETWORK},
+    {"xbgpu_output_x_wrong_accs_total", STILL, "bad", "X-engine", "dumps wrong", AT_GPU},
+    {"xbgpu_audit_failures_total", STILL, "bad", "X-engine", "products wrong", AT_GPU},
+};
+
+/* What is remembered of one counter. */
+struct row {
+    const struct rule *rule;
+    char where[256], reason[48];
+    uint64_t total;
+    uint32_t seconds[N_SLOTS], minutes[N_SLOTS]; /* by how much it moved; at most UINT32_MAX */
+    int64_t since_unix_ns, last_unix_ns;         /* of moves; 0: never */
+    /* Of a flow. */
+    int64_t moved_ns, gap_ns; /* monotonic; the longest time between two moves that was no silence */
+    unsigned n_gaps;
+    bool quiet;
+};
+
+struct history {
+    struct lock lock;
+    struct row *rows; /* [n_rows], in the order of the registry */
+    size_t n_rows, n_allocated;
+    size_t *row_of; /* [n_metrics] SIZE_MAX: no rule names it */
+    size_t n_metrics;
+    bool known;               /* the rows are there */
+    int64_t start_ns, second; /* of the last look, since the first */
+    int64_t unix_ns;
+};
+
+/* ---- Rows -------------------------------------------------------------------------------------------------------- */
+
+static const struct rule *find_rule(const char *metric)
+{
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++)
+        if (strcmp(rules[i].metric, metric) == 0)
+            return &rules[i];
+    return NULL;
+}
+
+/* The value of a label, or "" where there is none.  Values that need escapes are cut at the first. */
+static void read_label(const char *labels, const char *name, char *value, size_t value_bytes)
+{
+    size_t n = strlen(name);
+
+    value[0] = '\0';
+    for (const char *at = labels; (at = strstr(at, name)); at += n)
+        if ((at == labels || at[-1] == ',') && at[n] == '=' && at[n + 1] == '"') {
+            snprintf(value, value_bytes, "%.*s", (int)strcspn(at + n + 2, "\"\\"), at + n + 2);
+            return;
+        }
+}
+
+/* "m001 pol 0", "m001 wide", "vis", "F-engines 0-3", "recv0". */
+static void name_place(const char *labels, char *where, size_t where_bytes)
+{
+    char antenna[72], pol[8], stream[72], fengs[32], thread[32];
+
+    read_label(labels, "antenna", antenna, sizeof(antenna));
+    read_label(labels, "pol", pol, sizeof(pol));
+    read_label(labels, "stream", stream, sizeof(stream));
+    read_label(labels, "fengs", fengs, sizeof(fengs));
+    read_label(labels, "thread", thread, sizeof(thread));
+    snprintf(where, where_bytes, "%s%s%s%s%s%s%s%s", antenna, antenna[0] && (pol[0] || stream[0]) ? " " : "", stream,
+             pol[0] ? "pol " : "", pol, fengs[0] ? "F-engines " : "", fengs, thread);
+}
+
+/* Makes a row for a metric that a rule names, while they are counted. */
+static void add_row(void *arg, const struct stats_value *value)
+{
+    struct history *h = arg;
+    const struct rule *rule = find_rule(value->name);
+
+    if (h->n_metrics == h->n_allocated) {
+        size_t n = h->n_allocated ? 2 * h->n_allocated : 256;
+        size_t *row_of = realloc(h->row_of, n * sizeof(*row_of));
+        if (!row_of)
+            return;
+        h->row_of = row_of;
+        h->n_allocated = n;
+    }
+    h->row_of[h->n_metrics++] = SIZE_MAX;
+    struct row *rows = rule ? realloc(h->rows, (h->n_rows + 1) * sizeof(*rows)) : NULL;
+    if (!rows)
+        return;
+    h->rows = rows;
+    struct row *row = &rows[h->n_rows];
+    *row = (struct row){.rule = rule, .total = value->is_counter ? value->total : (uint64_t)value->gauge};
+    name_place(value->labels, row->where, sizeof(row->where));
+    read_label(value->labels, "reason", row->reason, sizeof(row->reason));
+    h->row_of[h->n_metrics - 1] = h->n_rows++;
+}
+
+/* ---- Looking ----------------------------------------------------------------------------------------------------- */
+
+static void add_to(uint32_t *slot, uint64_t n)
+{
+    *slot = n > UINT32_MAX - *slot ? UINT32_MAX : *slot + (uint32_t)n;
+}
+
+/* A flow moved after 'gap_ns'.  A silence teaches nothing. */
+static void learn_gap(struct row *row, int64_t gap_ns)
+{
+    row->n_gaps++;
+    if (gap_ns > row->gap_ns && !row->quiet)
+        row->gap_ns = gap_ns;
+}
+
+static void look_at_flow(struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
+{
+    int64_t still_ns = now_ns - row->moved_ns;
+
+    if (moved) {
+        if (row->moved_ns > 0)
+            learn_gap(row, still_ns);
+        row->moved_ns = now_ns;
+        row->last_unix_ns = unix_ns;
+        row->quiet = false;
+    } else if (row->n_gaps >= GAPS_TO_LEARN && !row->quiet && still_ns > QUIET_NS &&
+               still_ns > GAP_FACTOR * row->gap_ns) {
+        row->quiet = true;
+        row->since_unix_ns = row->last_unix_ns;
+    }
+}
+
+static void look_at_still(const struct history *h, struct row *row, uint64_t n, int64_t unix_ns)
+{
+    if (n == 0)
+        return;
+    if (row->last_unix_ns == 0 || unix_ns - row->last_unix_ns > MINUTE_S * NS_PER_S)
+        row->since_unix_ns = unix_ns;
+    row->last_unix_ns = unix_ns;
+    add_to(&row->seconds[h->second % N_SLOTS], n);
+    add_to(&row->minutes[h->second / MINUTE_S % N_SLOTS], n);
+}
+
+struct looking {
+    struct history *history;
+    size_t i;
+    int64_t now_ns, unix_ns;
+};
+
+static void look_at(void *arg, const struct stats_value *value)
+{
+    struct looking *looking = arg;
+    struct history *h = looking->history;
+    size_t i = looking->i++;
+
+    if (i >= h->n_metrics || h->row_of[i] == SIZE_MAX)
+        return;
+    struct row *row = &h->rows[h->row_of[i]];
+    uint64_t total = value->is_counter ? value->total : (uint64_t)value->gauge;
+    uint64_t n = total > row->total ? total - row->total : 0;
+    row->total = total;
+    if (row->rule->kind == FLOW)
+        look_at_flow(row, n > 0, looking->now_ns, looking->unix_ns);
+    else
+        look_at_still(h, row, n, looking->unix_ns);
+}
+
+/* The seconds, and minutes, that have begun since the look before are empty. */
+static void clear_slots(struct history *h, int64_t second)
+{
+    int64_t n_seconds = second - h->second, n_minutes = second / MINUTE_S - h->second / MINUTE_S;
+
+    for (size_t i = 0; i < h->n_rows; i++) {
+        for (int64_t k = 1; k <= n_seconds && k <= N_SLOTS; k++)
+            h->rows[i].seconds[(h->second + k) % N_SLOTS] = 0;
+        for (int64_t k = 1; k <= n_minutes && k <= N_SLOTS; k++)
+            h->rows[i].minutes[(h->second / MINUTE_S + k) % N_SLOTS] = 0;
+    }
+    h->second = second;
+}
+
+void history_look(struct history *h, int64_t now_ns, int64_t unix_ns)
+{
+    struct looking looking = {h, 0, now_ns, unix_ns};
+
+    lock_take(&h->lock);
+    if (!h->known) {
+        stats_each(add_row, h);
+        h->start_ns = now_ns;
+        h->known = true;
+    }
+    clear_slots(h, (now_ns - h->start_ns) / NS_PER_S);
+    h->unix_ns = unix_ns;
+    stats_each(look_at, &looking);
+    lock_give(&h->lock);
+}
+
+/* ---- Telling ----------------------------------------------------------------------------------------------------- */
+
+static uint64_t sum_of(const uint32_t slots[N_SLOTS])
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < N_SLOTS; i++)
+        sum += slots[i];
+    return sum;
+}
+
+static json_t *time_of(int64_t unix_ns)
+{
+    return unix_ns ? json_real((double)(unix_ns / NS_PER_US) / 1e6) : json_null();
+}
+
+static json_t *describe_row(const struct row *row)
+{
+    char what[120];
+
+    snprintf(what, sizeof(what), "%s%s%s%s", row->rule->what, row->reason[0] ? " (" : "", row->reason,
+             row->reason[0] ? ")" : "");
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:o, s:o}", "where", row->where, "stage",
+                     row->rule->stage, "what", what, "level", row->rule->level, "advice", row->rule->advice, "quiet",
+                     row->quiet, "n_minute", (json_int_t)sum_of(row->seconds), "n_hour",
+                     (json_int_t)sum_of(row->minutes), "total", (json_int_t)row->total, "since",
+                     time_of(row->since_unix_ns), "last", time_of(row->last_unix_ns));
+}
+
+/* Bad before warn, quiet before not, then the latest. */
+static int compare_rows(const void *a, const void *b)
+{
+    const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;
+    int level = strcmp(x->rule->level, y->rule->level);
+
+    if (level != 0)
+        return level; /* "bad" is before "warn" */
+    if (x->quiet != y->quiet)
+        return x->quiet ? -1 : 1;
+    return (x->last_unix_ns < y->last_unix_ns) - (x->last_unix_ns > y->last_unix_ns);
+}
+
+json_t *history_describe(struct history *h)
+{
+    json_t *all = json_array();
+
+    lock_take(&h->lock);
+    const struct row **shown = malloc((h->n_rows + 1) * sizeof(*shown));
+    size_t n = 0;
+    for (size_t i = 0; shown && i < h->n_rows; i++)
+        if (h->rows[i].quiet || (h->rows[i].rule->kind == STILL && sum_of(h->rows[i].minutes) > 0))
+            shown[n++] = &h->rows[i];
+    if (shown)
+        qsort(shown, n, sizeof(*shown), compare_rows);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(all, describe_row(shown[i]));
+    lock_give(&h->lock);
+    free(shown);
+    return all;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+int history_create(struct history **history)
+{
+    struct history *h = calloc(1, sizeof(*h));
+
+    if (!h)
+        return -ENOMEM;
+    lock_init(&h->lock);
+    *history = h;
+    return 0;
+}
+
+void history_destroy(struct history *history)
+{
+    if (!history)
+        return;
+    lock_fini(&history->lock);
+    free(history->rows);
+    free(history->row_of);
+    free(history);
+}
