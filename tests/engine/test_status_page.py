@@ -292,7 +292,6 @@ def test_served_alone(array):
         assert not [link for link in links if "." in link], links
 
 
-@pytest.mark.skipif(harness.SANITIZED, reason="it waits for seconds to pass; the other tests of the page run the same code")
 def test_antennas_that_fall_silent(daemon, work):
     """An F-engine is killed: X-engines name its antennas on the page, in /status.json, over KATCP and in the log."""
     array = demo_array.Array(daemon, work).start(*demo_array.ENGINES, "dsim")
