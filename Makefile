@@ -1,7 +1,7 @@
 # One Makefile for everything.  `make demo` shows fringes, `make check` runs the tests; both install what is missing.
 #
 #   make                     build the daemons and tools into build/
-#   make demo                the demonstration: simulated array to fringes (a minute)
+#   make demo                the demonstration: simulated array to fringes (a minute); KEEP=1: it keeps running
 #   make check               unit and engine tests (15 minutes at most)
 #   make check-all           what is slow: sanitizer builds, the other compiler, fuzz corpora, fresh schemas
 #   make fuzz                the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
@@ -372,7 +372,7 @@ bench-peers:
 demo:
 	@scripts/setup demo
 	@$(MAKE) --no-print-directory all
-	@BUILD=$(BUILD) .venv/bin/python scripts/demo
+	@BUILD=$(BUILD) .venv/bin/python scripts/demo $(if $(KEEP),--keep)
 
 setup:
 	@scripts/setup check

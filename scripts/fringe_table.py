@@ -14,6 +14,7 @@ import numpy as np
 import visfile
 
 TOLERANCE_SAMPLES = 0.02
+TOLERANCE_SAMPLES_PER_S = 0.02
 EDGE_FRACTION = 0.05  # of the band, at each end: not fitted
 TONE_GUARD_CHANNELS = 4  # on each side of the tone: not fitted
 PADDING = 16  # of the transform that finds the delay roughly
@@ -69,16 +70,41 @@ def delay_rows(data, delays, tone_channel, samples_between_spectra):
             yield a1, a2, delays[a1] - delays[a2], recovered, error
 
 
-def print_delays(sets, delays, args):
+def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
+    """Samples a second by which the delay of a baseline changes: a line through the delays of its dumps."""
+    usable = usable_channels(data.vis.shape[2], tone_channel)
+    delays = np.array([fit_delay(dump.conj(), usable, samples_between_spectra)[0]
+                       for dump in data.vis[:, data.index(a1, a2)]])
+    known = np.isfinite(delays)
+    return np.polyfit(data.unix_s[known] - data.unix_s[0], delays[known], 1)[0] if known.sum() > 1 else np.nan
+
+
+def print_drifts(sets, drifts, args):
+    """Prints the baselines whose delay drifts; returns True if all drift as injected."""
+    all_good = True
+    for a1, a2 in sets[0].baselines:
+        injected = drifts[a1] - drifts[a2]
+        if a1 == a2 or injected == 0:
+            continue
+        found = [fit_drift(data, a1, a2, args.tone_channel, args.samples_between_spectra) for data in sets]
+        good = all(abs(rate - injected) <= TOLERANCE_SAMPLES_PER_S for rate in found)
+        print(f"{sets[0].label(a1, a2)} drifts by {injected:+g} samples/s; recovered "
+              + ", ".join(f"{data.pol} {rate:+.4f}" for data, rate in zip(sets, found)) + ("" if good else "  WRONG"))
+        all_good = all_good and good
+    return all_good
+
+
+def print_delays(sets, delays, drifts, args):
     """Prints the table; returns True if all delays are as injected."""
-    rows = [list(delay_rows(data, delays, args.tone_channel, args.samples_between_spectra)) for data in sets]
+    rows = [[row for row in delay_rows(data, delays, args.tone_channel, args.samples_between_spectra)
+             if drifts[row[0]] == drifts[row[1]]] for data in sets]
     width = max(len(data.label(a1, a2)) for data in sets[:1] for a1, a2 in data.baselines)
     all_good = True
     print("Delay between antennas, in ADC samples")
     print(f"{'baseline':<{width}}  {'injected':>8}" + "".join(f"  {'recovered ' + data.pol:>22}" for data in sets))
     for per_pol in zip(*rows):
         a1, a2, injected = per_pol[0][:3]
-        line = f"{sets[0].label(a1, a2):<{width}}  {injected:>8d}"
+        line = f"{sets[0].label(a1, a2):<{width}}  {injected:>8g}"
         good = True
         for _, _, _, recovered, error in per_pol:
             good = good and abs(recovered - injected) <= TOLERANCE_SAMPLES
@@ -121,20 +147,22 @@ def print_tracked(sets, ant, tone_channel):
     return all_good
 
 
-def parse_delays(text):
+def parse_numbers(text):
     try:
-        return [int(item) for item in text.split(",")]
+        return [float(item) for item in text.split(",")]
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}: integers are wanted, as in 0,5,-3,17") from None
+        raise argparse.ArgumentTypeError(f"{text!r}: numbers are wanted, as in 0,5,-3,17") from None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=pathlib.Path, help="UVH5 file")
-    parser.add_argument("--delays", type=parse_delays, required=True,
+    parser.add_argument("--delays", type=parse_numbers, required=True,
                         help="injected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
+    parser.add_argument("--drifts", type=parse_numbers,
+                        help="by how many samples a second the delay of each antenna drifts; none without")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")
-    parser.add_argument("--tracked", type=int,
+    parser.add_argument("--tracked", type=int, action="append",
                         help="antenna whose delay is taken out while it drifts: its phase must be 0")
     parser.add_argument("--samples-between-spectra", type=int, help="(2 * channels, as of a wideband stream)")
     parser.add_argument("--lost-heaps", type=int, help="shown along with the result; any is an error")
@@ -144,17 +172,21 @@ def main():
     except visfile.Unreadable as error:
         print(error, file=sys.stderr)
         return 2
-    if len(args.delays) != len(sets[0].names):
-        print(f"--delays: {len(args.delays)} given for {len(sets[0].names)} antennas", file=sys.stderr)
-        return 2
+    drifts = args.drifts or [0.0] * len(args.delays)
+    for option, values in (("delays", args.delays), ("drifts", drifts)):
+        if len(values) != len(sets[0].names):
+            print(f"--{option}: {len(values)} given for {len(sets[0].names)} antennas", file=sys.stderr)
+            return 2
     args.samples_between_spectra = args.samples_between_spectra or 2 * len(sets[0].freqs_hz)
 
-    good = print_delays(sets, args.delays, args)
+    good = print_delays(sets, args.delays, drifts, args)
+    good = print_drifts(sets, drifts, args) and good
     if args.tone_channel is not None:
         good = print_tone(sets, args.tone_channel) and good
-    if args.tracked is not None:
+    if args.tracked:
         print("\nFringes stopped by a delay model")
-        good = print_tracked(sets, args.tracked, args.tone_channel) and good
+        for ant in args.tracked:
+            good = print_tracked(sets, ant, args.tone_channel) and good
     flagged = np.mean([np.ma.getmaskarray(data.vis).mean() for data in sets])
     print(f"\n{len(sets[0].unix_s)} dumps of {sets[0].integration_s:.4g} s, {100 * flagged:.3g} % flagged"
           + (f", {args.lost_heaps} heaps lost" if args.lost_heaps is not None else ""))

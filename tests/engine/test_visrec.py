@@ -842,6 +842,9 @@ def test_scripts(recorder, tmp_path, rng):
         bad = table(*arguments)
         assert bad.returncode == 1, bad.stdout + bad.stderr
     assert table("--delays", "0,5").returncode == 2
+    assert table("--delays=0,5,-3,17", "--drifts=0,0").returncode == 2
+    still = table("--delays=0,5,-3,17", "--drifts=0,0,0,0.2")
+    assert still.returncode == 1 and still.stdout.count("WRONG") == 3, still.stdout  # three baselines do not drift so
 
     plots = subprocess.run([sys.executable, ROOT / "scripts/plot_fringes.py", one.path, "--output", tmp_path / "png",
                             "--pol", "yy", "--baseline", "3,1"], capture_output=True, text=True, timeout=TIMEOUT_S)
