@@ -450,6 +450,46 @@ static void collect_sections(struct loader *loader, const struct config_table *t
     }
 }
 
+static bool has_section(const struct loader *loader, const yaml_node_t *root, const char *name)
+{
+    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
+        const yaml_node_t *key = yaml_document_get_node(loader->document, pair->key);
+        if (key->type == YAML_SCALAR_NODE && strcmp(scalar_text(key), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whose file it is by its sections; NULL where they do not say. */
+static const char *guess_program(const struct loader *loader, const yaml_node_t *root)
+{
+    static const struct {
+        const char *sections[2], *without, *program;
+    } signs[] = {
+        {{"hosts", "multicast"}, "recv", "scripts/array"}, {{"telescope", "stream"}, NULL, "visrec"},
+        {{"digitiser", "antennas"}, NULL, "dsim"},         {{"signal", "stream"}, NULL, "fsim"},
+        {{"outputs", "antennas"}, "gates", "fgpu"},        {{"outputs", "recv"}, "antennas", "xbgpu"},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(signs); i++)
+        if (has_section(loader, root, signs[i].sections[0]) && has_section(loader, root, signs[i].sections[1]) &&
+            !(signs[i].without && has_section(loader, root, signs[i].without)))
+            return signs[i].program;
+    return NULL;
+}
+
+/* Whether it is the file of another program, which is said in place of an error for each of its keys. */
+static bool is_of_another_program(struct loader *loader, const struct config_table *table, const yaml_node_t *root)
+{
+    const char *program = guess_program(loader, root);
+
+    if (!program || strcmp(program, table->program) == 0)
+        return false;
+    config_error_at(loader->config, (struct config_mark){1, 1}, "this looks like a file of %s, not of %s", program,
+                    table->program);
+    return true;
+}
+
 int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
                          void *values)
 {
@@ -464,6 +504,8 @@ int config_load_document(struct config *config, const struct config_table *table
                         table->program);
         return 0;
     }
+    if (root->type == YAML_MAPPING_NODE && is_of_another_program(&loader, table, root))
+        return 0;
     if (root->type == YAML_MAPPING_NODE) {
         collect_sections(&loader, table, root, keys, nodes);
     } else {

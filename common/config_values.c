@@ -6,6 +6,7 @@
 #include "common/units.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -40,13 +41,36 @@ size_t config_value_bytes(enum config_type type)
     return 0;
 }
 
+static bool is_numeric(enum config_type type)
+{
+    return type == CFG_INT || type == CFG_POW2 || type == CFG_DOUBLE || type == CFG_DECIMAL || type == CFG_FINE ||
+           type == CFG_INT_LIST || type == CFG_POSITION;
+}
+
+/* What people write in place of a number, as "1 MHz" or "1,000", and what to write instead; "" for anything else. */
+static const char *hint_of(const struct config_key *key, const char *item)
+{
+    size_t n_digits = strspn(item, "+-.0123456789"), n_year = strspn(item, "0123456789");
+
+    if (!is_numeric(key->type))
+        return "";
+    if (key->unit == UNIT_S && n_year == 4 && item[4] == '-')
+        return "; write seconds since 1970, as \"date +%s -d 2026-01-31T12:00Z\" prints";
+    const char *rest = item + n_digits + strspn(item + n_digits, " ");
+    if (n_digits == 0)
+        return "";
+    if (*rest == ',' || *rest == '_')
+        return "; write the number without separators, as 1.5 or 1e6";
+    return isalpha((unsigned char)*rest) && !strchr("eExX", *rest) ? "; write the number without a unit, as 1e6" : "";
+}
+
 /* "must be an integer from 2 to 16 bits, but '17' is given" into 'why'. */
 static int reject(const struct config_key *key, const char *item, char *why, size_t why_bytes)
 {
     char expected[400], quoted[80];
 
-    snprintf(why, why_bytes, "must be %s, but %s is given", config_expected(key, expected, sizeof(expected)),
-             config_quote(item, quoted, sizeof(quoted)));
+    snprintf(why, why_bytes, "must be %s, but %s is given%s", config_expected(key, expected, sizeof(expected)),
+             config_quote(item, quoted, sizeof(quoted)), hint_of(key, item));
     return -EINVAL;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 /* The longest item, "255.255.255.255+4095:65535", with room to show what is wrong with a longer one. */
+#define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
 /* One item of a list: 'n' addresses from 'first' on. */
@@ -59,7 +60,8 @@ static int parse_item(char *text, struct range *range, char *why, size_t why_byt
     }
     struct in_addr address;
     if (inet_pton(AF_INET, text, &address) != 1) {
-        snprintf(why, why_bytes, "\"%s\" is not an endpoint of the form a.b.c.d[+n][:port]", whole);
+        snprintf(why, why_bytes, "\"%s\" is not an endpoint of the form a.b.c.d[+n][:port]%s", whole,
+                 strpbrk(text, LETTERS) ? "; write the address in numbers, not a name" : "");
         return -EINVAL;
     }
     range->first = ntohl(address.s_addr);

@@ -857,3 +857,29 @@ def test_overwritten_only_by_a_dump(case):
     was_ready, code, _, err = one.run()
     assert was_ready and code == 0, err
     assert files_in(one.work) == before
+
+
+@pytest.mark.parametrize("reader, file, owner", [
+    ("fgpu", "xbgpu.yaml", "xbgpu"), ("xbgpu", "fgpu.yaml", "fgpu"), ("fgpu", "demo/dsim.yaml", "dsim"),
+    ("xbgpu", "demo/visrec.yaml", "visrec"), ("visrec", "fsim.yaml", "fsim"), ("dsim", "fgpu.yaml", "fgpu"),
+    ("fsim", "demo/visrec.yaml", "visrec"), ("fgpu", "array/array.yaml", "scripts/array")])
+def test_file_of_another_program(reader, file, owner):
+    """One sentence in place of an error for each key."""
+    path = harness.ROOT / "config" / file
+    done = subprocess.run([harness.BUILD / reader, "--check-config", path], capture_output=True, text=True)
+    assert done.returncode == 78
+    assert done.stderr == f"{path}:1:1: this looks like a file of {owner}, not of {reader}\n"
+
+
+@pytest.mark.parametrize("key, value, hint", [
+    ("sync_time", "2025-10-09T00:00", "write seconds since 1970"),
+    ("adc_sample_rate", "1 MHz", "write the number without a unit"),
+    ("adc_sample_rate", "1,712,000,000", "write the number without separators"),
+    ("listen", "localhost:8000", "write the address in numbers, not a name")])
+def test_hints(key, value, hint, work):
+    """What people write for numbers and addresses."""
+    text = (harness.ROOT / "config/demo/fgpu0.yaml").read_text()
+    path = work / "mistake.yaml"
+    path.write_text(re.sub(rf"  {key}: \S+", f"  {key}: '{value}'", text, count=1))
+    done = subprocess.run([harness.BUILD / "fgpu", "--check-config", path], capture_output=True, text=True)
+    assert done.returncode == 78 and done.stderr.count("\n") == 1 and hint in done.stderr, done.stderr
