@@ -140,7 +140,7 @@ CUDA_DEVICE = $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)
 VULKAN_CFLAGS = $(if $(VULKAN),-DCBF_VULKAN $(call pkg,--cflags,vulkan))
 
-.PHONY: all setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
+.PHONY: all help setup unit-tests check check-unit check-engine check-all qualify-f fuzz fuzz-targets check-fuzz
 .PHONY: check-compile check-gpu gpu-pack gpu-programs fake-verbs
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers demo install clean examples reference man
 .PHONY: deb cuda-device check-systemd
@@ -229,18 +229,24 @@ $(OBJ)/common/version.o $(OBJ)/pic/common/version.o: $(BUILD)/build-id
 $(OBJ)/common/version.o $(OBJ)/pic/common/version.o: EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 FORCE:
 
+# Said once, instead of what a compiler says of each header.
+libraries:
+	@pkg-config --exists yaml-0.1 libmicrohttpd jansson libpcap kissfft-float hdf5 || \
+		{ echo "make: libraries are missing; install them with: make setup" >&2; exit 1; }
+.PHONY: libraries
+
 define compile
 	@mkdir -p $(@D)
 	@echo "  CC      $<"
 	$(Q)$(CC) $(ALL_CFLAGS) $(EXTRA_CFLAGS) -MMD -MP -c -o $@ $<
 endef
-$(OBJ)/%.o: %.c
+$(OBJ)/%.o: %.c | libraries
 	$(compile)
-$(OBJ)/%.o: $(BUILD)/%.c
+$(OBJ)/%.o: $(BUILD)/%.c | libraries
 	$(compile)
-$(OBJ)/pic/%.o: %.c
+$(OBJ)/pic/%.o: %.c | libraries
 	$(compile)
-$(OBJ)/pic/%.o: $(BUILD)/%.c
+$(OBJ)/pic/%.o: $(BUILD)/%.c | libraries
 	$(compile)
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
@@ -311,16 +317,23 @@ $(FAKE_CLOCK): tests/fake_clock/fake_clock.c
 FAKE_CUDA_DEVICE = $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so)
 unit-tests: $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)) $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
 
+# Where nobody says how many compilers may run.
+ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
 # The command of a newcomer.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:
 	@scripts/setup check
+	@$(MAKE) --no-print-directory $(ALL_CORES) all unit-tests
 	@$(MAKE) --no-print-directory check-unit check-engine
 
 check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 
 check-engine: all $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK) $(BUILD)/tests/check_design_ddc
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
 
 # Packet readers, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
@@ -371,7 +384,7 @@ bench-peers:
 
 demo:
 	@scripts/setup demo
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(ALL_CORES) all
 	@BUILD=$(BUILD) .venv/bin/python scripts/demo $(if $(KEEP),--keep)
 
 setup:
