@@ -10,7 +10,7 @@
 enum { CONTROL_MAX = 96, MESSAGE_MAX = 65535 };
 
 static struct gro_queue queue;
-static uint8_t bytes[PACKET_BATCH_MAX][MESSAGE_MAX];
+static uint8_t message_bytes[PACKET_BATCH_MAX][MESSAGE_MAX];
 
 /* What was added and has not come back. */
 static struct {
@@ -21,10 +21,7 @@ static struct {
 static size_t n_added, n_done;
 
 struct controls {
-    union {
-        struct cmsghdr header;
-        uint8_t bytes[CONTROL_MAX];
-    } memory;
+    _Alignas(struct cmsghdr) uint8_t memory[CONTROL_MAX];
     size_t n_bytes;
     int named; /* size that the first usable UDP_GRO among them names; 0: there is none */
 };
@@ -39,7 +36,7 @@ static void add_control(struct fuzz_input *input, struct controls *controls, siz
     size_t data_bytes = (how & 4) ? fuzz_u8(input) % 24 : sizeof(value);
     size_t left = room - controls->n_bytes, bytes = CMSG_LEN(data_bytes) < left ? CMSG_LEN(data_bytes) : left;
     struct cmsghdr header = {bytes, is_gro ? SOL_UDP : SOL_SOCKET, is_gro ? UDP_GRO : (int)(how >> 3)};
-    uint8_t *at = controls->memory.bytes + controls->n_bytes;
+    uint8_t *at = controls->memory + controls->n_bytes;
 
     if (left < sizeof(header))
         return;
@@ -65,7 +62,7 @@ static void add_message(struct fuzz_input *input)
     /* Exact memory: a look behind the last control message is seen. */
     void *memory = fuzz_exact(controls.n_bytes);
     if (controls.n_bytes)
-        memcpy(memory, controls.memory.bytes, controls.n_bytes);
+        memcpy(memory, controls.memory, controls.n_bytes);
     struct msghdr message = {.msg_control = memory, .msg_controllen = controls.n_bytes};
     size_t segment_bytes = gro_segment_bytes(&message, n_bytes);
     free(memory);
@@ -76,7 +73,8 @@ static void add_message(struct fuzz_input *input)
     added[i].endpoint = fuzz_u8(input);
     added[i].sender = fuzz_u16(input);
     n_added++;
-    gro_add(&queue, &(struct gro_message){bytes[i], n_bytes, segment_bytes, added[i].endpoint, added[i].sender});
+    gro_add(&queue,
+            &(struct gro_message){message_bytes[i], n_bytes, segment_bytes, added[i].endpoint, added[i].sender});
 }
 
 /* The next packet is this slot. */
@@ -86,7 +84,7 @@ static void check_slot(const struct packet_slot *slot)
     size_t left = added[n_done].n_bytes - added[n_done].n_lent;
     size_t expected = left < added[n_done].segment_bytes ? left : added[n_done].segment_bytes;
 
-    assert(slot->lent && !slot->truncated && slot->header == bytes[n_done] + added[n_done].n_lent);
+    assert(slot->lent && !slot->truncated && slot->header == message_bytes[n_done] + added[n_done].n_lent);
     assert(slot->header_bytes == expected && slot->packet_bytes == expected && slot->payload_bytes == 0);
     assert(slot->endpoint == added[n_done].endpoint && slot->sender == added[n_done].sender);
     added[n_done].n_lent += expected;
