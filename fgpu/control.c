@@ -433,6 +433,11 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
             katcp_fail(call, "%s: '%.200s'", wrong, text);
             return false;
         }
+        if (fabs(models[input].delay_samples) > c->config->recv.max_delay_s * c->rate_hz) {
+            katcp_fail(call, "a delay must be at most %g s either way, as recv.max_delay says: '%.200s'",
+                       c->config->recv.max_delay_s, text);
+            return false;
+        }
     }
     return true;
 }

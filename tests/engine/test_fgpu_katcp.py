@@ -313,6 +313,8 @@ TRANSCRIPT = [
     ("0,:0,0", r"a\_model\_must\_be"), ("nan,0:0,0", r"delays,.*must\_be\_finite"), ("0,0:0,inf", r"delays,.*finite"),
     ("0,1:0,0", r"the\_rate\_must\_be"), ("0,-1.5:0,0", r"the\_rate\_must\_be"),
     ("1e8,0:0,0", r"the\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"either\_all")]] + [
+    ("?delays wide0 1800000000 m001v=100,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
+    ("?delays wide0 1800000000 m001v=-1.001,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
     ("?delays wide0 1800000000 0=0,0:0,0 m000v=0,0:0,0", r"!delays fail there\_are\_two\_models\_for\_input\_0"),
     ("?delays wide0 1800000000 4=0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
     ("?delays wide0 1800000000 =0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
