@@ -87,12 +87,12 @@ DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_print.o tools/dsim_
 FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o \
            tools/fsim_send.o
 VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o \
-           tools/visrec_health.o tools/visrec_files.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
+           tools/visrec_health.o tools/visrec_antennas.o tools/visrec_files.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
 DOCTOR   = tools/doctor_report.o tools/doctor_sys.o tools/doctor_files.o tools/doctor_http.o tools/doctor_kernel.o \
            tools/doctor_sockets.o tools/doctor_cpu.o tools/doctor_nic.o tools/doctor_nics.o tools/doctor_verbs.o tools/doctor_gpu.o \
-           tools/doctor_direct.o tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_listen.o \
+           tools/doctor_direct.o tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_recorder.o tools/doctor_listen.o \
            tools/doctor_source.o tools/doctor_streams.o tools/doctor_judge.o tools/doctor_drops.o \
-           tools/doctor_loss.o tools/doctor_bundle.o
+           tools/doctor_loss.o tools/doctor_engine.o tools/doctor_bundle.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(CONTROL) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
@@ -155,7 +155,7 @@ PARTS_xbgpu  = $(XBGPU)
 PARTS_dsim   = $(DSIM)
 PARTS_fsim   = $(FSIM) tools/vdif.o
 PARTS_visrec = $(VISREC)
-PARTS_cbf-doctor = $(DOCTOR) $(FGPU) $(XBGPU)
+PARTS_cbf-doctor = $(DOCTOR) $(FGPU) $(XBGPU) tools/visrec_config.o
 main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(patsubst cbf-%,%,$(1)).o)
 
 $(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
@@ -179,9 +179,11 @@ MAN_PAGES   = $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard 
 $(BUILD)/manpage: $(call objects,tools/manpage.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(PIE) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
+# They name documents where these are installed.
 $(TABLE_PAGES): $(BUILD)/manpage $(wildcard docs/reference/*.txt)
 	@mkdir -p $(@D)
 	@$< $(@F) $(patsubst %.1,docs/reference/%.txt,$(filter %.1,$(@F))) > $@ || { rm -f $@; false; }
+	@sed -i 's| (docs/|\n(docs/|; $(INSTALLED_DOCS)' $@
 $(BUILD)/man/man1/%.1: tools/%.1
 	@mkdir -p $(@D)
 	@cp $< $@
@@ -215,6 +217,12 @@ CUDA_LIBRARIES = $(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64)
 $(OBJ)/pic/%: EXTRA_CFLAGS += -fPIC -fvisibility=hidden -isystem $(CUDA)/include
 $(OBJ)/common/cuda/library.o $(OBJ)/pic/common/cuda/library.o: EXTRA_CFLAGS += -DCBF_CUDA_LIBRARIES='"$(patsubst %/,%,$(CUDA_LIBRARIES))"'
 $(OBJ)/common/cuda/vulkan.o $(OBJ)/pic/common/cuda/vulkan.o: EXTRA_CFLAGS += $(VULKAN_CFLAGS)
+# Made anew when the headers have come or gone since.
+VULKAN_MARK = $(OBJ)/vulkan-$(or $(VULKAN),no)
+$(OBJ)/common/cuda/vulkan.o $(OBJ)/pic/common/cuda/vulkan.o: $(VULKAN_MARK)
+$(VULKAN_MARK):
+	@mkdir -p $(@D)
+	@rm -f $(OBJ)/vulkan-* && touch $@
 $(OBJ)/common/device_plugin.o: EXTRA_CFLAGS += -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
 $(BUILD)/cbf-cuda.so: $(addprefix $(OBJ)/pic/,$(CUDA_SO))
 	@echo "  LINK    $@"
@@ -229,9 +237,10 @@ $(OBJ)/common/version.o $(OBJ)/pic/common/version.o: $(BUILD)/build-id
 $(OBJ)/common/version.o $(OBJ)/pic/common/version.o: EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 FORCE:
 
-# Said once, instead of what a compiler says of each header.
+# Said once, instead of what a compiler says of each header.  libev has no file for pkg-config.
 libraries:
-	@pkg-config --exists yaml-0.1 libmicrohttpd jansson libpcap kissfft-float hdf5 || \
+	@{ pkg-config --exists yaml-0.1 libmicrohttpd jansson libpcap kissfft-float hdf5 && \
+		echo '#include <ev.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -x c -o /dev/null - 2>/dev/null; } || \
 		{ echo "make: libraries are missing; install them with: make setup" >&2; exit 1; }
 .PHONY: libraries
 
@@ -264,13 +273,13 @@ install-commands: all
 # ---- Tests ---------------------------------------------------------------------------------------------------------
 # Every unit test is one Check suite, linked with everything but the main files.
 $(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
-		$(call objects,tests/emulator/device_emulated.o tests/direct_guard/direct_guard.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+		$(call objects,tests/emulator/device_emulated.o tests/emulator/kernel_cache.o tests/direct_guard/direct_guard.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(PIE) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o tests/fake_cuda/fake_counts.o
+FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/emulator/kernel_cache.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o tests/fake_cuda/fake_counts.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
@@ -391,10 +400,8 @@ setup:
 	@scripts/setup check
 
 # The example configurations come from the key tables; a test holds them to it.
-examples: $(BUILD)/fgpu $(BUILD)/xbgpu $(BUILD)/fsim reference
-	$(BUILD)/fgpu --print-example > config/fgpu.yaml
-	$(BUILD)/xbgpu --print-example > config/xbgpu.yaml
-	$(BUILD)/fsim --print-example > config/fsim.yaml
+examples: reference
+	@for program in $(PROGRAMS); do $(BUILD)/$$program --print-example > config/$$program.yaml || exit 1; done
 
 # Requests, sensors and metrics, as running programs say them; a test holds docs/reference to it.
 reference: $(addprefix $(BUILD)/,$(PROGRAMS))
@@ -445,21 +452,24 @@ unitdir   ?= $(prefix)/lib/systemd/system
 docdir    ?= $(prefix)/share/doc/cbf
 sysconfdir = $(if $(filter /usr,$(prefix)),/etc,$(prefix)/etc)
 INTO       = $(DESTDIR)$(prefix)
-unit       = sed 's|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
+INSTALLED_DOCS = s|docs/\([a-z-]*\.md\)|$(docdir)/docs/\1|g
+unit       = sed '$(INSTALLED_DOCS); s|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
 
 install: all man
 	install -d $(INTO)/bin $(INTO)/share/cbf/config/demo $(INTO)/share/cbf/config/array $(INTO)/share/cbf/scripts $(INTO)/share/cbf/systemd \
-		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)/reference \
-		$(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
+		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)/docs/reference \
+		$(DESTDIR)$(docdir)/docs/images $(INTO)/lib/sysusers.d $(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS)) $(INTO)/bin
 	install -d $(INTO)/lib/cbf
 	install -m 755 $(BUILD)/clock-state $(INTO)/lib/cbf
 	$(if $(CUDA_DEVICE),install -m 644 $(CUDA_DEVICE) $(INTO)/lib/cbf)
 	install -m 644 config/*.yaml $(INTO)/share/cbf/config
+	sed -i '$(INSTALLED_DOCS)' $(patsubst config/%,$(INTO)/share/cbf/config/%,$(wildcard config/*.yaml))
 	install -m 644 config/demo/* $(INTO)/share/cbf/config/demo
 	install -m 755 scripts/repair_uvh5.py scripts/array $(INTO)/share/cbf/scripts
 	install -m 644 scripts/array_* $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
+	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
 	install -m 644 $(filter %.5,$(MAN_PAGES)) $(INTO)/share/man/man5
 	install -m 644 systemd/*.service systemd/*.target $(DESTDIR)$(unitdir)
@@ -468,10 +478,13 @@ install: all man
 	$(call unit,visrec@.service,engine@.service.in,visrec,recorder)
 	$(call unit,gpucbf-clock.service,gpucbf-clock.service.in)
 	install -m 644 systemd/realtime.conf systemd/ibverbs.conf $(INTO)/share/cbf/systemd
-	install -m 644 systemd/sysctl.conf $(DESTDIR)$(sysconfdir)/sysctl.d/60-gpucbf.conf
+	install -m 644 systemd/sysusers.conf $(INTO)/lib/sysusers.d/gpucbf.conf
+	sed '$(INSTALLED_DOCS)' systemd/sysctl.conf > $(DESTDIR)$(sysconfdir)/sysctl.d/60-gpucbf.conf
 	install -m 644 systemd/limits.conf $(DESTDIR)$(sysconfdir)/security/limits.d/60-gpucbf.conf
-	install -m 644 README.md LICENSE $(wildcard docs/*.md) $(DESTDIR)$(docdir)
-	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/reference
+	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
+	install -m 644 CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(docdir)/docs
+	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/docs/reference
+	install -m 644 $(wildcard docs/images/*) $(DESTDIR)$(docdir)/docs/images
 
 # Debian packages of the tree as it is, in build-deb.
 deb:

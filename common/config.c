@@ -58,6 +58,11 @@ struct config *config_create(const struct config_table *table, const char *path)
     return config;
 }
 
+const char *config_path(const struct config *config)
+{
+    return config->path;
+}
+
 struct config *config_create_book(void)
 {
     return config_create(NULL, "");

@@ -62,6 +62,7 @@ struct config_key {
     const char *help;           /* one sentence: what it is, for the example file and the schema */
     unsigned variants;          /* bit i: valid with choice i of the section's `kind`, its first key; 0: always */
     const char *example;        /* value in the example file; needed by required keys of a section that is no list */
+    uint16_t port;              /* CFG_ENDPOINTS: of an address without one; 0: SPEAD_DEFAULT_PORT */
 };
 
 struct config_section {
@@ -110,6 +111,9 @@ void config_warning(struct config *config, const void *field, const char *format
  * finds wrong: whoever finds it names the key ("antennas[0].pol0" in a list), and who reports it puts this in front.
  * Where the file leaves the key out it is the place of the section; without a key only "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
+
+/* The path of the file, as it was given. */
+const char *config_path(const struct config *config);
 
 /* True if the value at 'field' was given in the file (not defaulted). */
 bool config_given(const struct config *config, const void *field);

@@ -254,7 +254,8 @@ static void default_value(struct loader *loader, const struct config_key *key, c
                           struct config_mark mark, void *field)
 {
     if (!key->default_text)
-        config_error_at(loader->config, mark, "%s.%s is missing; it is required: %s", where, key->name, key->help);
+        config_error_at(loader->config, mark, "%s.%s is missing and has no default (%.*s)", where, key->name,
+                        (int)strlen(key->help) - 1, key->help); /* without the full stop */
     else if (config_value_default(key, field) != 0)
         loader->out_of_memory = true;
 }
@@ -450,30 +451,44 @@ static void collect_sections(struct loader *loader, const struct config_table *t
     }
 }
 
-static bool has_section(const struct loader *loader, const yaml_node_t *root, const char *name)
+/* The value of a mapping's key; NULL where it has none, or is no mapping. */
+static const yaml_node_t *find_value(const struct loader *loader, const yaml_node_t *mapping, const char *name)
 {
-    for (yaml_node_pair_t *pair = root->data.mapping.pairs.start; pair < root->data.mapping.pairs.top; pair++) {
+    if (!mapping || mapping->type != YAML_MAPPING_NODE)
+        return NULL;
+    for (yaml_node_pair_t *pair = mapping->data.mapping.pairs.start; pair < mapping->data.mapping.pairs.top; pair++) {
         const yaml_node_t *key = yaml_document_get_node(loader->document, pair->key);
         if (key->type == YAML_SCALAR_NODE && strcmp(scalar_text(key), name) == 0)
-            return true;
+            return yaml_document_get_node(loader->document, pair->value);
     }
-    return false;
+    return NULL;
 }
 
-/* Whose file it is by its sections; NULL where they do not say. */
+/* Whether the file has a section, "outputs", or a key of one, "recv.sources". */
+static bool has(const struct loader *loader, const yaml_node_t *root, const char *name)
+{
+    char section[32];
+
+    snprintf(section, sizeof(section), "%.*s", (int)strcspn(name, "."), name);
+    const char *key = strchr(name, '.');
+    const yaml_node_t *value = find_value(loader, root, section);
+    return key ? find_value(loader, value, key + 1) : value;
+}
+
+/* Whose file it is by its sections and keys; NULL where they do not say. */
 static const char *guess_program(const struct loader *loader, const yaml_node_t *root)
 {
     static const struct {
-        const char *sections[2], *without, *program;
+        const char *names[2], *without, *program;
     } signs[] = {
         {{"hosts", "multicast"}, "recv", "scripts/array"}, {{"telescope", "stream"}, NULL, "visrec"},
         {{"digitiser", "antennas"}, NULL, "dsim"},         {{"signal", "stream"}, NULL, "fsim"},
-        {{"outputs", "antennas"}, "gates", "fgpu"},        {{"outputs", "recv"}, "antennas", "xbgpu"},
+        {{"outputs", "antennas"}, "gates", "fgpu"},        {{"outputs", "recv.sources"}, NULL, "xbgpu"},
     };
 
     for (size_t i = 0; i < ARRAY_LEN(signs); i++)
-        if (has_section(loader, root, signs[i].sections[0]) && has_section(loader, root, signs[i].sections[1]) &&
-            !(signs[i].without && has_section(loader, root, signs[i].without)))
+        if (has(loader, root, signs[i].names[0]) && has(loader, root, signs[i].names[1]) &&
+            !(signs[i].without && has(loader, root, signs[i].without)))
             return signs[i].program;
     return NULL;
 }

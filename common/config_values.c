@@ -204,11 +204,14 @@ static int parse_position(const struct config_key *key, const char *const *items
 }
 
 /* Appends the endpoints of 'item' to 'all'. */
-static int append_endpoints(const char *item, struct endpoint_list *all, char *why, size_t why_bytes)
+static int append_endpoints(const struct config_key *key, const char *item, struct endpoint_list *all, char *why,
+                            size_t why_bytes)
 {
     struct endpoint_list list = {0};
     struct endpoint *items;
-    int err = endpoint_list_parse(item, &list, why, why_bytes);
+    uint16_t port = key->port ? key->port : SPEAD_DEFAULT_PORT;
+    int err = key->max == 1 ? endpoint_list_parse_single(item, port, &list, why, why_bytes)
+                            : endpoint_list_parse(item, &list, why, why_bytes);
 
     if (err || list.n == 0)
         return err;
@@ -234,7 +237,7 @@ static int parse_endpoints(const struct config_key *key, const char *const *item
         n_items = 0;
     for (size_t i = 0; i < n_items && !err && all.n <= ENDPOINT_LIST_MAX; i++) {
         *bad_item = i;
-        err = append_endpoints(items[i], &all, reason, sizeof(reason));
+        err = append_endpoints(key, items[i], &all, reason, sizeof(reason));
     }
     config_expected(key, expected, sizeof(expected));
     if (err == -EINVAL) {

@@ -200,7 +200,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     int exit_code;
 
     log_info("%s %s", daemon->name, cbf_build_id);
-    int err = status_create(daemon->name, &healthy, &context.status);
+    int err = status_create(daemon->name, config_path(config), &healthy, &context.status);
     if (!err)
         err = device_open(&device_config, &context.device, why, sizeof(why));
     if (!err) {

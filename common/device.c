@@ -62,7 +62,8 @@ int device_open(const struct device_config *config, struct device **device, char
     /* Where there is no GPU that will do, 'auto' does without; where there is one but it cannot be had now, a restart
      * may do better than a daemon that is too slow for its data. */
     if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {
-        snprintf(reason, sizeof(reason), "as %s", strchr(why, ' ') + 1);
+        const char *cause = strchr(why, ' ') + 1;
+        snprintf(reason, sizeof(reason), "as %.*s", (int)strcspn(cause, ";"), cause); /* without advice */
         why[0] = '\0';
         err = open_cpu(config, device, reason, why, why_bytes);
     }

@@ -16,6 +16,13 @@
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
+/* How an item may be written. */
+struct form {
+    const char *text;
+    bool ranges;   /* '+n' */
+    uint16_t port; /* where none is given */
+};
+
 /* One item of a list: 'n' addresses from 'first' on. */
 struct range {
     uint32_t first;
@@ -34,12 +41,26 @@ static bool parse_number(const char *text, unsigned long max, unsigned long *num
     return !errno && *end == '\0' && *number <= max;
 }
 
-/* Parses "a.b.c.d[+n][:port]"; 'text' is cut into its parts. */
-static int parse_item(char *text, struct range *range, char *why, size_t why_bytes)
+/* Says that 'whole', whose part in front of the port is 'address', is no address, and what to write instead. */
+static void explain_address(const struct form *form, const char *whole, const char *address, char *why,
+                            size_t why_bytes)
+{
+    int n = snprintf(why, why_bytes, "\"%s\" is not an endpoint of the form %s", whole, form->text);
+
+    if (n < 0 || (size_t)n >= why_bytes || !strpbrk(address, LETTERS))
+        return;
+    if (strcmp(address, "localhost") == 0)
+        snprintf(why + n, why_bytes - (size_t)n, "; write the number: 127.0.0.1%s", whole + strlen(address));
+    else
+        snprintf(why + n, why_bytes - (size_t)n, "; write the address in numbers, not a name");
+}
+
+/* Parses one item; 'text' is cut into its parts. */
+static int parse_item(const struct form *form, char *text, struct range *range, char *why, size_t why_bytes)
 {
     char whole[ITEM_TEXT_MAX];
     snprintf(whole, sizeof(whole), "%s", text);
-    unsigned long port = SPEAD_DEFAULT_PORT;
+    unsigned long port = form->port;
     unsigned long n_more = 0;
     char *colon = strchr(text, ':');
     if (colon) {
@@ -49,7 +70,7 @@ static int parse_item(char *text, struct range *range, char *why, size_t why_byt
             return -EINVAL;
         }
     }
-    char *plus = strchr(text, '+');
+    char *plus = form->ranges ? strchr(text, '+') : NULL;
     if (plus) {
         *plus = '\0';
         if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more)) {
@@ -60,8 +81,7 @@ static int parse_item(char *text, struct range *range, char *why, size_t why_byt
     }
     struct in_addr address;
     if (inet_pton(AF_INET, text, &address) != 1) {
-        snprintf(why, why_bytes, "\"%s\" is not an endpoint of the form a.b.c.d[+n][:port]%s", whole,
-                 strpbrk(text, LETTERS) ? "; write the address in numbers, not a name" : "");
+        explain_address(form, whole, text, why, why_bytes);
         return -EINVAL;
     }
     range->first = ntohl(address.s_addr);
@@ -87,17 +107,18 @@ static int append(struct endpoint_list *list, const struct range *range)
 }
 
 /* Parses and appends the item in text[0, n_chars). */
-static int add_item(const char *text, size_t n_chars, struct endpoint_list *list, char *why, size_t why_bytes)
+static int add_item(const struct form *form, const char *text, size_t n_chars, struct endpoint_list *list, char *why,
+                    size_t why_bytes)
 {
     char item[ITEM_TEXT_MAX];
     if (n_chars >= sizeof(item)) {
-        snprintf(why, why_bytes, "\"%.*s...\" is not an endpoint of the form a.b.c.d[+n][:port]", 32, text);
+        snprintf(why, why_bytes, "\"%.*s...\" is not an endpoint of the form %s", 32, text, form->text);
         return -EINVAL;
     }
     memcpy(item, text, n_chars);
     item[n_chars] = '\0';
     struct range range;
-    int err = parse_item(item, &range, why, why_bytes);
+    int err = parse_item(form, item, &range, why, why_bytes);
     if (err)
         return err;
     if (list->n + range.n > ENDPOINT_LIST_MAX) {
@@ -110,7 +131,8 @@ static int add_item(const char *text, size_t n_chars, struct endpoint_list *list
     return err;
 }
 
-int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes)
+static int parse_list(const struct form *form, const char *text, struct endpoint_list *list, char *why,
+                      size_t why_bytes)
 {
     static const char separators[] = ", \t\r\n";
     struct endpoint_list parsed = {0, NULL};
@@ -118,12 +140,12 @@ int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why,
     const char *at = text + strspn(text, separators);
     while (*at && !err) {
         size_t n_chars = strcspn(at, separators);
-        err = add_item(at, n_chars, &parsed, why, why_bytes);
+        err = add_item(form, at, n_chars, &parsed, why, why_bytes);
         at += n_chars;
         at += strspn(at, separators);
     }
     if (!err && parsed.n == 0) {
-        snprintf(why, why_bytes, "the list has no endpoint; write a.b.c.d[+n][:port]");
+        snprintf(why, why_bytes, "the list has no endpoint; write %s", form->text);
         err = -EINVAL;
     }
     if (err) {
@@ -132,6 +154,21 @@ int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why,
     }
     *list = parsed;
     return 0;
+}
+
+int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes)
+{
+    static const struct form form = {"a.b.c.d[+n][:port]", true, SPEAD_DEFAULT_PORT};
+
+    return parse_list(&form, text, list, why, why_bytes);
+}
+
+int endpoint_list_parse_single(const char *text, uint16_t default_port, struct endpoint_list *list, char *why,
+                               size_t why_bytes)
+{
+    const struct form form = {"a.b.c.d[:port]", false, default_port};
+
+    return parse_list(&form, text, list, why, why_bytes);
 }
 
 void endpoint_list_fini(struct endpoint_list *list)
@@ -165,6 +202,12 @@ bool endpoint_is_multicast(const struct endpoint *endpoint)
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
 {
     return a->address.s_addr == b->address.s_addr && a->port == b->port;
+}
+
+bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
+{
+    return a->port == b->port && (a->address.s_addr == b->address.s_addr || a->address.s_addr == htonl(INADDR_ANY) ||
+                                  b->address.s_addr == htonl(INADDR_ANY));
 }
 
 /* For an entry whose address is an IPv4 one. */

@@ -10,6 +10,7 @@
 struct katcp_access;
 
 #define SPEAD_DEFAULT_PORT 7148
+#define KATCP_DEFAULT_PORT 7147
 #define ENDPOINT_LIST_MAX  4096
 
 /* How packets get between the network and this process. */
@@ -34,6 +35,10 @@ struct endpoint_list {
  * port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one sentence in 'why') or -ENOMEM. */
 int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes);
 
+/* The same for keys that take one address, "a.b.c.d[:port]", with the port where none is given.  '+n' is an error. */
+int endpoint_list_parse_single(const char *text, uint16_t default_port, struct endpoint_list *list, char *why,
+                               size_t why_bytes);
+
 void endpoint_list_fini(struct endpoint_list *list);
 
 /* "a.b.c.d:port" into 'text' (>= 22 bytes); returns 'text'. */
@@ -44,6 +49,9 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
 
 bool endpoint_is_multicast(const struct endpoint *endpoint);
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
+
+/* True if one host cannot listen at both: one port, and one address, or 0.0.0.0. */
+bool endpoints_collide(const struct endpoint *a, const struct endpoint *b);
 
 /* A network interface that can be used now. */
 struct interface {

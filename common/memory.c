@@ -136,11 +136,15 @@ void memory_log(const struct memory_use *use)
                        buffers = use->buffers_bytes >> 20;
     unsigned long long others = (use->host_bytes - use->chunks_bytes - use->buffers_bytes) >> 20;
 
+    char direct[64] = "";
+
+    if (use->direct_bytes >> 20)
+        snprintf(direct, sizeof(direct), ", %llu MiB of that direct chunks",
+                 (unsigned long long)use->direct_bytes >> 20);
     log_info(
         "memory: %llu MiB of chunks, %llu MiB of output buffers, %llu MiB of others: %llu MiB of host memory, %llu MiB "
-        "on the device, %llu MiB of that direct chunks",
-        chunks, buffers, others, host, (unsigned long long)(use->device_bytes >> 20),
-        (unsigned long long)(use->direct_bytes >> 20));
+        "on the device%s",
+        chunks, buffers, others, host, (unsigned long long)(use->device_bytes >> 20), direct);
 }
 
 int memory_lock(void)

@@ -136,9 +136,10 @@ void assembler_stats_log(const char *name, const struct assembler_stats *stats)
     for (int r = REJECT_NONE + 1; r < N_REJECTS; r++)
         refused += counter_get(&stats->rejects[r]);
     if (contested > 0)
-        snprintf(more, sizeof(more), ", %" PRIu64 " heaps contested", contested);
-    log_info("%s: %" PRIu64 " heaps received, %" PRIu64 " missing (%" PRIu64 " of them incomplete), %" PRIu64
-             " packets refused%s",
-             name, counter_get(&stats->heaps), counter_get(&stats->missing_heaps),
-             counter_get(&stats->incomplete_heaps), refused, more);
+        snprintf(more, sizeof(more), ", %" PRIu64 " heap%s contested", contested, plural(contested));
+    uint64_t n_heaps = counter_get(&stats->heaps);
+    log_info("%s: %" PRIu64 " heap%s received, %" PRIu64 " missing (%" PRIu64 " of them incomplete), %" PRIu64
+             " packet%s refused%s",
+             name, n_heaps, plural(n_heaps), counter_get(&stats->missing_heaps), counter_get(&stats->incomplete_heaps),
+             refused, plural(refused), more);
 }

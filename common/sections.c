@@ -64,7 +64,8 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
     {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
      "CPU of each send thread, repeated as needed; none: not pinned."},
     {"crc", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(crc), NULL,
-     "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec check it."},
+     "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec check "
+     "it."},
     {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
      "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
     {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
@@ -76,7 +77,7 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
 #define AT(member) offsetof(struct config_http, member)
 const struct config_key config_http_keys[] = {
     {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz, and of fgpu and xbgpu the status page; none: not served."},
+     "Address and port of /metrics and /healthz, and of fgpu, xbgpu and visrec the status page; none: not served."},
     {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
      "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
     {"names", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(names), NULL,
@@ -88,9 +89,12 @@ const struct config_key config_http_keys[] = {
 #define AT(member) offsetof(struct config_katcp, member)
 const struct config_key config_katcp_keys[] = {
     {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; none: not served."},
+     "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; without a port 7147; none: not "
+     "served.",
+     .port = KATCP_DEFAULT_PORT},
     {"read_only_listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(read_only_listen), NULL,
-     "Address and port where KATCP only answers, and changes nothing; none: not served."},
+     "Address and port where KATCP only answers, and changes nothing; without a port 7147; none: not served.",
+     .port = KATCP_DEFAULT_PORT},
     {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
      "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where listen is no "
      "address of 127.0.0.0/8; read_only_listen serves all without it."},
@@ -113,25 +117,23 @@ void config_check_http(const struct config_http *http, struct config *errors)
         config_error(errors, &http->names, "names: %s", why);
 }
 
-/* The port of an address without one. */
-static void warn_of_port(const struct endpoint_list *list, const char *key, struct config *errors)
+/* Two listeners of one program on one port; an error at the second. */
+static void check_listeners(const struct endpoint_list *first, const struct endpoint_list *second,
+                            struct config *errors)
 {
-    if (list->n && list->items[0].port == SPEAD_DEFAULT_PORT)
-        config_warning(errors, list,
-                       "%s has port %d, that of SPEAD, which is meant where none is given; KATCP's is 7147", key,
-                       SPEAD_DEFAULT_PORT);
+    if (first->n && second->n && endpoints_collide(&first->items[0], &second->items[0]))
+        config_error(errors, second, "%s and %s both have port %u: give one of them another port", first->items[0].key,
+                     second->items[0].key, (unsigned)second->items[0].port);
 }
 
-void config_check_katcp(const struct config_katcp *katcp, struct config *errors)
+void config_check_katcp(const struct config_katcp *katcp, const struct config_http *http, struct config *errors)
 {
     struct katcp_access access;
     char why[200];
 
-    if (katcp->listen.n && katcp->read_only_listen.n &&
-        endpoint_equal(&katcp->listen.items[0], &katcp->read_only_listen.items[0]))
-        config_error(errors, &katcp->read_only_listen, "read_only_listen must not be the same address as listen");
-    warn_of_port(&katcp->listen, "listen", errors);
-    warn_of_port(&katcp->read_only_listen, "read_only_listen", errors);
+    check_listeners(&katcp->listen, &katcp->read_only_listen, errors);
+    check_listeners(&http->listen, &katcp->listen, errors);
+    check_listeners(&http->listen, &katcp->read_only_listen, errors);
     if (katcp_access_parse(katcp->allow, &access, why, sizeof(why)))
         config_error(errors, &katcp->allow, "allow: %s", why);
     else if (katcp->listen.n && access.n == 0 && !katcp_access_is_local(katcp->listen.items[0].address))
@@ -253,6 +255,22 @@ void config_set_senders(struct endpoint_list *list, const struct katcp_access *s
 {
     for (size_t i = 0; i < list->n; i++)
         list->items[i].from = senders;
+}
+
+bool config_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
+                       struct config *errors)
+{
+    char text[32];
+
+    for (size_t d = 0; d < destinations->n; d++)
+        for (size_t i = 0; i < inputs->n; i++)
+            if (endpoint_equal(&destinations->items[d], &inputs->items[i])) {
+                config_error(errors, destinations,
+                             "%s is received as %s: the program would receive its own output; send to other addresses",
+                             endpoint_format(&destinations->items[d], text, sizeof(text)), inputs->items[i].key);
+                return true;
+            }
+    return false;
 }
 
 void config_check_sources(const struct endpoint_list *list, struct config *errors)

@@ -188,8 +188,8 @@ void config_check_direct(const bool *direct, const bool *gpudirect, int transpor
 /* The check of a section's transport against its other keys; an error at 'transport' if they do not agree. */
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors);
 
-/* A program's check of the katcp section. */
-void config_check_katcp(const struct config_katcp *katcp, struct config *errors);
+/* A program's check of the katcp section, and of its ports against http's. */
+void config_check_katcp(const struct config_katcp *katcp, const struct config_http *http, struct config *errors);
 
 /* Both daemons' check of the device section. */
 void config_check_device(const struct config_device *device, struct config *errors);
@@ -212,6 +212,10 @@ void config_check_http(const struct config_http *http, struct config *errors);
 /* Who may send: 'from' as given, and as parsed.  Endpoints refer to that, so it must outlive them. */
 void config_check_from(char *const *from, struct katcp_access *senders, struct config *errors);
 void config_set_senders(struct endpoint_list *list, const struct katcp_access *senders);
+
+/* True if one of 'destinations' is one of 'inputs', which is an error at 'destinations': the output would come back. */
+bool config_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
+                       struct config *errors);
 
 /* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
 void config_check_sources(const struct endpoint_list *list, struct config *errors);

@@ -295,11 +295,11 @@ int state_files_open(const struct config_state *config, struct ev_loop *loop, st
         return err;
     }
     if (!made->directory) {
-        log_info("what is set over KATCP ends with the process: state.directory is not set");
+        log_info("settings made over KATCP last until this program ends; state.directory would keep them");
     } else {
         err = lock_directory(made, why, why_bytes);
         if (!err) {
-            log_info("what is set over KATCP is kept in %s", made->directory);
+            log_info("settings made over KATCP are kept in %s", made->directory);
             file_remove_stale(made->directory);
             err = start_writer(made);
         }

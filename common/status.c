@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/device.h"
+#include "common/endpoint.h"
 #include "common/history.h"
 #include "common/lock.h"
 #include "common/sensor.h"
@@ -24,6 +25,7 @@
 
 struct status {
     const char *program;         /* [const] */
+    char name[64];               /* [const] of the configuration, "fgpu0" */
     const struct gauge *healthy; /* [const] */
     int64_t start_ns;            /* [const] monotonic */
     int64_t start_unix_ns;       /* [const] */
@@ -38,13 +40,24 @@ struct status {
     const struct sensors *sensors GUARDED; /* [lock] NULL: not all are there yet */
 };
 
-int status_create(const char *program, const struct gauge *healthy, struct status **status)
+static void set_name(struct status *s, const char *config_path)
+{
+    const char *slash = config_path ? strrchr(config_path, '/') : NULL;
+
+    snprintf(s->name, sizeof(s->name), "%s", slash ? slash + 1 : config_path ? config_path : s->program);
+    char *dot = strrchr(s->name, '.');
+    if (dot && dot != s->name)
+        *dot = '\0';
+}
+
+int status_create(const char *program, const char *config_path, const struct gauge *healthy, struct status **status)
 {
     struct status *s = calloc(1, sizeof(*s));
 
     if (!s)
         return -ENOMEM;
     s->program = program;
+    set_name(s, config_path);
     s->healthy = healthy;
     s->start_ns = clock_monotonic_ns();
     s->start_unix_ns = clock_unix_ns();
@@ -123,6 +136,16 @@ void status_set_sensors(struct status *status, const struct sensors *sensors)
 json_t *status_number(double value)
 {
     return isfinite(value) ? json_real(value) : json_null();
+}
+
+json_t *status_endpoints(const struct endpoint_list *list)
+{
+    json_t *json = json_array();
+    char text[32];
+
+    for (size_t i = 0; i < list->n; i++)
+        json_array_append_new(json, json_string(endpoint_format(&list->items[i], text, sizeof(text))));
+    return json;
 }
 
 /* ---- The registry as JSON ------------------------------------------------------------------------------------------
@@ -318,6 +341,7 @@ static void add_process(struct status *status, json_t *root)
 
     gethostname(host, sizeof(host) - 1);
     json_object_set_new(root, "program", json_string(status->program));
+    json_object_set_new(root, "engine", json_string(status->name));
     json_object_set_new(root, "version", json_string(cbf_build_id));
     json_object_set_new(root, "host", json_string(host));
     json_object_set_new(root, "pid", json_integer(getpid()));

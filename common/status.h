@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct device;
+struct endpoint_list;
 struct ev_loop;
 struct gauge;
 struct sensors;
@@ -34,8 +35,9 @@ struct status_query {
 /* What a pipeline adds to the object 'into'. */
 typedef void (*status_describe)(void *arg, const struct status_query *query, json_t *into);
 
-/* 'program' is static; 'healthy' as of http_open().  Returns 0 or -ENOMEM. */
-int status_create(const char *program, const struct gauge *healthy, struct status **status);
+/* 'program' is static; the file at 'config_path', "/etc/cbf/NAME.yaml", names the engine, and NULL does not; 'healthy' as
+ * of http_open().  Returns 0 or -ENOMEM. */
+int status_create(const char *program, const char *config_path, const struct gauge *healthy, struct status **status);
 
 /* NULL is accepted. */
 void status_destroy(struct status *status);
@@ -59,5 +61,8 @@ char *status_format(struct status *status, const struct status_query *query);
 
 /* A number, or null where it is none.  To be given away. */
 json_t *status_number(double value);
+
+/* The endpoints as texts "a.b.c.d:port". */
+json_t *status_endpoints(const struct endpoint_list *list);
 
 #endif

@@ -20,6 +20,12 @@
 #define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
+/* "1 output", "2 outputs": the ending of a word behind a number. */
+static inline const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static inline uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

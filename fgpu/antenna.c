@@ -252,8 +252,10 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
 
 void fgpu_antenna_log(const struct fgpu_antenna *antenna)
 {
-    log_info("%s: %llu chunks discarded as the other polarisation's were missing, %llu as they came too late for it",
-             antenna->name, (unsigned long long)counter_get(&antenna->unmatched_chunks),
+    uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
+
+    log_info("%s: %llu chunk%s discarded as the other polarisation's were missing, %llu as they came too late for it",
+             antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->late_chunks));
     if (antenna->level.n_closed)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,

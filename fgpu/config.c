@@ -24,7 +24,8 @@ static const struct config_key recv_keys[] = {
     {"max_delay_diff", CFG_INT, UNIT_SAMPLES, 0, 1073741824, "65536", false, AT(max_delay_diff_samples), NULL,
      "Largest difference between the delays of an antenna's polarisations that costs no data."},
     {"max_delay", CFG_DOUBLE, UNIT_S, 0, 1e6, "1", false, AT(max_delay_s), NULL,
-     "Largest delay, either way, that ?delays takes: the output is silent for as long as a wrong delay was large."},
+     "Largest delay, either way, that ?delays and files take: the output is silent for as long as a wrong delay was "
+     "large."},
     {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
      "Chunks that an input keeps open for late packets."},
     {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,

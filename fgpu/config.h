@@ -35,7 +35,7 @@ struct fgpu_config_recv {
     int64_t packet_samples; /* of a digitiser heap */
     int64_t chunk_samples;  /* of an input's chunk */
     int64_t max_delay_diff_samples;
-    double max_delay_s; /* of requests */
+    double max_delay_s; /* of requests and files */
     int64_t window_chunks;
     int64_t n_chunks;  /* buffers per input */
     int64_t n_threads; /* 0: one per input */

@@ -403,6 +403,22 @@ static bool parse_start(struct fgpu_control *c, struct katcp_call *call, int64_t
     return *start_samples >= 0;
 }
 
+/* A typing error must not move the output far ahead. */
+static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, const char *text,
+                             const struct delay_model *model)
+{
+    if (fabs(model->delay_samples) > c->config->recv.max_delay_s * c->rate_hz) {
+        katcp_fail(call, "a delay must be at most %g s either way, as recv.max_delay says: '%.200s'",
+                   c->config->recv.max_delay_s, text);
+        return false;
+    }
+    if (fabs(model->rate) > DELAY_MAX_REQUEST_RATE) {
+        katcp_fail(call, "a delay rate must be at most %g s/s either way: '%.200s'", DELAY_MAX_REQUEST_RATE, text);
+        return false;
+    }
+    return true;
+}
+
 /* The models of a request, by input; those that it does not name start at -1. */
 static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
                          struct delay_model *models)
@@ -433,11 +449,8 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
             katcp_fail(call, "%s: '%.200s'", wrong, text);
             return false;
         }
-        if (fabs(models[input].delay_samples) > c->config->recv.max_delay_s * c->rate_hz) {
-            katcp_fail(call, "a delay must be at most %g s either way, as recv.max_delay says: '%.200s'",
-                       c->config->recv.max_delay_s, text);
+        if (!is_within_limits(c, call, text, &models[input]))
             return false;
-        }
     }
     return true;
 }
@@ -480,6 +493,39 @@ static void request_delays(struct katcp_call *call, void *arg)
     free(models);
 }
 
+/* The antenna of an argument, by name. */
+static bool find_antenna(struct fgpu_control *c, struct katcp_call *call, const char *name, size_t *ant)
+{
+    for (*ant = 0; *ant < c->config->antennas.n; (*ant)++)
+        if (strcmp(fgpu_config_antenna(c->config, *ant)->name, name) == 0)
+            return true;
+    katcp_fail(call, "there is no antenna '%.64s'", name);
+    return false;
+}
+
+static void request_resume(struct katcp_call *call, void *arg)
+{
+    struct fgpu_control *c = arg;
+    struct waiting *waiting;
+    size_t output, ant;
+    int n = katcp_n_args(call);
+
+    if (!find_output(c, call, &output))
+        return;
+    for (int i = 1; i < n; i++)
+        if (!find_antenna(c, call, katcp_arg(call, i), &ant))
+            return;
+    if (!(waiting = prepare(call, output, 0, 0)))
+        return;
+    for (int i = 1; i < n; i++) {
+        find_antenna(c, call, katcp_arg(call, i), &ant);
+        fgpu_settings_resume(c->settings, ant, output);
+    }
+    for (ant = 0; n == 1 && ant < c->config->antennas.n; ant++)
+        fgpu_settings_resume(c->settings, ant, output);
+    reply_when_obeyed(c, waiting);
+}
+
 static const struct katcp_request requests[] = {
     {"gain",
      "Sets the gains of an input, or says them.\n"
@@ -499,6 +545,12 @@ static const struct katcp_request requests[] = {
      "delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in s, s/s, s/s^2, "
      "rad, rad/s and rad/s^2; the phase is that at the centre of the output's band.",
      3, INT_MAX, request_delays, 0, TIMEOUT_S},
+    {"resume",
+     "Has a stream resume at once that waits for its input, after a delay that was too large.\n"
+     "?resume STREAM [ANTENNA...]\n"
+     "STREAM is an output's name, ANTENNA an antenna's; without any, all antennas resume. The timestamps of a stream that "
+     "waited go back; a stream that does not wait goes on as it was.",
+     1, INT_MAX, request_resume, 0, TIMEOUT_S},
 };
 
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device)

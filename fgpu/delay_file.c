@@ -4,13 +4,14 @@
 #include "common/table_file.h"
 #include "fgpu/delay_text.h"
 
+#include <math.h>
 #include <string.h>
 
 #define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two may be left out */
 
 struct reader {
     const struct timebase *timebase;
-    double rate_hz;
+    double rate_hz, max_delay_s;
     struct delay_queue *pols;
 };
 
@@ -45,7 +46,15 @@ static int parse_model(const struct table_row *row, const struct reader *r, stru
             return table_refuse(row, "delay, rate, phase, phase rate and accelerations must be numbers",
                                 row->fields[i]);
     const char *wrong = delay_from_seconds(numbers, r->rate_hz, model);
-    return wrong ? table_refuse(row, wrong, NULL) : 0;
+    if (wrong)
+        return table_refuse(row, wrong, NULL);
+    if (fabs(model->delay_samples) > r->max_delay_s * r->rate_hz) {
+        char limit[80];
+        snprintf(limit, sizeof(limit), "a delay must be at most %g s either way, as recv.max_delay says",
+                 r->max_delay_s);
+        return table_refuse(row, limit, row->fields[2]);
+    }
+    return 0;
 }
 
 static int read_row(const struct table_row *row, void *context)
@@ -67,10 +76,10 @@ static int read_row(const struct table_row *row, void *context)
     return delay_queue_add(queue, &model);
 }
 
-int delay_file_read(const char *path, const struct timebase *timebase, struct delay_queue pols[N_POLS], char *why,
-                    size_t why_bytes)
+int delay_file_read(const char *path, const struct timebase *timebase, double max_delay_s,
+                    struct delay_queue pols[N_POLS], char *why, size_t why_bytes)
 {
-    struct reader r = {timebase, decimal_to_double(timebase->adc_sample_rate_hz), pols};
+    struct reader r = {timebase, decimal_to_double(timebase->adc_sample_rate_hz), max_delay_s, pols};
 
     _Static_assert(DELAY_MAX_MODELS == 256, "read_row() says 255, and one is what holds until the first begins");
     for (unsigned pol = 0; pol < N_POLS; pol++)

@@ -18,10 +18,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Gives both polarisations' queues, of which the first model is zero, as in a new queue.  Returns 0, or negative errno
- * with one sentence in 'why' that begins with "PATH:line: ". */
-int delay_file_read(const char *path, const struct timebase *timebase, struct delay_queue pols[N_POLS], char *why,
-                    size_t why_bytes);
+/* Gives both polarisations' queues, of which the first model is zero, as in a new queue.  Refuses a delay beyond
+ * recv.max_delay, either way.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+int delay_file_read(const char *path, const struct timebase *timebase, double max_delay_s,
+                    struct delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
 /* Writes what delay_file_read() would read as the same, but for the start, which has whole nanoseconds. */
 void delay_file_write(FILE *out, const struct timebase *timebase, const struct delay_queue pols[N_POLS]);

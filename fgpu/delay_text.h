@@ -17,6 +17,9 @@
 enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
 #define DELAY_N_NUMBERS 6
 
+/* What a request may ask for, in s/s.  The sky needs 3e-9; more than this is a typing error. */
+#define DELAY_MAX_REQUEST_RATE 1e-3
+
 /* Sets all of the model but its start; the phase is wrapped.  Returns NULL or, with the model as it was, what is wrong:
  * a limit of delay.h, or a number that is not finite. */
 const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,

@@ -135,7 +135,8 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     size_t heap_bytes = fgpu_batch_bytes(output) / n_substreams;
     size_t payload = (size_t)config->send.packet_payload_bytes;
     size_t n_packets = (heap_bytes + payload - 1) / payload;
-    size_t batch_bytes = n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS + config->send.crc));
+    size_t batch_bytes =
+        n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS + config->send.crc));
     double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
@@ -380,6 +381,15 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
+/* One error for each output that comes back. */
+static void check_loops(const struct fgpu_config *config, struct config *errors)
+{
+    for (size_t o = 0; o < config->outputs.n && !config->recv.pcap_file && !config->send.pcap_file; o++)
+        for (size_t i = 0; i < config->antennas.n * N_POLS; i++)
+            if (config_check_loop(input_endpoints(config, i), &fgpu_config_output(config, o)->destinations, errors))
+                break;
+}
+
 static void check_senders(struct fgpu_config *config, struct config *errors)
 {
     config_check_from(&config->recv.from, &config->recv.senders, errors);
@@ -461,8 +471,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                            ? (const void *)&config->send.packet_payload_bytes
                            : (const void *)&out->spectra_per_heap,
                        "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
-                       "a packet_payload that is a multiple or a whole fraction of that would",
-                       (long long)payload, (long long)chan_bytes, out->name);
+                       "use a packet_payload that is a multiple or divisor of %lld",
+                       (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
     /* A file's reader waits for buffers; the network's drops batches. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
@@ -493,6 +503,7 @@ void fgpu_config_check(void *values, struct config *errors)
     check_recv(config, errors);
     check_antennas(config, errors);
     check_endpoints(config, errors);
+    check_loops(config, errors);
     check_senders(values, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
@@ -501,7 +512,7 @@ void fgpu_config_check(void *values, struct config *errors)
                         &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
-    config_check_katcp(&config->katcp, errors);
+    config_check_katcp(&config->katcp, &config->http, errors);
     config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

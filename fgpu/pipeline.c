@@ -367,8 +367,9 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    log_info("%zu antennas, %zu outputs each, %zu receive threads", p->layout->n_ants, p->layout->n_outputs,
-             p->layout->n_recv_threads);
+    const struct fgpu_layout *l = p->layout;
+    log_info("%zu antenna%s, %zu output%s each, %zu receive thread%s", l->n_ants, plural(l->n_ants), l->n_outputs,
+             plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
     memory_log(&(struct memory_use){p->layout->host_bytes, p->layout->chunks_bytes, p->layout->buffers_bytes,
                                     p->layout->device_bytes, p->layout->direct_bytes});
     status_set_source(p->c.status, fgpu_status_describe, p->status);

@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/sensor.h"
+#include "common/stats.h"
 #include "common/units.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
@@ -31,6 +32,7 @@ struct setting {
     float *config_gains; /* what the configuration says */
     bool post_delays, post_gains;
     bool keep_delays, keep_gains[N_POLS]; /* they were set while it ran, not by the configuration */
+    struct gauge mean_gain[N_POLS];       /* magnitude, 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
 
@@ -63,7 +65,7 @@ bool fgpu_settings_post(struct fgpu_settings *s)
     for (size_t i = 0; i < s->n; i++) {
         struct setting *item = &s->items[i];
         if (item->post_delays && fgpu_pipeline_set_delays(s->pipeline, item->ant, item->output, &item->delays) == 0)
-            item->post_delays = false;
+            item->post_delays = item->delays.resumes = false;
         if (item->post_gains && fgpu_pipeline_set_gains(s->pipeline, item->ant, item->output, item->gains) == 0)
             item->post_gains = false;
         all = all && !item->post_delays && !item->post_gains;
@@ -78,6 +80,21 @@ const float *fgpu_settings_gains(const struct fgpu_settings *s, size_t ant, size
     return setting_of(s, ant, output)->gains;
 }
 
+/* Renews the gauges. */
+static void publish_gains(struct setting *item)
+{
+    int64_t n_chan = output_of(item)->n_chan;
+
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        double sum = 0;
+        for (size_t chan = 0; chan < (size_t)n_chan; chan++) {
+            const float *gain = item->gains + (chan * N_POLS + pol) * 2;
+            sum += hypot((double)gain[0], (double)gain[1]);
+        }
+        gauge_set(&item->mean_gain[pol], llrint(1e9 * sum / (double)n_chan));
+    }
+}
+
 void fgpu_settings_set_gains(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol, const float *values,
                              size_t n)
 {
@@ -89,6 +106,7 @@ void fgpu_settings_set_gains(struct fgpu_settings *s, size_t ant, size_t output,
         memcpy(item->gains + (chan * N_POLS + pol) * 2, values + (n == 1 ? 0 : chan * 2), 2 * sizeof(float));
     item->post_gains = true;
     item->keep_gains[pol] = true;
+    publish_gains(item);
     state_file_changed(item->gains_file);
 }
 
@@ -99,6 +117,7 @@ void fgpu_settings_reset_gains(struct fgpu_settings *s, size_t ant, size_t outpu
     memcpy(item->gains, item->config_gains, fgpu_gain_bytes(output_of(item)));
     item->post_gains = true;
     memset(item->keep_gains, 0, sizeof(item->keep_gains));
+    publish_gains(item);
     state_file_changed(item->gains_file);
 }
 
@@ -173,6 +192,14 @@ void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output,
     state_file_changed(item->delays_file);
 }
 
+void fgpu_settings_resume(struct fgpu_settings *s, size_t ant, size_t output)
+{
+    struct setting *item = setting_of(s, ant, output);
+
+    item->delays.resumes = true;
+    item->post_delays = true;
+}
+
 static bool write_delays(FILE *text, void *arg)
 {
     const struct setting *item = arg;
@@ -192,7 +219,8 @@ static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, si
 
     if (!path)
         return 0;
-    int err = delay_file_read(path, &s->timebase, items[0].delays.pols, sentence, sizeof(sentence));
+    int err = delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
+                              sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
     for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
@@ -243,7 +271,8 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    int err = delay_file_read(path, &item->settings->timebase, scratch->pols, sentence, sizeof(sentence));
+    int err = delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s, scratch->pols,
+                              sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
         snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
         err = -EINVAL;
@@ -334,6 +363,20 @@ static int restore(struct fgpu_settings *s)
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
+static void register_metrics(struct setting *item)
+{
+    char labels[256];
+
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        labels[0] = '\0';
+        stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(item->settings->config, item->ant)->name);
+        stats_label(labels, sizeof(labels), "stream", output_of(item)->name);
+        stats_label(labels, sizeof(labels), "pol", pol ? "1" : "0");
+        stats_gauge_scaled("fgpu_output_gain", "Mean magnitude of an input's gains over all channels, as last set.",
+                           labels, &item->mean_gain[pol], 1e-9);
+    }
+}
+
 static int init_setting(struct fgpu_settings *s, size_t i)
 {
     struct setting *item = &s->items[i];
@@ -379,6 +422,10 @@ int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop,
     if (err) {
         fgpu_settings_destroy(s);
         return err;
+    }
+    for (size_t i = 0; i < n; i++) {
+        register_metrics(&s->items[i]);
+        publish_gains(&s->items[i]);
     }
     *settings = s;
     return 0;

@@ -51,6 +51,9 @@ bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t o
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct delay_model *model);
 
+/* Has an output resume that is ahead of its input (walk.h); nothing that was set changes. */
+void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
+
 /* Writes what is to be kept and has not been written.  Nothing is set afterwards.  Idempotent. */
 void fgpu_settings_stop(struct fgpu_settings *settings);
 

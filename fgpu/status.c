@@ -226,22 +226,28 @@ static bool is_asked(const struct fgpu_status *status, const struct status_query
            (!query->stream || !strcmp(query->stream, output_of(status, l)->name));
 }
 
+static json_t *describe_output(const struct fgpu_status *status, const struct fgpu_config_output *output)
+{
+    return json_pack("{s:s, s:s, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:o}", "name", output->name, "kind",
+                     output->kind == FGPU_NARROWBAND ? "narrowband" : "wideband", "channels",
+                     (json_int_t)output->n_chan, "first_hz", first_hz(status, output), "bandwidth_hz",
+                     band_hz(status, output), "sample_bits", (json_int_t)output->sample_bits, "spectra_per_heap",
+                     (json_int_t)output->spectra_per_heap, "taps", (json_int_t)output->n_taps, "dither",
+                     output->dither == FGPU_DITHER_NONE ? "none" : "uniform", "destinations",
+                     status_endpoints(&output->destinations));
+}
+
 static void describe_config(const struct fgpu_status *status, json_t *into)
 {
     json_t *antennas = json_array(), *outputs = json_array();
 
     for (size_t a = 0; a < status->layout->n_ants; a++)
         json_array_append_new(antennas, json_string(fgpu_config_antenna(status->config, a)->name));
-    for (size_t o = 0; o < status->layout->n_outputs; o++) {
-        const struct fgpu_config_output *output = fgpu_config_output(status->config, o);
-        json_array_append_new(outputs, json_pack("{s:s, s:s, s:I, s:f, s:f, s:I}", "name", output->name, "kind",
-                                                 output->kind == FGPU_NARROWBAND ? "narrowband" : "wideband",
-                                                 "channels", (json_int_t)output->n_chan, "first_hz",
-                                                 first_hz(status, output), "bandwidth_hz", band_hz(status, output),
-                                                 "sample_bits", (json_int_t)output->sample_bits));
-    }
+    for (size_t o = 0; o < status->layout->n_outputs; o++)
+        json_array_append_new(outputs, describe_output(status, fgpu_config_output(status->config, o)));
     json_object_set_new(into, "antenna_names", antennas);
     json_object_set_new(into, "outputs", outputs);
+    json_object_set_new(into, "max_delay_s", json_real(status->config->recv.max_delay_s));
 }
 
 void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into)
@@ -257,10 +263,11 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
             continue;
         for (unsigned pol = 0; pol < N_POLS; pol++) {
             json_array_append_new(levels,
-                                  json_pack("{s:s, s:s, s:I, s:o}", "antenna",
+                                  json_pack("{s:s, s:s, s:I, s:o, s:o}", "antenna",
                                             fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name,
                                             "stream", output_of(status, l)->name, "pol", (json_int_t)pol, "dbfs",
-                                            status_number(level_of(status, l, pol))));
+                                            status_number(level_of(status, l, pol)), "time",
+                                            status_number(unix_s(status, status->looks[l].found.timestamp_samples))));
             json_array_append_new(delays, describe_delay(status, l, pol));
         }
         if (!spectrum && is_asked(status, query, l))

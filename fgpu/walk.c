@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,8 @@ struct fgpu_walk {
     int64_t steady_samples;  /* all that was set shows from there on */
     int64_t run_samples;     /* of output made since the last long gap or restart */
     int64_t confirm_samples; /* [const] */
+    int64_t end_samples[N_POLS]; /* of the last input */
+    bool is_ahead;               /* as the delay sensors say */
     int64_t skipped_samples; /* no batch before it is counted as skipped any more, since the last restart */
     size_t n_finished;
 };
@@ -240,6 +243,42 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
                 fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
 }
 
+static void show_delay(struct fgpu_walk *w)
+{
+    double delay_samples = fmax(fabs(w->shown[0].delay_samples), fabs(w->shown[1].delay_samples));
+    double delay_ps = 1e12 * delay_samples / decimal_to_double(w->timebase.adc_sample_rate_hz);
+
+    gauge_set(&w->stream->delay_ps, delay_ps < 0x1p62 ? (int64_t)delay_ps : INT64_MAX);
+}
+
+static void show_model(struct fgpu_walk *w, unsigned pol)
+{
+    struct sensor_reading reading = delay_text_reading(&w->shown[pol], &w->timebase, w->shown_since[pol]);
+
+    if (w->is_ahead)
+        reading.status = SENSOR_ERROR;
+    sensor_set(&w->delay_sensors[pol], reading);
+}
+
+/* No spectrum fits any more, and the next lies at spectra[pol][0]: how much input is to come before the next batch may
+ * begin.  Up to a batch is usual. */
+static void note_ahead(struct fgpu_walk *w, const struct fgpu_device_input *in)
+{
+    int64_t ahead_samples = 0;
+
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        int64_t missing_samples = in->timestamp_samples + w->spectra[pol][0].offset - in->end_samples[pol];
+        if (missing_samples > w->batch_samples && missing_samples > ahead_samples)
+            ahead_samples = missing_samples;
+    }
+    gauge_set(&w->stream->ahead_ns, timebase_duration_ns(&w->timebase, ahead_samples));
+    if (w->is_ahead == (ahead_samples > 0))
+        return;
+    w->is_ahead = ahead_samples > 0;
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        show_model(w, pol);
+}
+
 /* Output of 'n_samples' more has been made. */
 static void note_run(struct fgpu_walk *w, int64_t n_samples)
 {
@@ -259,7 +298,8 @@ static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last
             continue;
         w->shown[pol] = *model;
         w->shown_since[pol] = since;
-        sensor_set(&w->delay_sensors[pol], delay_text_reading(model, &w->timebase, since));
+        show_model(w, pol);
+        show_delay(w);
     }
 }
 
@@ -303,11 +343,15 @@ bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, 
 {
     if (w->baseband)
         fgpu_baseband_advance(w->baseband, w->compute, in);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        w->end_samples[pol] = in->end_samples[pol];
     if (!w->started && !skip_to(w, in))
         return true;
     for (;;) {
         enum fit fit;
         size_t n = place_spectra(w, in, w->n_buffer_spectra - w->n_filled, &fit);
+        if (n == 0 && fit == TOO_LATE)
+            note_ahead(w, in);
         if (n == 0 && (fit == TOO_LATE || !skip_to(w, in)))
             return true;
         if (n == 0)
@@ -329,12 +373,29 @@ static int64_t set_steady(struct fgpu_walk *w, int64_t samples)
     return samples;
 }
 
+/* Takes 'next' back to the first batch whose windows lie behind all input that there was, if it is later than that. */
+static void resume(struct fgpu_walk *w)
+{
+    const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
+    const int64_t ends_samples[N_POLS] = {w->end_samples[0], w->end_samples[1]};
+    int64_t next = delay_skip(delays, ends_samples, N_POLS, w->subsampling, 0, w->batch_samples);
+
+    if (!w->started || next >= w->next_samples)
+        return;
+    fgpu_walk_flush(w);
+    w->next_samples = w->done_samples = w->skipped_samples = next;
+    if (w->steady_samples > next)
+        w->steady_samples = next;
+}
+
 int64_t fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
     /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
+    if (delays->resumes)
+        resume(w);
     return set_steady(w, w->started ? w->next_samples : 0);
 }
 
@@ -385,6 +446,7 @@ void fgpu_walk_restart(struct fgpu_walk *w)
     w->done_samples = 0;
     w->skipped_samples = 0;
     w->run_samples = 0;
+    gauge_set(&w->stream->ahead_ns, 0);
 }
 
 size_t fgpu_walk_n_finished(const struct fgpu_walk *w)

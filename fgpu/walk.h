@@ -14,6 +14,10 @@
  *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_walk_steady_samples()).
  *            Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that make a receiver
  *            believe a jump confirm none.
+ * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
+ *            waits until the input has come to them, since timestamps do not go back by themselves.  Meanwhile the delay
+ *            sensors are in error.  Only 'resumes' takes timestamps back: the next batch is the first that lies behind
+ *            all input that there was, so that no old input is sent again.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
  * Threads:   the worker, but where it says otherwise.   Blocking: never. */
 #ifndef FGPU_WALK_H
@@ -61,6 +65,7 @@ struct fgpu_walk_config {
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct delay_queue pols[N_POLS];
+    bool resumes; /* an output that waits for its input does not wait any longer */
 };
 
 /* Gains on their way to the worker. */
@@ -77,7 +82,7 @@ int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **w
 bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *in, bool may_wait);
 
 /* Delay models in place of those that there were; they hold from their start or, where that has passed, from the next
- * spectrum on.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
+ * spectrum on.  With 'resumes' an output that is ahead of its input resumes at once.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
 int64_t fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
 
 /* The models of a polarisation.  The worker's. */

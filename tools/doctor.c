@@ -19,29 +19,24 @@
 #define SECONDS_DEFAULT 5
 #define SECONDS_MAX     3600
 
-enum topic {
-    TOPIC_HOST = 1,
-    TOPIC_CONFIG = 2,
-    TOPIC_STREAMS = 4,
-    TOPIC_LOSS = 8,
-    TOPIC_ALL = 15,
-    TOPIC_BUNDLE = 31, /* and into an archive */
-};
-
 static const struct {
     const char *name;
-    enum topic topic;
+    enum doctor_topic topic;
 } topics[] = {
     {"host", TOPIC_HOST}, {"config", TOPIC_CONFIG}, {"streams", TOPIC_STREAMS},
     {"loss", TOPIC_LOSS}, {"all", TOPIC_ALL},       {"bundle", TOPIC_BUNDLE},
 };
 
-enum { OPTION_JSON = 256, OPTION_MEMORY_MAX, OPTION_SECONDS, OPTION_ROOT, OPTION_VERSION, OPTION_HELP };
+enum { OPTION_JSON = 256, OPTION_QUIET, OPTION_MEMORY_MAX, OPTION_SECONDS, OPTION_ROOT, OPTION_VERSION, OPTION_HELP };
 
 static const struct option options[] = {
-    {"json", no_argument, NULL, OPTION_JSON},       {"seconds", required_argument, NULL, OPTION_SECONDS},
-    {"root", required_argument, NULL, OPTION_ROOT}, {"version", no_argument, NULL, OPTION_VERSION},
-    {"help", no_argument, NULL, OPTION_HELP},       {"memory-max", no_argument, NULL, OPTION_MEMORY_MAX},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"seconds", required_argument, NULL, OPTION_SECONDS},
+    {"root", required_argument, NULL, OPTION_ROOT},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"quiet", no_argument, NULL, OPTION_QUIET},
+    {"memory-max", no_argument, NULL, OPTION_MEMORY_MAX},
     {NULL, 0, NULL, 0},
 };
 
@@ -52,16 +47,18 @@ static void print_help(FILE *out)
         "Usage: cbf-doctor [host|config|streams|loss|all] [FILE.yaml ...] [OPTION ...]\n"
         "       cbf-doctor bundle OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n"
         "       cbf-doctor --memory-max FILE.yaml\n"
-        "Says what is wrong with a host, with configurations of fgpu and xbgpu or with their streams, and what\n"
-        "to do about it.  Without files, those in /etc/cbf.  It changes nothing and needs neither root nor a GPU.\n\n"
+        "Says what is wrong with a host, with configurations of fgpu, xbgpu and visrec or with their streams,\n"
+        "and what to do about it.  Without files, those in /etc/cbf.  It changes nothing and needs neither root nor\n"
+        "a GPU.\n\n"
         "  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, memory, ports, time\n"
         "  config   F-engines against X-engines, wherever they run\n"
         "  streams  joins the groups of the files and says what comes: from whom, how much, how late, how wired\n"
-        "  loss     where packets are lost on their way into running daemons\n"
+        "  loss     the troubles of running engines, and where packets are lost on their way into them\n"
         "  all      all of these (the default)\n"
         "  bundle   all of these into an archive, with files, metrics and facts of the kernel, to send to somebody\n\n"
         "  --seconds N  watch streams and losses for so long (%d)\n"
         "  --memory-max print a systemd drop-in with the MemoryMax= of a file's daemon\n"
+        "  --quiet      only warnings, failures and the count of each\n"
         "  --json       JSON instead of text\n"
         "  --root DIR   look at /proc, /sys and /etc/cbf below DIR (also $CBF_DOCTOR_ROOT)\n"
         "  --version    print the version\n"
@@ -71,9 +68,9 @@ static void print_help(FILE *out)
 }
 
 struct command {
-    enum topic topic;
+    enum doctor_topic topic;
     const char *bundle; /* NULL: none */
-    bool json, memory_max;
+    bool json, quiet, memory_max;
     char **paths;
     size_t n_paths;
 };
@@ -87,6 +84,7 @@ static int parse_options(int argc, char **argv, struct doctor *doctor, struct co
     while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
         switch (option) {
         case OPTION_JSON: command->json = true; break;
+        case OPTION_QUIET: command->quiet = true; break;
         case OPTION_MEMORY_MAX: command->memory_max = true; break;
         case OPTION_ROOT: doctor->root = optarg; break;
         case OPTION_SECONDS:
@@ -148,8 +146,9 @@ static void load_files(struct doctor *doctor, char **paths, size_t n_paths)
         doctor_file_load(doctor, &doctor->files[doctor->n_files++], paths[i]);
 }
 
-static void run_checks(struct doctor *doctor, enum topic topic)
+static void run_checks(struct doctor *doctor, enum doctor_topic topic)
 {
+    doctor->topics = topic;
     if (topic & TOPIC_HOST) {
         doctor_check_kernel(doctor);
         doctor_check_sockets(doctor);
@@ -163,16 +162,19 @@ static void run_checks(struct doctor *doctor, enum topic topic)
     }
     if (topic & TOPIC_CONFIG)
         doctor_check_config(doctor);
+    doctor_check_recorders(doctor, topic & TOPIC_HOST, topic & TOPIC_CONFIG, topic & TOPIC_LOSS);
     if (topic & TOPIC_STREAMS)
         doctor_check_streams(doctor);
-    if (topic & TOPIC_LOSS)
+    if (topic & TOPIC_LOSS) {
         doctor_check_loss(doctor);
+        doctor_check_engines(doctor);
+    }
 }
 
-static void print_report(const struct doctor *doctor, bool json)
+static void print_report(const struct doctor *doctor, bool json, bool quiet)
 {
     if (!json) {
-        report_print(&doctor->report, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), stdout);
+        report_print(&doctor->report, quiet, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), stdout);
         return;
     }
     const char **names = calloc(doctor->n_files + 1, sizeof(*names));
@@ -190,7 +192,7 @@ static int print_memory_max(const struct doctor *doctor)
     const struct doctor_file *file = &doctor->files[0];
 
     if (!file->ok) {
-        report_print(&doctor->report, false, stderr);
+        report_print(&doctor->report, false, false, stderr);
         return EXIT_CONFIG;
     }
     printf("# Made from %s; make it again when that changes.\n[Service]\nMemoryMax=%llu\n", file->path,
@@ -224,7 +226,7 @@ int main(int argc, char **argv)
     else if (command.bundle)
         code = doctor_bundle(&doctor, command.bundle);
     else
-        print_report(&doctor, command.json);
+        print_report(&doctor, command.json, command.quiet);
     for (size_t i = 0; i < doctor.n_files; i++)
         doctor_file_free(&doctor.files[i]);
     free(doctor.files);

@@ -13,11 +13,24 @@
 #include "tools/doctor_sys.h"
 #include "xbgpu/config.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU };
+/* What is checked, as bits. */
+enum doctor_topic {
+    TOPIC_HOST = 1,
+    TOPIC_CONFIG = 2,
+    TOPIC_STREAMS = 4,
+    TOPIC_LOSS = 8,
+    TOPIC_ALL = 15,
+    TOPIC_BUNDLE = 31, /* and into an archive */
+};
+
+enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU, DOCTOR_RECORDER };
+
+struct doctor_recorder;
 
 #define DOCTOR_LISTENERS_MAX 4
 
@@ -35,7 +48,8 @@ struct doctor_file {
     const char *path;
     const char *name; /* without the directory */
     enum doctor_kind kind;
-    bool ok; /* loaded, and its own checks passed: only then the rest may be used */
+    bool ok; /* loaded, and its own checks passed: only then the rest may be used; never of a recorder's file */
+    struct doctor_recorder *recorder; /* of a file of visrec, which has none of what follows but config; else NULL */
     struct config *config;
     union {
         struct fgpu_config fgpu;
@@ -71,8 +85,9 @@ struct doctor_file {
 };
 
 struct doctor {
-    const char *root; /* in front of /proc and /sys; "" but in tests and on images of hosts */
-    double seconds;   /* that streams and losses are watched */
+    const char *root;         /* in front of /proc and /sys; "" but in tests and on images of hosts */
+    double seconds;           /* that streams and losses are watched */
+    enum doctor_topic topics; /* of this run: a fix that only names one of these leads in a circle */
     size_t n_files;
     struct doctor_file *files;
     struct report report;
@@ -87,8 +102,26 @@ void doctor_file_free(struct doctor_file *file);
 /* True if a daemon of the file's kind answers where the file has its monitoring, or a process here was given it. */
 bool doctor_file_runs(const struct doctor_file *file);
 
+/* "m000" of /etc/cbf/m000.yaml, the instance of a unit; returns false where the file lies elsewhere. */
+#define CONFIG_DIRECTORY "/etc/cbf/"
+bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX]);
+
 /* True if its kernels run on the CPU of this host, as far as can be told without opening a GPU. */
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file);
+
+/* ---- Files of visrec (doctor_recorder.c) ---- */
+
+/* Loads; returns false if 'file->config' has errors. */
+bool doctor_recorder_load(struct doctor_file *file, const char *path);
+void doctor_recorder_free(struct doctor_file *file);
+
+/* What a good file says. */
+void doctor_recorder_describe(const struct doctor_file *file, struct finding *finding);
+
+/* 'host': disk, unit, port and groups; 'config': against the X-engines' files; 'loss': what running recorders count. */
+void doctor_check_recorders(struct doctor *doctor, bool host, bool config, bool loss);
+
+/* ---- What follows from a file ---- */
 
 /* MemoryMax= that bounds a file's daemon without ever being in its way (doctor_memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
@@ -101,8 +134,24 @@ bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file
 #define DOCTOR_RATE_BYTES 32
 char *doctor_rate(double bits_per_s, char text[DOCTOR_RATE_BYTES]);
 
+/* "12 s ago" into 'text'; returns it (doctor_engine.c). */
+#define DOCTOR_AGO_BYTES 32
+char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES]);
+
+/* The antenna of an F-engine by its name: of recv.antenna_names of the xbgpu's file 'x', or of the file of the fgpu that has
+ * it, or else "feng 3".  The fgpu's file to *fgpu, NULL if it is not at hand.  Returns 'text'. */
+#define DOCTOR_NAME_BYTES 72
+char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
+                     const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES]);
+
 /* Bits per second that all files receive; < 0 if there is none to tell. */
 double doctor_recv_bits_per_s(const struct doctor *doctor);
+
+/* True if this run has the findings of a topic, so that a fix need not send anybody there. */
+static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic topic)
+{
+    return (doctor->topics & topic) == topic;
+}
 
 /* FINDING_WARN where what costs packets only at high rates matters here, else FINDING_OK. */
 enum finding_status doctor_tuning(const struct doctor *doctor);
@@ -121,6 +170,7 @@ void doctor_check_time(struct doctor *doctor);    /* doctor_time.c */
 void doctor_check_config(struct doctor *doctor);  /* doctor_config.c: F against X, wherever they run */
 void doctor_check_streams(struct doctor *doctor); /* doctor_streams.c */
 void doctor_check_loss(struct doctor *doctor);    /* doctor_loss.c */
+void doctor_check_engines(struct doctor *doctor); /* doctor_engine.c: what running engines say of themselves */
 
 /* The support bundle: report, files, metrics and facts of the kernel as a tar.gz.  Returns the exit code. */
 int doctor_bundle(const struct doctor *doctor, const char *path);

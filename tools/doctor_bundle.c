@@ -84,7 +84,7 @@ static void write_report(const struct doctor *doctor, const char *directory)
     out = open_memstream(&text, &bytes);
     if (!out)
         abort();
-    report_print(&doctor->report, false, out);
+    report_print(&doctor->report, false, false, out);
     fclose(out);
     write_text(directory, "report.txt", text, bytes);
     free(text);
@@ -99,7 +99,7 @@ static void write_files(const struct doctor *doctor, const char *directory)
         const struct doctor_file *file = &doctor->files[i];
         snprintf(name, sizeof(name), "%zu-%.200s", i, file->name);
         copy_file(directory, "", file->path, name);
-        char *page = file->ok && file->http->listen.n ? metrics_get(&file->http->listen.items[0], NULL) : NULL;
+        char *page = file->ok && file->http->listen.n ? metrics_get(&file->http->listen.items[0]) : NULL;
         snprintf(name, sizeof(name), "%zu-%.200s.metrics", i, file->name);
         if (page)
             write_text(directory, name, page, strlen(page));

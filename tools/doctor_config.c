@@ -37,59 +37,167 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
+/* What an X-engine's file must have, as its F-engines' outputs make it. */
+enum shape_key {
+    SHAPE_CHANNELS,
+    SHAPE_SUBSTREAM,
+    SHAPE_PLACE,
+    SHAPE_HEAP,
+    SHAPE_BITS,
+    SHAPE_STEP,
+    SHAPE_ENCODING,
+    N_SHAPE_KEYS
+};
+
+static const struct {
+    const char *f_key, *x_key, *why;
+    bool of_channels; /* differs where the channels do */
+} shape_keys[N_SHAPE_KEYS] = {
+    [SHAPE_CHANNELS] = {"outputs[].channels", "recv.channels", "the recorder gets channels with the wrong frequencies",
+                        false},
+    [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
+                         "every heap is refused (rejected_packets, reason heap_size)", true},
+    [SHAPE_PLACE] = {"the place among destinations", "recv.channel_offset",
+                     "every heap is refused: its frequency is not this engine's (reason bad_frequency)", true},
+    [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
+                    "every heap is refused (rejected_packets, reason heap_size)", false},
+    [SHAPE_BITS] = {"outputs[].sample_bits", "recv.sample_bits",
+                    "every heap is refused (rejected_packets, reason heap_size)", false},
+    [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
+                    "every heap has a bad timestamp, or dumps have the wrong length", true},
+    [SHAPE_ENCODING] = {"the 4 bits that fgpu sends, two's complement (0)", "recv.sample_encoding",
+                        "all voltages are read wrongly", false},
+};
+
 struct pair {
     const struct doctor_file *f, *x;
     const struct fgpu_config_output *output;
-    size_t substream;
+    int64_t f_values[N_SHAPE_KEYS], x_values[N_SHAPE_KEYS];
     size_t n_bad;
 };
 
-/* One number that both files have to have. */
-static void compare(struct doctor *doctor, struct pair *pair, const char *f_key, int64_t f_value, const char *x_key,
-                    int64_t x_value, const char *why)
-{
-    if (f_value == x_value)
-        return;
-    struct finding *f = disagree(doctor, "config.f-x", pair->x, pair->f);
-    SAY(f->found, "%s is %lld, and by %s it is %lld", x_key, (long long)x_value, f_key, (long long)f_value);
-    SAY(f->expected, "%s: %lld", x_key, (long long)f_value);
-    SAY(f->why, "%s", why);
-    SAY(f->fix, "change %s in %s to %lld, or what it follows from in %s", x_key, pair->x->path, (long long)f_value,
-        pair->f->path);
-    pair->n_bad++;
-}
+/* ---- One X-engine and the outputs that it receives --------------------------------------------------------------- */
 
-/* ---- One output and one X-engine --------------------------------------------------------------------------------- */
-
-static void check_shape(struct doctor *doctor, struct pair *pair)
+static void fill_shape(struct pair *pair, size_t substream)
 {
     const struct fgpu_config_output *out = pair->output;
     const struct xbgpu_config_recv *recv = &pair->x->xbgpu.recv;
     int64_t per_substream = out->n_chan / (int64_t)out->destinations.n;
-    static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
+    const int64_t f[N_SHAPE_KEYS] = {
+        [SHAPE_CHANNELS] = out->n_chan,
+        [SHAPE_SUBSTREAM] = per_substream,
+        [SHAPE_PLACE] = (int64_t)substream * per_substream,
+        [SHAPE_HEAP] = out->spectra_per_heap,
+        [SHAPE_BITS] = out->sample_bits,
+        [SHAPE_STEP] = fgpu_batch_samples(out) / out->spectra_per_heap,
+        [SHAPE_ENCODING] = XBGPU_TWOS_COMPLEMENT,
+    };
+    const int64_t x[N_SHAPE_KEYS] = {
+        [SHAPE_CHANNELS] = recv->n_chan,
+        [SHAPE_SUBSTREAM] = recv->n_chan_substream,
+        [SHAPE_PLACE] = recv->chan_offset,
+        [SHAPE_HEAP] = recv->spectra_per_heap,
+        [SHAPE_BITS] = recv->sample_bits,
+        [SHAPE_STEP] = recv->samples_between_spectra,
+        [SHAPE_ENCODING] = recv->sample_bits == 4 ? (int64_t)recv->sample_encoding : XBGPU_TWOS_COMPLEMENT,
+    };
 
-    compare(doctor, pair, "outputs[].channels", out->n_chan, "recv.channels", recv->n_chan,
-            "the recorder gets channels with the wrong frequencies");
-    compare(doctor, pair, "channels / destinations", per_substream, "recv.channels_per_substream",
-            recv->n_chan_substream, refused);
-    compare(doctor, pair, "the place among destinations", (int64_t)pair->substream * per_substream,
-            "recv.channel_offset", recv->chan_offset,
-            "every heap is refused: its frequency is not this engine's (reason bad_frequency)");
-    compare(doctor, pair, "outputs[].spectra_per_heap", out->spectra_per_heap, "recv.spectra_per_heap",
-            recv->spectra_per_heap, refused);
-    compare(doctor, pair, "outputs[].sample_bits", out->sample_bits, "recv.sample_bits", recv->sample_bits, refused);
-    compare(doctor, pair, "2 x channels x decimation", fgpu_batch_samples(out) / out->spectra_per_heap,
-            "recv.samples_between_spectra", recv->samples_between_spectra,
-            "every heap has a bad timestamp, or dumps have the wrong length");
-    compare(doctor, pair, "the 4 bits that fgpu sends, two's complement (0)", XBGPU_TWOS_COMPLEMENT,
-            "recv.sample_encoding", recv->sample_bits == 4 ? recv->sample_encoding : XBGPU_TWOS_COMPLEMENT,
-            "all voltages are read wrongly");
+    memcpy(pair->f_values, f, sizeof(f));
+    memcpy(pair->x_values, x, sizeof(x));
 }
 
+/* One number that both files have to have. */
+static void compare(struct doctor *doctor, struct pair *pair, size_t k)
+{
+    long long f_value = pair->f_values[k], x_value = pair->x_values[k];
+    const char *x_key = shape_keys[k].x_key;
+
+    if (f_value == x_value)
+        return;
+    struct finding *f = disagree(doctor, "config.f-x", pair->x, pair->f);
+    SAY(f->found, "%s is %lld, and by %s it is %lld", x_key, x_value, shape_keys[k].f_key, f_value);
+    SAY(f->expected, "%s: %lld", x_key, f_value);
+    SAY(f->why, "%s", shape_keys[k].why);
+    SAY(f->fix, "change %s in %s to %lld, or what it follows from in %s", x_key, pair->x->path, f_value, pair->f->path);
+    pair->n_bad++;
+}
+
+/* The first pair of another value than the first; 0: there is none. */
+static size_t find_other(const struct pair *pairs, size_t n, size_t k)
+{
+    size_t p = 1;
+
+    while (p < n && pairs[p].f_values[k] == pairs[0].f_values[k])
+        p++;
+    return p < n ? p : 0;
+}
+
+/* Outputs that no one X-engine can receive together.  What its file should have is not known before they agree; several
+ * X-engines receive the same outputs, which are told once. */
+static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
+{
+    const struct pair *other = &pairs[find_other(pairs, n, k)];
+    char found[sizeof(((struct finding *)0)->found)];
+
+    for (size_t p = 0; p < n; p++)
+        pairs[p].n_bad++;
+    SAY(found, "%s is %lld in %s and %lld in %s", shape_keys[k].f_key, (long long)pairs[0].f_values[k],
+        pairs[0].f->name, (long long)other->f_values[k], other->f->name);
+    for (size_t i = 0; i < doctor->report.n_findings; i++)
+        if (strcmp(doctor->report.findings[i]->found, found) == 0)
+            return;
+    struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
+    SAY(f->found, "%s", found);
+    SAY(f->expected, "one value in all outputs that an X-engine receives");
+    SAY(f->why, "both send to %s, which can take one of them", pairs[0].x->name);
+    SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
+}
+
+static void check_shapes(struct doctor *doctor, struct pair *pairs, size_t n)
+{
+    bool channels_differ = find_other(pairs, n, SHAPE_CHANNELS) > 0;
+
+    for (size_t k = 0; k < N_SHAPE_KEYS; k++) {
+        if (shape_keys[k].of_channels && channels_differ)
+            continue;
+        if (find_other(pairs, n, k) > 0) {
+            report_differing(doctor, pairs, n, k);
+            continue;
+        }
+        for (size_t p = 0; p < n; p++)
+            compare(doctor, &pairs[p], k);
+    }
+}
+
+/* Antennas of the array by the largest of all files' numbers, so that no fix contradicts another; the largest
+ * send.array_size that is given to *array_size, 0 if none is. */
+static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
+{
+    int64_t n = 0;
+
+    *array_size = 0;
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        const struct fgpu_config *fgpu = &file->fgpu;
+        if (file->ok && file->kind == DOCTOR_XBGPU && file->xbgpu.recv.n_ants > n)
+            n = file->xbgpu.recv.n_ants;
+        if (!file->ok || file->kind != DOCTOR_FGPU)
+            continue;
+        if (config_given(file->config, &fgpu->send.array_size) && fgpu->send.array_size > *array_size)
+            *array_size = fgpu->send.array_size;
+        for (size_t a = 0; a < fgpu->antennas.n; a++)
+            if (fgpu_config_antenna(fgpu, a)->feng_id >= n)
+                n = fgpu_config_antenna(fgpu, a)->feng_id + 1;
+    }
+    return *array_size > n ? *array_size : n;
+}
+
+/* One finding for both keys: the array has as many antennas as the largest number of all files, and all of 'feng_id'. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
-    int64_t n_ants = pair->x->xbgpu.recv.n_ants;
+    int64_t n_ants = pair->x->xbgpu.recv.n_ants, array_size, largest = largest_array(doctor, &array_size);
+    size_t n_beyond = 0;
 
     for (size_t a = 0; a < fgpu->antennas.n; a++) {
         const struct fgpu_config_antenna *ant = fgpu_config_antenna(fgpu, a);
@@ -100,19 +208,26 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
             (long long)n_ants);
         SAY(f->expected, "feng_id from 0 to %lld", (long long)n_ants - 1);
         SAY(f->why, "all of this antenna's heaps are refused (reason bad_source)");
-        SAY(f->fix, "set recv.antennas in %s to %lld or more", pair->x->path, (long long)ant->feng_id + 1);
+        SAY(f->fix, "set recv.antennas in %s to %lld%s", pair->x->path, (long long)largest,
+            largest == array_size ? ", as send.array_size has it" : " or more");
         pair->n_bad++;
+        n_beyond++;
     }
-    if (config_given(pair->f->config, &fgpu->send.array_size) && fgpu->send.array_size != n_ants) {
-        struct finding *f = disagree(doctor, "config.antennas", pair->x, pair->f);
-        SAY(f->found, "send.array_size is %lld, but recv.antennas is %lld", (long long)fgpu->send.array_size,
-            (long long)n_ants);
-        SAY(f->expected, "the same number in all files");
-        SAY(f->why, fgpu->send.array_size < n_ants ? "heap counts of different antennas may be equal"
-                                                   : "the array has antennas that are not correlated");
-        f->status = FINDING_WARN;
-        SAY(f->fix, "set send.array_size in %s to %lld", pair->f->path, (long long)n_ants);
-    }
+    int64_t mine = fgpu->send.array_size;
+    if (n_beyond > 0 || !config_given(pair->f->config, &fgpu->send.array_size) || (mine == n_ants && mine == largest))
+        return;
+    struct finding *f = disagree(doctor, "config.antennas", pair->x, pair->f);
+    SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
+        mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
+        (long long)(mine == n_ants ? largest : n_ants));
+    SAY(f->expected, "the array's number of antennas in both");
+    SAY(f->why, mine < largest ? "heap counts of different antennas may be equal"
+                               : "the array has antennas that are not correlated");
+    f->status = FINDING_WARN;
+    if (mine < largest)
+        SAY(f->fix, "set send.array_size in %s to %lld", pair->f->path, (long long)largest);
+    else
+        SAY(f->fix, "set recv.antennas in %s to %lld", pair->x->path, (long long)largest);
 }
 
 static void check_times(struct doctor *doctor, const struct doctor_file *a, const struct doctor_file *b)
@@ -172,6 +287,7 @@ static int find_substream(const struct fgpu_config_output *output, const struct 
 static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
 {
     const struct xbgpu_config_recv *recv = &x->xbgpu.recv;
+    struct pair *pairs = NULL;
     size_t n = 0, n_bad = 0;
 
     for (size_t i = 0; i < doctor->n_files; i++) {
@@ -179,18 +295,25 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
         if (!f->ok || f->kind != DOCTOR_FGPU)
             continue;
         for (size_t o = 0; o < f->fgpu.outputs.n; o++) {
-            struct pair pair = {f, x, fgpu_config_output(&f->fgpu, o), 0, 0};
+            struct pair pair = {.f = f, .x = x, .output = fgpu_config_output(&f->fgpu, o)};
             int substream = find_substream(pair.output, x);
             if (substream < 0)
                 continue;
-            n++;
-            pair.substream = (size_t)substream;
-            check_shape(doctor, &pair);
-            check_antennas(doctor, &pair);
-            check_network(doctor, &pair);
-            n_bad += pair.n_bad > 0;
+            fill_shape(&pair, (size_t)substream);
+            struct pair *more = realloc(pairs, (n + 1) * sizeof(*more));
+            if (!more)
+                abort();
+            pairs = more;
+            pairs[n++] = pair;
         }
     }
+    check_shapes(doctor, pairs, n);
+    for (size_t p = 0; p < n; p++) {
+        check_antennas(doctor, &pairs[p]);
+        check_network(doctor, &pairs[p]);
+        n_bad += pairs[p].n_bad > 0;
+    }
+    free(pairs);
     if (n > 0 && n_bad == 0)
         SAY(report_add(&doctor->report, FINDING_OK, "config.f-x", x->name)->found,
             "outputs of %zu fgpu fit: channels %lld to %lld of %lld", n, (long long)recv->chan_offset,
@@ -293,6 +416,41 @@ static void check_array(struct doctor *doctor)
             (long long)n_ants);
 }
 
+/* An endpoint of a file's outputs that another file's program receives, though it expects another stream. */
+static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
+                           const struct endpoint_list *destinations, const struct doctor_file *to)
+{
+    char text[32];
+
+    for (size_t d = 0; d < destinations->n; d++)
+        for (size_t r = 0; r < to->recvs.n; r++) {
+            if (!endpoint_equal(&destinations->items[d], &to->recvs.items[r]))
+                continue;
+            struct finding *f = disagree(doctor, "config.destinations", to, from);
+            SAY(f->found, "output %s of %s goes to %s, which is %s of %s", output, from->name,
+                endpoint_format(&destinations->items[d], text, sizeof(text)), to->recvs.items[r].key, to->name);
+            SAY(f->expected, "outputs to addresses where nothing else is sent");
+            SAY(f->why, "%s receives packets of another stream, and refuses or mixes them", to->name);
+            SAY(f->fix, "change %s of %s in %s", key, output, from->path);
+            return;
+        }
+}
+
+/* Voltages go to X-engines only, and visibilities to no engine. */
+static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
+{
+    if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv_pcap_file)
+        return;
+    for (size_t o = 0; from->kind == DOCTOR_FGPU && to->kind == DOCTOR_FGPU && o < from->fgpu.outputs.n; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(&from->fgpu, o);
+        check_crossing(doctor, from, output->name, "destinations", &output->destinations, to);
+    }
+    for (size_t o = 0; from->kind == DOCTOR_XBGPU && o < from->xbgpu.outputs.n; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(&from->xbgpu, o);
+        check_crossing(doctor, from, output->name, "destination", &output->destination, to);
+    }
+}
+
 /* Two outputs to one group arrive as one stream that fits neither. */
 static void check_destinations(struct doctor *doctor)
 {
@@ -344,6 +502,9 @@ void doctor_check_config(struct doctor *doctor)
             add_unmatched(doctor, &doctor->files[i]);
     check_array(doctor);
     check_destinations(doctor);
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t j = 0; j < doctor->n_files; j++)
+            check_crossings(doctor, &doctor->files[i], &doctor->files[j]);
     if (n_f == 0 || n_x == 0)
         SAY(report_add(&doctor->report, FINDING_SKIPPED, "config.f-x", "")->found,
             "F- and X-engines are compared where files of both are given");

@@ -6,10 +6,12 @@
 #include "tools/doctor_http.h"
 #include "tools/doctor_nic.h"
 #include "tools/doctor_sys.h"
+#include "xbgpu/labels.h"
 #include "xbgpu/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #define IP_UDP_BYTES 28
@@ -24,9 +26,9 @@ static const struct {
     enum doctor_kind kind;
 } signs[] = {
     /* The first that fits counts. */
-    {"digitiser", "dsim", DOCTOR_OTHER},   {"signals", "dsim", DOCTOR_OTHER},  {"recordings", "dsim", DOCTOR_OTHER},
-    {"telescope", "visrec", DOCTOR_OTHER}, {"stream", "fsim", DOCTOR_OTHER},   {"antennas", "fgpu", DOCTOR_FGPU},
-    {"gates", "xbgpu", DOCTOR_XBGPU},      {"outputs", "xbgpu", DOCTOR_XBGPU},
+    {"digitiser", "dsim", DOCTOR_OTHER},      {"signals", "dsim", DOCTOR_OTHER},  {"recordings", "dsim", DOCTOR_OTHER},
+    {"telescope", "visrec", DOCTOR_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},   {"antennas", "fgpu", DOCTOR_FGPU},
+    {"gates", "xbgpu", DOCTOR_XBGPU},         {"outputs", "xbgpu", DOCTOR_XBGPU},
 };
 
 static bool has_section(yaml_document_t *document, const char *name)
@@ -224,6 +226,20 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
+/* 'sentence' begins with "FILE:line:column: ", or with "FILE: " where the file cannot be read. */
+static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
+{
+    size_t n = strlen(file->path);
+    int line;
+
+    if (strncmp(sentence, file->path, n) == 0 && sscanf(sentence + n, ":%d:", &line) == 1)
+        SAY(f->fix, "correct line %d of %s", line, file->path);
+    else if (access(file->path, R_OK) != 0)
+        SAY(f->fix, "give the path of an existing file that you may read; %s is none", file->path);
+    else
+        SAY(f->fix, "correct %s", file->path);
+}
+
 /* Each line of the daemon's own report is a finding. */
 static void add_errors(struct doctor *doctor, const struct doctor_file *file)
 {
@@ -242,7 +258,7 @@ static void add_errors(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "%s", line);
         if (!warning)
             SAY(f->why, "the daemon does not start with this file, and no other check can use it");
-        SAY(f->fix, "%s --check-config %s", file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu", file->path);
+        say_correction(f, file, line);
     }
     free(text);
 }
@@ -268,7 +284,15 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* whose errors then say what is wrong with it */
     if (file->kind == DOCTOR_OTHER) {
         f = report_add(&doctor->report, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: only those of fgpu and xbgpu are examined", signs[sign].program);
+        SAY(f->found, "a file of %s: only those of fgpu, xbgpu and visrec are examined", signs[sign].program);
+        return;
+    }
+    if (file->kind == DOCTOR_RECORDER) {
+        bool good = doctor_recorder_load(file, path);
+
+        add_errors(doctor, file);
+        if (good)
+            doctor_recorder_describe(file, report_add(&doctor->report, FINDING_OK, "config.file", file->name));
         return;
     }
     void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
@@ -296,23 +320,59 @@ void doctor_file_free(struct doctor_file *file)
     void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
 
     free(file->recvs.items);
-    if (file->config)
+    doctor_recorder_free(file);
+    if (file->config && !file->recorder)
         config_free(table_of(file), values, file->config);
 }
 
 bool doctor_file_runs(const struct doctor_file *file)
 {
-    char *page = file->http->listen.n ? metrics_get(&file->http->listen.items[0], NULL) : NULL;
+    char *page = file->http->listen.n ? metrics_get(&file->http->listen.items[0]) : NULL;
     bool answers = page && strstr(page, file->kind == DOCTOR_FGPU ? "\nfgpu_" : "\nxbgpu_");
 
     free(page);
     return answers || sys_runs_file(table_of(file)->program, file->path);
 }
 
+bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX])
+{
+    size_t n_root = strlen(doctor->root), n = strlen(file->name);
+
+    if (strncmp(file->path, doctor->root, n_root) != 0 ||
+        strncmp(file->path + n_root, CONFIG_DIRECTORY, strlen(CONFIG_DIRECTORY)) != 0 || n <= 5)
+        return false;
+    snprintf(instance, NAME_MAX, "%.*s", (int)n - 5, file->name);
+    return true;
+}
+
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file)
 {
     return file->device->kind == DEVICE_CPU || (file->device->kind == DEVICE_AUTO && !file->gpu_opened &&
                                                 !sys_exists(doctor->root, "/proc/driver/nvidia/version"));
+}
+
+char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
+                     const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES])
+{
+    struct xlabels labels;
+
+    snprintf(text, DOCTOR_NAME_BYTES, "feng %zu", feng_id);
+    *fgpu = NULL;
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t a = 0;
+             doctor->files[i].ok && doctor->files[i].kind == DOCTOR_FGPU && a < doctor->files[i].fgpu.antennas.n; a++) {
+            const struct fgpu_config_antenna *ant = fgpu_config_antenna(&doctor->files[i].fgpu, a);
+            if ((size_t)ant->feng_id != feng_id)
+                continue;
+            *fgpu = &doctor->files[i];
+            snprintf(text, DOCTOR_NAME_BYTES, "%s", ant->name);
+        }
+    if (x->xbgpu.recv.antenna_names && feng_id < (size_t)x->xbgpu.recv.n_ants) {
+        if (xlabels_init(&labels, &x->xbgpu) == 0)
+            snprintf(text, DOCTOR_NAME_BYTES, "%.*s", DOCTOR_NAME_BYTES - 1, labels.antennas[feng_id]);
+        xlabels_fini(&labels);
+    }
+    return text;
 }
 
 /* ---- Rates ------------------------------------------------------------------------------------------------------- */

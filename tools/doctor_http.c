@@ -57,17 +57,16 @@ static char *read_page(int fd)
     return page;
 }
 
-char *metrics_get(const struct endpoint *listen, bool *taken)
+static char *get(const struct endpoint *listen, const char *path)
 {
-    static const char request[] = "GET /metrics HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    char request[128];
     int fd = open_connection(listen);
     char *page = NULL;
 
-    if (taken)
-        *taken = fd >= 0;
     if (fd < 0)
         return NULL;
-    if (send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) == (ssize_t)sizeof(request) - 1)
+    int n = snprintf(request, sizeof(request), "GET %s HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+    if (send(fd, request, (size_t)n, MSG_NOSIGNAL) == n)
         page = read_page(fd);
     close(fd);
     const char *body = page ? strstr(page, "\r\n\r\n") : NULL;
@@ -77,6 +76,20 @@ char *metrics_get(const struct endpoint *listen, bool *taken)
     }
     memmove(page, body + 4, strlen(body + 4) + 1);
     return page;
+}
+
+char *metrics_get(const struct endpoint *listen)
+{
+    return get(listen, "/metrics");
+}
+
+json_t *status_get(const struct endpoint *listen)
+{
+    char *page = get(listen, "/status.json");
+    json_t *status = page ? json_loads(page, 0, NULL) : NULL;
+
+    free(page);
+    return status;
 }
 
 void metrics_each(const char *page, void (*each)(void *arg, const char *name, const char *labels, double value),

@@ -1,4 +1,4 @@
-/* doctor_http.h - what a running daemon says at /metrics.
+/* doctor_http.h - what a running daemon says at /metrics and /status.json.
  *
  * Blocking: 2 s at most. */
 #ifndef TOOLS_DOCTOR_HTTP_H
@@ -6,11 +6,15 @@
 
 #include "common/endpoint.h"
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The page as text, to free(); NULL if nobody answers (*taken: but somebody listens there; may be NULL). */
-char *metrics_get(const struct endpoint *listen, bool *taken);
+/* The page as text, to free(); NULL if nobody answers. */
+char *metrics_get(const struct endpoint *listen);
+
+/* /status.json, to json_decref(); NULL if nobody answers, or no JSON. */
+json_t *status_get(const struct endpoint *listen);
 
 /* The sum of a metric over all label sets that contain 'labels' ("reason=\"no_chunk\""; NULL: all); 0 without any. */
 double metrics_sum(const char *page, const char *name, const char *labels);

@@ -55,21 +55,23 @@ static double heaps_per_s(const struct stream_file *stream, const struct stream_
 
 /* ---- Silence ----------------------------------------------------------------------------------------------------- */
 
-/* Of an F-engine: its file may be at hand, and tell whether its daemon runs here. */
-static void say_why_silent(const struct doctor *doctor, size_t feng_id, struct finding *f)
+/* The file of the F-engine may be at hand, and tell whether its daemon runs here. */
+static void say_why_silent(const struct doctor *doctor, const struct stream_file *stream, size_t feng_id,
+                           struct finding *f)
 {
-    SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || file->kind != DOCTOR_FGPU || file->http->listen.n == 0)
-            continue;
-        for (size_t a = 0; a < file->fgpu.antennas.n; a++) {
-            const struct fgpu_config_antenna *ant = fgpu_config_antenna(&file->fgpu, a);
-            if ((size_t)ant->feng_id == feng_id)
-                SAY(f->why, "this is antenna %s, and the fgpu of %s %s", ant->name, file->name,
-                    doctor_file_runs(file) ? "runs: its input may be missing, or skipped" : "does not run here");
-        }
-    }
+    const struct doctor_file *fgpu;
+    char name[DOCTOR_NAME_BYTES];
+
+    doctor_antenna(doctor, stream->file, feng_id, &fgpu, name);
+    if (fgpu)
+        SAY(f->why, "the fgpu of antenna %s (%s) %s", name, fgpu->name,
+            doctor_file_runs(fgpu) ? "runs: its input may be missing, or skipped" : "does not run here");
+    else
+        SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
+    if (fgpu && doctor_file_runs(fgpu))
+        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # of %s; then look at its inputs in this report", fgpu->name);
+    else
+        SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu of %s; then cbf-doctor streams there", name);
 }
 
 static void add_silent(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input,
@@ -103,8 +105,7 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
             "IGMP querier",
             interface, address);
     } else {
-        say_why_silent(doctor, (size_t)(input - stream->inputs), f);
-        SAY(f->fix, "systemctl status 'fgpu@*'   # where it should run, and its 'cbf-doctor streams' there");
+        say_why_silent(doctor, stream, (size_t)(input - stream->inputs), f);
     }
 }
 
@@ -318,14 +319,14 @@ static bool judge_clock(struct doctor *doctor, const struct stream_file *stream,
     struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", input->name);
     say_offset(text, sizeof(text), s->least_late_s - common_s);
     SAY(f->found, "its timestamps are %s, next to those of the other sources", text);
-    SAY(f->expected, "all sources within %.3g s", stream->late_max_s);
+    SAY(f->expected, "at most %.3g s earlier and %.3g s later than the others", stream->early_max_s, stream->late_max_s);
     SAY(f->why, "%s",
         is_f(stream) ? "its heaps are refused (too_old, jump), or its antenna is correlated with other times "
                        "of the sky: no fringes"
                      : "its heaps are refused (too_old, jump), and its baselines are flagged");
     SAY(f->fix, "%s",
         is_f(stream) ? "synchronise this digitiser again, with the others' sync_time"
-                     : "cbf-doctor streams   # on the host of its fgpu: which digitiser, or fgpu's load");
+                     : "look at the page of its fgpu: its delays, its digitisers' times, its load");
     return true;
 }
 
@@ -343,10 +344,12 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
         100 * (double)n_missing / (double)n_expected);
     SAY(f->expected, "all");
     SAY(f->why, "they were lost before this host's sockets: on the way, or the sender did not send them");
-    SAY(f->fix,
-        "cbf-doctor loss --seconds 30 %s   # where, on this host; on the sender's: fgpu's skipped and dropped "
-        "heaps",
-        stream->file->path);
+    const char *sender = is_f(stream) ? "the digitiser and its cable" : "fgpu's skipped and dropped heaps on its host";
+    if (doctor_runs(doctor, TOPIC_LOSS))
+        SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
+    else
+        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # where, on this host; then look at %s", stream->file->path,
+            sender);
     return true;
 }
 
@@ -402,10 +405,8 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
     }
     if (stream->n_drops > 0) {
         f = add(doctor, stream, FINDING_SKIPPED, "streams.loss", "");
-        SAY(f->found,
-            "cbf-doctor itself lost %" PRIu64 " packets of all, so it cannot tell who else did: see cbf-doctor "
-            "loss",
-            stream->n_drops);
+        SAY(f->found, "cbf-doctor itself lost %" PRIu64 " packet%s of all, so it cannot tell who else did%s",
+            stream->n_drops, plural(stream->n_drops), doctor_runs(doctor, TOPIC_LOSS) ? "" : ": see cbf-doctor loss");
     }
 }
 

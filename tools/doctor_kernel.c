@@ -1,4 +1,5 @@
 /* doctor_kernel.c - what the kernel grants to sockets and to memory. */
+#include "common/units.h"
 #include "tools/doctor.h"
 #include "tools/doctor_sys.h"
 
@@ -7,6 +8,7 @@
 
 #define RECV_BUFFER_DEFAULT 33554432
 #define SEND_BUFFER_DEFAULT 1048576
+#define PORTS_MAX           15    /* of a rule of iptables */
 #define BACKLOG_MIN         10000 /* packets: 30 ms of 25 Gb/s in packets of 9000 bytes */
 
 /* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
@@ -103,6 +105,42 @@ static void check_sockets(struct doctor *doctor)
     }
 }
 
+static bool has_port(const uint16_t *ports, size_t n, uint16_t port)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == port)
+            return true;
+    return false;
+}
+
+/* The ports at which the files' engines receive, each once.  Returns how many there are. */
+static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t e = 0; doctor->files[i].ok && e < doctor->files[i].recvs.n && n < n_max; e++)
+            if (!has_port(ports, n, doctor->files[i].recvs.items[e].port))
+                ports[n++] = doctor->files[i].recvs.items[e].port;
+    return n;
+}
+
+/* The rules that exempt the engines' ports alone: multiport takes 15 ports. */
+static void say_rules(const struct doctor *doctor, char *text, size_t text_bytes)
+{
+    uint16_t ports[PORTS_MAX] = {SPEAD_DEFAULT_PORT};
+    size_t n = list_ports(doctor, ports, PORTS_MAX);
+    char list[PORTS_MAX * 6 + 1] = "";
+
+    for (size_t i = 0; i < (n ? n : 1); i++)
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%u", i ? "," : "", (unsigned)ports[i]);
+    report_say(text, text_bytes,
+               "for chain in PREROUTING OUTPUT; do sudo iptables -t raw -I $chain -p udp -m multiport --dports %s "
+               "-j CT --notrack; done   # NOTRACK for these ports alone, until the next boot; to keep it: "
+               "sudo apt install iptables-persistent && sudo netfilter-persistent save",
+               list);
+}
+
 static void check_conntrack(struct doctor *doctor)
 {
     int64_t n;
@@ -112,8 +150,7 @@ static void check_conntrack(struct doctor *doctor)
     SAY(f->found, on ? "the firewall tracks connections" : "no connections are tracked");
     SAY(f->expected, "no tracking of the data's packets");
     SAY(f->why, "the CPU that receives a packet looks it up in a table first: time that it lacks at high rates");
-    SAY(f->fix, "sudo iptables -t raw -I PREROUTING -p udp -j NOTRACK && "
-                "sudo iptables -t raw -I OUTPUT -p udp -j NOTRACK");
+    say_rules(doctor, f->fix, sizeof(f->fix));
 }
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -152,7 +189,7 @@ static void check_swap(struct doctor *doctor)
         return;
     }
     struct finding *f = report_add(&doctor->report, n > 0 ? doctor_tuning(doctor) : FINDING_OK, "host.swap", "");
-    SAY(f->found, n > 0 ? "%d swap areas are in use" : "%d swap areas", n);
+    SAY(f->found, "%d swap area%s", n, plural((uint64_t)n));
     SAY(f->expected, "none");
     SAY(f->why, "a daemon that waits for the disk loses what comes meanwhile");
     SAY(f->fix, "sudo swapoff -a   # and take the lines out of /etc/fstab");

@@ -1,5 +1,6 @@
 /* doctor_memory.c - what all files together want of this one host: memory, and ports. */
 #include "common/memory.h"
+#include "common/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor.h"
 #include "tools/doctor_http.h"
@@ -98,7 +99,8 @@ static void check_memory(struct doctor *doctor)
     if (n == 0 || memory.available_bytes == UINT64_MAX) {
         struct finding *f = report_add(&doctor->report, n_running ? FINDING_OK : FINDING_SKIPPED, "host.memory", "");
         if (n_running)
-            SAY(f->found, "all %zu daemons run, and have what they need", n_running);
+            SAY(f->found, "%zu daemon%s run%s, and memory suffices", n_running, plural(n_running),
+                n_running == 1 ? "s" : "");
         else
             SAY(f->found, "no file tells what is needed, or this host does not tell what it has");
         return;
@@ -109,8 +111,8 @@ static void check_memory(struct doctor *doctor)
                                    : share > FULL ? FINDING_WARN
                                                   : FINDING_OK,
                                    "host.memory", n == 1 ? largest->name : "");
-    SAY(f->found, "%.3g GiB needed by %zu daemons that do not run yet, %.3g of %.3g GiB are free", (double)needed / GIB,
-        n, (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
+    SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
+        plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
     SAY(f->why, "the daemon checks before it starts, and does not start");
     if (share <= FULL)
@@ -128,16 +130,9 @@ static void check_memory(struct doctor *doctor)
 
 /* ---- Ports ------------------------------------------------------------------------------------------------------- */
 
-/* Whether two listeners cannot both be. */
-static bool collide(const struct endpoint *a, const struct endpoint *b)
-{
-    return a->port != 0 && a->port == b->port &&
-           (a->address.s_addr == b->address.s_addr || a->address.s_addr == htonl(INADDR_ANY) ||
-            b->address.s_addr == htonl(INADDR_ANY));
-}
-
+/* 'rival': the port is that of another file, not of a program that runs. */
 static void add_conflict(struct doctor *doctor, const struct doctor_file *file, const char *key,
-                         const struct endpoint *endpoint, const char *with)
+                         const struct endpoint *endpoint, const char *with, bool rival)
 {
     char text[32];
     struct finding *f = report_add(&doctor->report, FINDING_FAIL, "host.ports", file->name);
@@ -145,7 +140,11 @@ static void add_conflict(struct doctor *doctor, const struct doctor_file *file, 
     SAY(f->found, "%s %s is %s", key, endpoint_format(endpoint, text, sizeof(text)), with);
     SAY(f->expected, "a port of its own");
     SAY(f->why, "only one program of a host can have it: the second one does not start");
-    SAY(f->fix, "sudo ss -lntup 'sport = :%u'   # who has it; then change %s in %s", endpoint->port, key, file->name);
+    if (rival)
+        SAY(f->fix, "give %s in %s another port", key, file->path);
+    else
+        SAY(f->fix, "sudo ss -lntup 'sport = :%u'   # who has it; then change %s in %s", endpoint->port, key,
+            file->path);
 }
 
 /* Whether this host lets somebody bind there now. */
@@ -163,15 +162,16 @@ static bool is_free(const struct endpoint *endpoint, int type)
     return !taken;
 }
 
-/* The listener before number 'l' of file 'i' that wants the same port, as "http.listen of x.yaml"; false: none does. */
+/* The listener of a file before file 'i' that wants the port of its listener 'l', as "http.listen of x.yaml"; false: none
+ * does.  Two listeners of one file are an error of that file. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
 {
     const struct endpoint *mine = &doctor->files[i].listeners[l].list->items[0];
 
-    for (size_t j = 0; j <= i; j++) {
+    for (size_t j = 0; j < i; j++) {
         const struct doctor_file *other = &doctor->files[j];
-        for (size_t k = 0; k < (j == i ? l : other->n_listeners); k++)
-            if (other->listeners[k].list->n > 0 && collide(mine, &other->listeners[k].list->items[0])) {
+        for (size_t k = 0; k < other->n_listeners; k++)
+            if (other->listeners[k].list->n > 0 && endpoints_collide(mine, &other->listeners[k].list->items[0])) {
                 snprintf(rival, rival_bytes, "%s of %s, too", other->listeners[k].key, other->name);
                 return true;
             }
@@ -182,17 +182,17 @@ static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *ri
 static size_t check_listeners(struct doctor *doctor, size_t i)
 {
     const struct doctor_file *file = &doctor->files[i];
-    char rival[128] = "taken by another program";
     size_t n = 0;
 
     for (size_t l = 0; l < file->n_listeners; l++) {
+        char with[128] = "taken by another program";
         if (file->listeners[l].list->n == 0)
             continue;
         const struct endpoint *mine = &file->listeners[l].list->items[0];
-        bool taken = mine->port != 0 && (find_rival(doctor, i, l, rival, sizeof(rival)) ||
-                                         (!is_free(mine, SOCK_STREAM) && !doctor_file_runs(file)));
+        bool rival = find_rival(doctor, i, l, with, sizeof(with));
+        bool taken = rival || (!is_free(mine, SOCK_STREAM) && !doctor_file_runs(file));
         if (taken)
-            add_conflict(doctor, file, file->listeners[l].key, mine, rival);
+            add_conflict(doctor, file, file->listeners[l].key, mine, with, rival);
         n += taken;
     }
     return n;
@@ -211,19 +211,19 @@ static size_t check_unicast(struct doctor *doctor, size_t i)
         const struct endpoint *mine = &file->recvs.items[e];
         if (endpoint_is_multicast(mine))
             continue;
-        bool shared = false;
+        bool shared = false, rival = false;
         for (size_t j = 0; j < i && !shared; j++)
             for (size_t o = 0; doctor->files[j].ok && o < doctor->files[j].recvs.n && !shared; o++)
                 if (endpoint_equal(mine, &doctor->files[j].recvs.items[o])) {
                     snprintf(with, sizeof(with), "received by %s, too", doctor->files[j].name);
-                    shared = true;
+                    shared = rival = true;
                 }
         if (!shared && !is_free(mine, SOCK_DGRAM) && !doctor_file_runs(file)) {
             snprintf(with, sizeof(with), "taken by another program");
             shared = true;
         }
         if (shared) {
-            add_conflict(doctor, file, mine->key ? mine->key : "recv", mine, with);
+            add_conflict(doctor, file, mine->key ? mine->key : "recv", mine, with, rival);
             n++;
         }
     }

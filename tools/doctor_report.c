@@ -167,9 +167,10 @@ static void print_rows(const struct report *report, FILE *out)
         fputc('\n', out);
 }
 
-void report_print(const struct report *report, bool colour, FILE *out)
+void report_print(const struct report *report, bool quiet, bool colour, FILE *out)
 {
     static const enum finding_status order[] = {FINDING_FAIL, FINDING_WARN, FINDING_OK, FINDING_SKIPPED};
+    size_t n_bad = count(report, FINDING_FAIL) + count(report, FINDING_WARN);
     int width = 0;
 
     for (size_t i = 0; i < report->n_findings; i++) {
@@ -177,13 +178,16 @@ void report_print(const struct report *report, bool colour, FILE *out)
         width = n > width ? n : width;
     }
     width = width > 28 ? 28 : width;
-    print_rows(report, out);
-    for (size_t o = 0; o < ARRAY_LEN(order); o++)
+    if (!quiet)
+        print_rows(report, out);
+    for (size_t o = 0; o < (quiet ? 2 : ARRAY_LEN(order)); o++)
         for (size_t i = 0; i < report->n_findings; i++)
             if (report->findings[i]->status == order[o])
                 print_finding(report->findings[i], width, colour, out);
-    fprintf(out, "\n%zu failed, %zu warnings, %zu ok, %zu skipped\n", count(report, FINDING_FAIL),
-            count(report, FINDING_WARN), count(report, FINDING_OK), count(report, FINDING_SKIPPED));
+    size_t n_warnings = count(report, FINDING_WARN);
+    fprintf(out, "%s%zu failed, %zu warning%s, %zu ok, %zu skipped\n", quiet && n_bad == 0 ? "" : "\n",
+            count(report, FINDING_FAIL), n_warnings, plural(n_warnings), count(report, FINDING_OK),
+            count(report, FINDING_SKIPPED));
 }
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */

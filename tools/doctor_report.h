@@ -50,7 +50,8 @@ void report_add_row(struct report *report, const struct loss_row *row);
 /* 0 where all is well, 1 with warnings, 2 with failures. */
 int report_exit_code(const struct report *report);
 
-void report_print(const struct report *report, bool colour, FILE *out);
+/* 'quiet': only warnings, failures and the verdict. */
+void report_print(const struct report *report, bool quiet, bool colour, FILE *out);
 
 /* 'names' are those of the files. */
 void report_print_json(const struct report *report, const char *const *names, size_t n_names, FILE *out);

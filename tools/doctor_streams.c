@@ -80,7 +80,8 @@ static void expect_xbgpu(const struct doctor *doctor, struct stream_file *stream
     for (size_t i = 0; i < stream->n_inputs; i++) {
         struct stream_input *input = &stream->inputs[i];
         input->endpoint = &config->recv.sources.items[0];
-        snprintf(input->name, sizeof(input->name), "feng %zu", i);
+        const struct doctor_file *fgpu;
+        doctor_antenna(doctor, stream->file, i, &fgpu, input->name);
         input->shape = (struct source_shape){layout.batch_samples, layout.heap_bytes, timebase_of(stream->file)};
         input->id = (uint64_t)config->recv.chan_offset;
     }

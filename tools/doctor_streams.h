@@ -10,7 +10,7 @@
 /* A source that a file names: a polarisation of an antenna, or an F-engine. */
 struct stream_input {
     const struct endpoint *endpoint; /* the first of its own; of an F-engine the first of all */
-    char name[80];                   /* "m000 pol1", "feng 3" */
+    char name[80];                   /* "m000 pol1"; of an F-engine "m000", or "feng 3" where no file names it */
     struct source_shape shape;
     uint64_t id; /* fgpu: the bit that the id must end with; xbgpu: the frequency that it must have */
     struct source source;

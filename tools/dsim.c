@@ -107,7 +107,7 @@ static int run(const struct dsim_config *config, const struct config *book, stru
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
     } else {
-        log_info("dsim %s: %zu antennas", cbf_build_id, config->antennas.n);
+        log_info("dsim %s: %zu antenna%s", cbf_build_id, config->antennas.n, plural(config->antennas.n));
         exit_code = service_run(service);
         service_stopping(service);
         dsim_control_close(control);

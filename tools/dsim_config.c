@@ -294,7 +294,7 @@ void dsim_config_check(void *values, struct config *config)
     check_send(dsim, config);
     if (dsim->http.listen.n > 1)
         config_error(config, &dsim->http.listen, "listen must be one address.");
-    config_check_katcp(&dsim->katcp, config);
+    config_check_katcp(&dsim->katcp, &dsim->http, config);
 }
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)

@@ -5,6 +5,7 @@
 #include "common/katcp_sensors.h"
 #include "common/katcp_server.h"
 #include "common/log.h"
+#include "common/python_number.h"
 #include "common/service.h"
 #include "common/thread.h"
 #include "common/units.h"
@@ -255,7 +256,50 @@ static void request_time(struct katcp_call *call, void *arg)
     katcp_ok(call, 1, args);
 }
 
+/* The inputs [first, end) of "m001", "m001v" or "m001h". */
+static bool find_inputs(const struct dsim_control *c, const char *name, size_t *first, size_t *end)
+{
+    for (size_t a = 0; a < c->config->antennas.n; a++) {
+        const char *antenna = dsim_config_antenna(c->config, a)->name;
+        size_t n = strlen(antenna);
+        if (strncmp(name, antenna, n) != 0)
+            continue;
+        bool is_v = strcmp(name + n, "v") == 0, is_h = strcmp(name + n, "h") == 0;
+        *first = a * N_POLS + is_h;
+        *end = (a + 1) * N_POLS - is_v;
+        if (is_v || is_h || name[n] == '\0')
+            return true;
+    }
+    return false;
+}
+
+static void request_loss(struct katcp_call *call, void *arg)
+{
+    struct dsim_control *c = arg;
+    size_t first, end;
+    double fraction;
+
+    if (!find_inputs(c, katcp_arg(call, 0), &first, &end)) {
+        katcp_fail(call, "there is no antenna or input '%.64s': they are an antenna's name, alone or with v or h",
+                   katcp_arg(call, 0));
+        return;
+    }
+    if (!python_float(katcp_arg(call, 1), &fraction) || !(fraction >= 0 && fraction <= 1)) {
+        katcp_fail(call, "the fraction must be a number from 0 to 1, not '%.64s'", katcp_arg(call, 1));
+        return;
+    }
+    for (size_t input = first; input < end; input++)
+        dsim_send_set_loss(c->send, input, fraction);
+    katcp_ok(call, 0, NULL);
+}
+
 static const struct katcp_request requests[] = {
+    {"loss",
+     "Leaves out heaps of an antenna, as a bad cable would.\n"
+     "?loss INPUT FRACTION\n"
+     "INPUT is an antenna's name, alone or with v or h for one polarisation; FRACTION is from 0, as at the start, to 1, a "
+     "cable that is cut.",
+     2, 2, request_loss, 0, 0},
     {"signals",
      "Replaces the signals.\n"
      "?signals SPECIFICATION [PERIOD]\n"

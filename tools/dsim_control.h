@@ -1,6 +1,7 @@
 /* dsim_control.h - dsim's requests and sensors over KATCP.
  *
  *     ?signals SPECIFICATION [PERIOD]    answers the first timestamp that has the new signals
+ *     ?loss INPUT FRACTION               leaves out a fraction of an input's heaps; 1: its cable is cut
  *     ?time                              answers UNIX seconds
  *
  * Flow:    ?signals: parsed at once --a thread computes the heaps--> dsim_send takes them up at a timestamp --> the old

@@ -7,7 +7,8 @@
  *          from sync_time on.
  * Filter:  a sinc of 64 taps below a Kaiser window (beta 10), tabulated for 512 fractions of a sample with straight
  *          lines between.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample
- *          rate (0.9 of the band); above that the signal is wrong, up to 6 dB too small at the end of the band.
+ *          rate (0.9 of the band).  Above that the signal is too small and its phase is wrong, by an amount that repeats
+ *          with every sample of delay: exact at whole samples; at half ones nothing is left at the end of the band.
  * Samples: a function of the timestamp and of nothing else; so is the dither, which does not repeat either.
  * Threads: one.  Nothing allocates after create. */
 #ifndef TOOLS_DSIM_LIVE_H

@@ -27,6 +27,8 @@
 #define LIVE_LEAD_NS           (NS_PER_S / 4)  /* from the start to the first heap, to compute it */
 #define SWITCH_LEAD_NS         (NS_PER_S / 10) /* before other heaps are sent, so that every thread hears of it */
 
+#define LOSS_OF_ALL            (UINT64_C(1) << 32)
+
 #define N_ITEMS               4
 #define DESCRIPTORS_MAX_BYTES 1024
 #define STATUS_SATURATED      (UINT64_C(1) << 1)
@@ -50,6 +52,7 @@ struct lane {
 
     const struct dsim_heaps *heaps; /* being sent, NULL: the next block is to be taken */
     struct dsim_block *block;       /* whose heaps they are; NULL: those of a period */
+    bool returns_block;             /* as the packet that would take the block back is left out */
     size_t i_heap;                  /* of 'heaps', the next one */
     const struct change *taken;     /* the last change; NULL: none */
     bool has_ended;                 /* no more recordings */
@@ -60,6 +63,7 @@ struct lane {
     int64_t timestamp;        /* of the next heaps */
     int64_t next_descriptors; /* timestamp at which they are due again */
     uint64_t n_descriptors;   /* sent to each input */
+    uint64_t random;          /* of losses, never 0 */
     int64_t n_heaps;          /* sent to each input */
     int64_t latest_ns;
 
@@ -97,7 +101,9 @@ struct dsim_send {
     struct change *_Atomic change; /* NULL: none yet */
     atomic_size_t n_changed;       /* lanes that have taken it */
 
-    struct counter n_heaps_sent, n_bytes_sent;
+    _Atomic uint64_t *losses; /* [n_inputs] of 2^32 heaps as many are left out */
+
+    struct counter n_heaps_sent, n_bytes_sent, n_heaps_lost;
     struct counter n_packets_sent;
     struct counter n_packets_failed;
     struct counter n_waits;
@@ -168,6 +174,36 @@ static void add_descriptors(struct lane *lane, const struct input *input)
     packet->destination = input->first_destination;
 }
 
+/* The last packet of a block takes it back to the reader. */
+static bool ends_block(const struct lane *lane, size_t i_input)
+{
+    return lane->block && lane->i_heap + 1 == lane->heaps->n_heaps && i_input + 1 == lane->n_inputs;
+}
+
+static uint64_t loss_of(const struct lane *lane, size_t i_input)
+{
+    return atomic_load_explicit(&lane->send->losses[lane->inputs[i_input].index], memory_order_relaxed);
+}
+
+/* Draws whether the next heap of an input is left out: xorshift64 (Marsaglia, "Xorshift RNGs", 2003). */
+static bool is_lost(struct lane *lane, size_t i_input)
+{
+    uint64_t loss = loss_of(lane, i_input);
+
+    if (loss == 0)
+        return false;
+    lane->random ^= lane->random << 13;
+    lane->random ^= lane->random >> 7;
+    lane->random ^= lane->random << 17;
+    return lane->random >> 32 < loss;
+}
+
+static void lose_heap(struct lane *lane, size_t i_input)
+{
+    counter_add(&lane->send->n_heaps_lost, 1);
+    lane->returns_block = ends_block(lane, i_input);
+}
+
 static void add_heap(struct lane *lane, size_t i_input)
 {
     const struct dsim_heaps *heaps = lane->heaps;
@@ -189,7 +225,7 @@ static void add_heap(struct lane *lane, size_t i_input)
     packet->payload = dsim_heaps_payload(heaps, input->index, lane->i_heap);
     packet->payload_bytes = heaps->heap_bytes;
     packet->destination = input->first_destination + (unsigned)(heap % input->n_destinations);
-    if (lane->block && lane->i_heap + 1 == heaps->n_heaps && i_input + 1 == lane->n_inputs)
+    if (ends_block(lane, i_input))
         packet->loan = &lane->block->loan;
 }
 
@@ -224,14 +260,21 @@ static bool have_heaps(struct lane *lane)
     return true;
 }
 
-/* A period begins again; a block has been sent. */
+/* A period begins again; a block has been sent.  A block without its last packet goes back once the others have left. */
 static void next_heap(struct lane *lane)
 {
     if (++lane->i_heap < lane->heaps->n_heaps)
         return;
     lane->i_heap = 0;
-    if (lane->send->play)
-        lane->heaps = NULL;
+    if (!lane->send->play)
+        return;
+    lane->heaps = NULL;
+    if (!lane->returns_block)
+        return;
+    lane->returns_block = false;
+    flush(lane);
+    packet_sink_flush(lane->sink);
+    loan_put(&lane->block->loan);
 }
 
 /* Takes up other heaps, once their time has come. */
@@ -263,14 +306,21 @@ static void add_heaps(struct lane *lane)
         return;
     if (lane->timestamp >= lane->next_descriptors) {
         for (size_t i = 0; i < lane->n_inputs; i++)
-            add_descriptors(lane, &lane->inputs[i]);
+            if (loss_of(lane, i) < LOSS_OF_ALL)
+                add_descriptors(lane, &lane->inputs[i]);
         lane->n_descriptors++;
         lane->next_descriptors += lane->send->descriptor_samples;
     }
+    size_t n_sent = 0;
     for (size_t i = 0; i < lane->n_inputs; i++)
-        add_heap(lane, i);
-    counter_add(&lane->send->n_heaps_sent, lane->n_inputs);
-    counter_add(&lane->send->n_bytes_sent, lane->n_inputs * lane->heaps->heap_bytes);
+        if (is_lost(lane, i)) {
+            lose_heap(lane, i);
+        } else {
+            add_heap(lane, i);
+            n_sent++;
+        }
+    counter_add(&lane->send->n_heaps_sent, n_sent);
+    counter_add(&lane->send->n_bytes_sent, n_sent * lane->heaps->heap_bytes);
     next_heap(lane);
     lane->n_heaps++;
     lane->timestamp += lane->send->packet_samples;
@@ -495,6 +545,7 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
 static void register_metrics(struct dsim_send *send)
 {
     stats_counter("dsim_output_heaps", "Heaps sent, descriptors not counted.", NULL, &send->n_heaps_sent);
+    stats_counter("dsim_lost_heaps", "Heaps left out, as ?loss says.", NULL, &send->n_heaps_lost);
     stats_counter("dsim_output_bytes", "Payload bytes of heaps sent.", NULL, &send->n_bytes_sent);
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->n_packets_sent);
     stats_counter("dsim_packets_failed", "Packets that the kernel or a capture refused, or that a card did not send.",
@@ -526,8 +577,10 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
     if (err)
         return err;
     struct dsim_send *made = calloc(1, sizeof(*made) + n_lanes * sizeof(made->lanes[0]));
-    if (!made)
+    if (!made || !(made->losses = calloc(dsim_config_n_inputs(config), sizeof(*made->losses)))) {
+        free(made);
         return out_of_memory(why, why_bytes);
+    }
     made->n_lanes = n_lanes;
     made->play = play;
     made->service = service;
@@ -537,6 +590,7 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
         struct lane *lane = &made->lanes[l];
         lane->send = made;
         lane->heaps = heaps;
+        lane->random = l + 1;
         lane->cpu = affinity->n ? (int)affinity->items[l % affinity->n] : -1;
         err = open_lane(lane, config, l, why, why_bytes);
     }
@@ -598,6 +652,13 @@ bool dsim_send_has_switched(const struct dsim_send *send)
            atomic_load_explicit(&send->n_changed, memory_order_acquire) == send->n_lanes; /* with take_change() */
 }
 
+void dsim_send_set_loss(struct dsim_send *send, size_t input, double fraction)
+{
+    uint64_t loss = (uint64_t)(fraction * (double)LOSS_OF_ALL);
+
+    atomic_store_explicit(&send->losses[input], loss, memory_order_relaxed);
+}
+
 void dsim_send_stop(struct dsim_send *send)
 {
     atomic_store_explicit(&send->stop, true, memory_order_relaxed);
@@ -635,5 +696,6 @@ void dsim_send_destroy(struct dsim_send *send)
         free(lane->destinations.items);
         free(lane->inputs);
     }
+    free(send->losses);
     free(send);
 }

@@ -45,6 +45,10 @@ int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps)
 /* Whether no thread uses the heaps of before any more. */
 bool dsim_send_has_switched(const struct dsim_send *send);
 
+/* Leaves out a fraction, 0 to 1, of the heaps of an input from the next one on, drawn at random; 1 also of its descriptors.
+ * From any thread. */
+void dsim_send_set_loss(struct dsim_send *send, size_t input, double fraction);
+
 /* Ends the threads, within a tenth of a second, and waits for them. */
 void dsim_send_stop(struct dsim_send *send);
 

@@ -39,8 +39,9 @@ static int run(const struct fsim_config *config, const struct config *book, stru
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
     } else {
-        log_info("fsim %s: %zu antennas, %zu substreams, %zu heaps of %zu bytes each, then they repeat", cbf_build_id,
-                 heaps->n_ants, heaps->n_substreams, heaps->n_batches, heaps->heap_bytes);
+        log_info("fsim %s: %zu antenna%s, %zu substream%s, %zu heap%s of %zu bytes each, then they repeat",
+                 cbf_build_id, heaps->n_ants, plural(heaps->n_ants), heaps->n_substreams, plural(heaps->n_substreams),
+                 heaps->n_batches, plural(heaps->n_batches), heaps->heap_bytes);
         exit_code = service_run(service);
         service_stopping(service);
         fsim_send_stop(send);

@@ -12,9 +12,11 @@
 #include "common/memory.h"
 #include "common/receiver_metrics.h"
 #include "common/service.h"
+#include "common/status.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "common/version.h"
+#include "tools/visrec_antennas.h"
 #include "tools/visrec_config.h"
 #include "tools/visrec_files.h"
 #include "tools/visrec_health.h"
@@ -25,7 +27,6 @@
 #include <ev.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -54,10 +55,12 @@ struct visrec {
     struct inbox *inbox; /* the writer's */
     struct chunk_pool *pool;
     struct visrec_files *files;
+    struct visrec_antennas *antennas;
     struct assembler_stats assembler_stats;
     struct receiver *receiver;
     struct visrec_writer_stats writer_stats;
     struct visrec_writer *writer;
+    struct status *status;
     struct http *http;
     ev_timer look;
     struct visrec_health health;
@@ -174,6 +177,7 @@ static int create_writer(struct visrec *v)
         .integration_samples = visrec_config_integration_samples(v->config),
         .max_dumps = v->config->output.max_dumps,
         .files = v->files,
+        .antennas = v->antennas,
         .service = v->service,
         .outlasts_full_disk = v->config->recv.pcap_file == NULL,
         .on_terminal = isatty(STDERR_FILENO),
@@ -183,19 +187,23 @@ static int create_writer(struct visrec *v)
 }
 
 /* The file comes last: a start that fails for another reason leaves no empty file behind. */
-static int create(struct visrec *v, char *why, size_t why_bytes)
+static int create(struct visrec *v, const struct config *book, char *why, size_t why_bytes)
 {
     int err = describe(v);
 
     gauge_set(&v->healthy, 1);
     if (!err)
         err = create_buffers(v, why, why_bytes);
+    if (!err)
+        err = status_create("visrec", config_path(book), &v->healthy, &v->status);
     if (!err && v->config->http.listen.n > 0)
-        err = http_open(&v->config->http, &v->healthy, NULL, &v->http, why, why_bytes);
+        err = http_open(&v->config->http, &v->healthy, v->status, &v->http, why, why_bytes);
     if (!err)
         err = create_receiver(v, why, why_bytes);
     if (!err)
         err = visrec_files_open(v->config, &v->array, &v->files, why, why_bytes);
+    if (!err)
+        err = visrec_antennas_create(&v->array, &v->antennas);
     if (!err)
         err = create_writer(v);
     if (err)
@@ -211,7 +219,9 @@ static int create(struct visrec *v, char *why, size_t why_bytes)
 static void destroy(struct visrec *v)
 {
     http_close(v->http); /* first: /metrics reads what lies in the memory of the others */
+    status_destroy(v->status);
     visrec_writer_destroy(v->writer);
+    visrec_antennas_destroy(v->antennas);
     receiver_destroy(v->receiver);
     chunk_pool_destroy(v->pool);
     inbox_destroy(v->inbox);
@@ -255,7 +265,8 @@ static int account(struct visrec *v, int exit_code)
     char text[WHY_BYTES];
 
     if (n_unwritten > 0)
-        log_error("%" PRIu64 " dumps were lost because the disk was full", n_unwritten);
+        log_error("%" PRIu64 " dump%s lost because the disk was full", n_unwritten,
+                  n_unwritten == 1 ? " was" : "s were");
     bool refused = visrec_health_was_refusing(&v->health);
     if (refused)
         log_error("the last dumps were refused: %s",
@@ -273,7 +284,11 @@ static int record(struct visrec *v)
     v->look.data = v;
     ev_timer_init(&v->look, on_look, LOOK_S, LOOK_S);
     ev_timer_start(service_loop(v->service), &v->look);
+    status_set_state(v->status, STATUS_RUNNING);
+    status_watch(v->status, service_loop(v->service));
     exit_code = service_run(v->service);
+    status_unwatch(v->status);
+    status_set_state(v->status, STATUS_DRAINING);
     ev_timer_stop(service_loop(v->service), &v->look);
     service_stopping(v->service);
 
@@ -289,8 +304,8 @@ static int record(struct visrec *v)
     v->files = NULL;
     look(v);
     exit_code = account(v, exit_code);
-    printf("%" PRIu64 " dumps, %" PRIu64 " of %" PRIu64 " heaps missing\n", counter_get(&v->writer_stats.dumps),
-           counter_get(&v->writer_stats.missing_heaps), counter_get(&v->writer_stats.expected_heaps));
+    visrec_writer_account(&v->writer_stats, why, sizeof(why));
+    log_info("%s", why);
     return exit_code;
 }
 
@@ -316,9 +331,10 @@ static int run(const struct visrec_config *config, const struct config *book, st
 
     if (!v)
         return EXIT_FAILURE;
+    log_info("visrec %s", cbf_build_id);
     v->config = config;
     v->service = service;
-    err = create(v, why, sizeof(why));
+    err = create(v, book, why, sizeof(why));
     if (!err) {
         why[0] = '\0';
         err = start(v, why, sizeof(why));
@@ -327,8 +343,8 @@ static int run(const struct visrec_config *config, const struct config *book, st
         exit_code = daemon_start_failed(book, err, why);
         visrec_files_close(v->files, close_why, sizeof(close_why)); /* the file is empty, and so removed */
     } else {
-        log_info("recording %zu antennas and %zu channels to %s", v->array.n_ants, v->array.n_chan,
-                 visrec_files_first_path(v->files));
+        log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
+                 v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));
         exit_code = record(v);
     }
     destroy(v);

@@ -11,6 +11,12 @@
 /* A Julian date as a double resolves 40 us: shorter dumps could not be told apart in the file. */
 #define INTEGRATION_MIN_S 1e-4
 
+/* In the file: a visibility with its flag and its samples; a row of the header's arrays; and at most, beside dumps, the
+ * header and HDF5's tables. */
+#define VALUE_BYTES (8 + 1 + 4)
+#define ROW_BYTES   (12 * 8)
+#define FILE_BYTES  (8 << 20)
+
 #define AT(member) offsetof(struct visrec_config_recv, member)
 static const struct config_key recv_keys[] = {
     {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
@@ -75,10 +81,14 @@ static const struct config_key antenna_keys[] = {
 #define AT(member) offsetof(struct visrec_config_output, member)
 static const struct config_key output_keys[] = {
     {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
-     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC of the start.",
+     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at which the file is begun.",
      .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"},
     {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
      "Replace the file if it exists, instead of refusing."},
+    {"max_file_size", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(max_file_bytes), NULL,
+     "Begin the next file before a file gets larger; 0: no limit."},
+    {"max_file_time", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(max_file_time_s), NULL,
+     "Begin the next file before a file covers more time, for example 3600; 0: no limit."},
     {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
      "End after so many dumps; 0 goes on until stopped."},
 };
@@ -101,7 +111,7 @@ static const struct config_section sections[] = {
     {"antennas", "All antennas of the array, in the order of their feng_id.", SECTION(antenna_keys),
      sizeof(struct visrec_config_antenna), offsetof(struct visrec_config, antennas), true, 1, 4096, false,
      antenna_example},
-    {"output", "The file.", SECTION(output_keys), sizeof(struct visrec_config_output),
+    {"output", "The files.", SECTION(output_keys), sizeof(struct visrec_config_output),
      offsetof(struct visrec_config, output), false, 0, 0, false, NULL},
     CONFIG_HTTP_SECTION(struct visrec_config),
 };
@@ -126,6 +136,13 @@ int64_t visrec_config_integration_samples(const struct visrec_config *config)
 {
     return visrec_config_integration_batches(config) * config->stream.spectra_per_heap *
            config->stream.samples_between_spectra;
+}
+
+uint64_t visrec_config_dump_bytes(const struct visrec_config *config)
+{
+    uint64_t n_baselines = config->antennas.n * (config->antennas.n + 1) / 2;
+
+    return n_baselines * ((uint64_t)config->stream.n_chan * N_POL_PRODUCTS * VALUE_BYTES + ROW_BYTES);
 }
 
 static void check_integration(const struct visrec_config *values, struct config *config)
@@ -165,6 +182,23 @@ static void check_heap(const struct visrec_config *values, struct config *config
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 
+/* A file that cannot hold a dump would never be full, nor begun. */
+static void check_output(const struct visrec_config *values, struct config *config)
+{
+    const struct visrec_config_output *output = &values->output;
+    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double dump_s = rate_hz > 0 ? (double)visrec_config_integration_samples(values) / rate_hz : 0;
+    uint64_t least_bytes = FILE_BYTES + visrec_config_dump_bytes(values);
+
+    if (output->max_file_bytes > 0 && (uint64_t)output->max_file_bytes < least_bytes)
+        config_error(config, &output->max_file_bytes,
+                     "a file with one dump may have %llu bytes: set max_file_size to that or more",
+                     (unsigned long long)least_bytes);
+    if (output->max_file_time_s > 0 && output->max_file_time_s < dump_s)
+        config_error(config, &output->max_file_time_s, "a dump lasts %.6g s: set max_file_time to that or more",
+                     dump_s);
+}
+
 void visrec_config_check(void *values_, struct config *config)
 {
     struct visrec_config *values = values_;
@@ -182,6 +216,7 @@ void visrec_config_check(void *values_, struct config *config)
     config_set_senders(&values->recv.sources, &values->recv.senders);
     config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
     check_heap(values, config);
+    check_output(values, config);
     if (files_are_same(values->recv.pcap_file, values->output.file))
         config_error(config, &values->output.file, "output.file would overwrite the capture that is read");
     for (size_t i = 0; i < values->antennas.n; i++) {

@@ -51,6 +51,8 @@ struct visrec_config_antenna {
 struct visrec_config_output {
     char *file;
     bool overwrite;
+    int64_t max_file_bytes; /* 0: no limit */
+    double max_file_time_s; /* 0: no limit */
     int64_t max_dumps;
 };
 
@@ -66,7 +68,7 @@ struct visrec_config {
 
 extern const struct config_table visrec_config_table;
 
-/* Checks across keys: channels and substreams, the integration's length, antenna names.  For config_main(). */
+/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For config_main(). */
 void visrec_config_check(void *values, struct config *config);
 
 static inline const struct visrec_config_antenna *visrec_config_antenna(const struct visrec_config *config, size_t i)
@@ -76,6 +78,9 @@ static inline const struct visrec_config_antenna *visrec_config_antenna(const st
 
 /* Batches in an integration, whichever key gave it; rounded as xbgpu rounds. */
 int64_t visrec_config_integration_batches(const struct visrec_config *config);
+
+/* Most bytes that a dump takes in the file. */
+uint64_t visrec_config_dump_bytes(const struct visrec_config *config);
 
 /* ADC samples in an integration. */
 int64_t visrec_config_integration_samples(const struct visrec_config *config);

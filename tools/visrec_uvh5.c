@@ -88,15 +88,39 @@ static int allocate(int fd, off_t offset, off_t bytes)
     return 0;
 }
 
+/* Asked first, as HDF5 loses memory with each new file that it finds no room for. */
+static bool has_room(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    struct statvfs stat;
+    bool is_full = directory && statvfs(directory, &stat) == 0 &&
+                   (double)stat.f_bavail * (double)stat.f_frsize < (double)RESERVE_BYTES;
+
+    free(directory);
+    return !is_full;
+}
+
+static size_t dump_bytes(const struct visrec_uvh5 *file, const struct visrec_dump *dump)
+{
+    return visrec_uvh5_rows_bytes(&file->rows, dump) + RESERVE_BYTES;
+}
+
+uint64_t visrec_uvh5_bytes_with(const struct visrec_uvh5 *file, const struct visrec_dump *dump)
+{
+    hsize_t size;
+
+    return H5Fget_filesize(file->file, &size) < 0 ? 0 : size + dump_bytes(file, dump);
+}
+
 /* Makes sure that the next dump will fit on the disk, while a failure has no consequences yet. */
 static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 {
-    size_t bytes = visrec_uvh5_rows_bytes(&file->rows, dump) + RESERVE_BYTES;
     hsize_t size;
 
     if (H5Fget_filesize(file->file, &size) < 0)
         return false;
-    file->os_errno = allocate(file->fd, (off_t)size, (off_t)bytes);
+    file->os_errno = allocate(file->fd, (off_t)size, (off_t)dump_bytes(file, dump));
     return file->os_errno == 0;
 }
 
@@ -233,8 +257,16 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         snprintf(why, why_bytes, "output.file: \"%s\" cannot be overwritten: %s", path, strerror(-err));
         goto undo_memory;
     }
+    if (access(file->path, F_OK) != 0 && !has_room(file->path)) {
+        file->os_errno = ENOSPC;
+        err = failure(file, "create the file", why, why_bytes);
+        goto undo_memory;
+    }
     file->file = open_file(file->path);
     if (file->file < 0) {
+        /* The file is there and empty; had it been another's, this would be EEXIST. */
+        if (file->os_errno == ENOSPC || file->os_errno == EDQUOT)
+            unlink(file->path);
         err = creation_failure(file, overwrite, why, why_bytes);
         goto undo_memory;
     }

@@ -33,6 +33,9 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
 int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns, char *why,
                        size_t why_bytes);
 
+/* Most bytes that the file would have with 'dump' in it, too; 0: its size is not to be had. */
+uint64_t visrec_uvh5_bytes_with(const struct visrec_uvh5 *file, const struct visrec_dump *dump);
+
 /* Closes, and removes a file without dumps; NULL is accepted.  Returns 0, or negative errno with one sentence in 'why'
  * if something was not written. */
 int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes);

@@ -7,6 +7,7 @@
 #include "common/service.h"
 #include "common/thread.h"
 #include "common/units.h"
+#include "tools/visrec_antennas.h"
 #include "tools/visrec_files.h"
 #include "tools/visrec_recv.h"
 
@@ -31,7 +32,7 @@ struct visrec_writer {
     int64_t last_samples;        /* timestamp of its last dump */
     bool disk_full;              /* as of the last dump */
     uint64_t n_unwritten_before; /* when that began */
-    struct log_limit full_limit, room_limit, rollover_limit;
+    struct log_limit full_limit, room_limit, rollover_limit, full_file_limit;
     uint64_t shown_dumps; /* as of the last line of progress */
     int64_t shown_ns;
 };
@@ -46,6 +47,7 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
+    counter_add(&stats->files, 1); /* the first file is there */
     err = visrec_dump_init(&w->dump, &config->shape);
     if (err) {
         free(w);
@@ -68,8 +70,19 @@ void visrec_writer_register(const struct visrec_writer_stats *stats)
     stats_counter("visrec_dumps", "Dumps written.", NULL, &stats->dumps);
     stats_counter("visrec_values", "Visibilities written.", NULL, &stats->values);
     stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
+    stats_counter("visrec_files", "Files begun.", NULL, &stats->files);
     stats_counter("visrec_rollovers", "Files begun because time had gone back.", NULL, &stats->rollovers);
     stats_counter("visrec_unwritten_dumps", "Dumps left out because the disk was full.", NULL, &stats->unwritten_dumps);
+}
+
+void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, size_t text_bytes)
+{
+    uint64_t n_dumps = counter_get(&stats->dumps), n_values = counter_get(&stats->values);
+
+    snprintf(text, text_bytes, "%llu dump%s, %llu of %llu heaps missing, %.2f %% flagged", (unsigned long long)n_dumps,
+             PLURAL(n_dumps), (unsigned long long)counter_get(&stats->missing_heaps),
+             (unsigned long long)counter_get(&stats->expected_heaps),
+             n_values ? 100.0 * (double)counter_get(&stats->flagged) / (double)n_values : 0);
 }
 
 static void show_progress(struct visrec_writer *writer)
@@ -84,10 +97,7 @@ static void show_progress(struct visrec_writer *writer)
         return;
     writer->shown_dumps = n_dumps;
     writer->shown_ns = now_ns;
-    snprintf(line, sizeof(line), "%llu dumps, %llu of %llu heaps missing, %.2f %% flagged", (unsigned long long)n_dumps,
-             (unsigned long long)counter_get(&stats->missing_heaps),
-             (unsigned long long)counter_get(&stats->expected_heaps),
-             100.0 * (double)counter_get(&stats->flagged) / (double)counter_get(&stats->values));
+    visrec_writer_account(stats, line, sizeof(line));
     if (writer->config.on_terminal)
         log_terminal("\r%s\033[K", line);
     else
@@ -131,31 +141,45 @@ static void note_full_disk(struct visrec_writer *writer, const char *why)
         log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; dumps are lost until there is room", why);
     }
     counter_add(unwritten, 1);
-    service_status(writer->config.service, "the disk is full: %llu dumps lost",
-                   (unsigned long long)(counter_get(unwritten) - writer->n_unwritten_before));
+    uint64_t n_lost = counter_get(unwritten) - writer->n_unwritten_before;
+    service_status(writer->config.service, "the disk is full: %llu dump%s lost", (unsigned long long)n_lost,
+                   PLURAL(n_lost));
 }
 
 static void note_room(struct visrec_writer *writer)
 {
     if (!writer->disk_full)
         return;
+    uint64_t n_lost = counter_get(&writer->stats->unwritten_dumps) - writer->n_unwritten_before;
+
     writer->disk_full = false;
-    log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room; %llu dumps were lost",
-                (unsigned long long)(counter_get(&writer->stats->unwritten_dumps) - writer->n_unwritten_before));
+    log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room; %llu dump%s",
+                (unsigned long long)n_lost, n_lost == 1 ? " was lost" : "s were lost");
 }
 
 /* The times of a file rise from dump to dump: UVH5 counts distinct times, and pyuvdata expects them in order. */
-static int roll_over_if_backward(struct visrec_writer *writer, char *why, size_t why_bytes)
+static bool is_backward(const struct visrec_writer *writer)
+{
+    return writer->begun && writer->dump.timestamp_samples <= writer->last_samples;
+}
+
+static int begin_next_file(struct visrec_writer *writer, char *why, size_t why_bytes)
 {
     struct visrec_files *files = writer->config.files;
+    uint64_t n_dumps = visrec_files_n_dumps(files);
     int64_t timestamp_samples = writer->dump.timestamp_samples;
-    int err;
+    bool backward = is_backward(writer);
+    int err = visrec_files_next(files, why, why_bytes);
 
-    if (!writer->begun || timestamp_samples > writer->last_samples)
-        return 0;
-    err = visrec_files_next(files, why, why_bytes);
     if (err)
         return err;
+    counter_add(&writer->stats->files, 1);
+    if (!backward) {
+        log_limited(&writer->full_file_limit, LOG_LEVEL_INFO,
+                    "the file is full: %llu dump%s; the recording goes on in %s", (unsigned long long)n_dumps,
+                    PLURAL(n_dumps), visrec_files_path(files));
+        return 0;
+    }
     log_limited(&writer->rollover_limit, LOG_LEVEL_WARNING,
                 "time went back from sample %lld to %lld: the recording goes on in %s", (long long)writer->last_samples,
                 (long long)timestamp_samples, visrec_files_path(files));
@@ -169,8 +193,10 @@ static void append_dump(struct visrec_writer *writer)
     const struct visrec_writer_config *config = &writer->config;
     int64_t middle_samples = writer->dump.timestamp_samples + config->integration_samples / 2;
     char why[WHY_BYTES];
-    int err = roll_over_if_backward(writer, why, sizeof(why));
+    int err = 0;
 
+    if (is_backward(writer) || visrec_files_is_full(config->files, &writer->dump))
+        err = begin_next_file(writer, why, sizeof(why));
     if (!err)
         err = visrec_files_append(config->files, &writer->dump, timebase_unix_ns(&config->timebase, middle_samples),
                                   why, sizeof(why));
@@ -185,6 +211,7 @@ static void append_dump(struct visrec_writer *writer)
     }
     note_room(writer);
     count_dump(writer);
+    visrec_antennas_look(config->antennas, &writer->dump);
     show_progress(writer);
     if (config->max_dumps > 0 && counter_get(&writer->stats->dumps) == (uint64_t)config->max_dumps)
         end(writer, 0);

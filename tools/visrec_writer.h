@@ -2,7 +2,7 @@
  *
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
  * Threads:   one; it alone uses the files between start and join.
- * Time back: a dump that is not later than the one before begins the next file (visrec_files.h).
+ * Next file: begins with a dump that is not later than the dump before, or for which the file is full (visrec_files.h).
  * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
  * Full disk: dumps are dropped and counted until there is room again; then the recording goes on in the same file (where
  *            time had gone back: in the next).
@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 struct service;
+struct visrec_antennas;
 struct visrec_files;
 struct visrec_writer;
 
@@ -32,6 +33,7 @@ struct visrec_writer_config {
     int64_t integration_samples;
     int64_t max_dumps; /* 0: no end */
     struct visrec_files *files;
+    struct visrec_antennas *antennas; /* NULL: nobody asks which are absent */
     struct service *service;
     bool outlasts_full_disk;
     bool on_terminal; /* progress as one line that changes, else a line now and then */
@@ -39,10 +41,11 @@ struct visrec_writer_config {
 
 struct visrec_writer_stats {
     struct counter dumps;           /* written */
-    struct counter expected_heaps;  /* of each file from the first dump written to the last */
+    struct counter expected_heaps;  /* from the first dump written to the last; anew where time went back */
     struct counter missing_heaps;   /* of those */
     struct counter values, flagged; /* visibilities written, and those of them that are flagged */
-    struct counter rollovers;       /* files begun because time had gone back */
+    struct counter files;           /* begun */
+    struct counter rollovers;       /* of these, because time had gone back */
     struct counter unwritten_dumps; /* because the disk was full */
 };
 
@@ -52,6 +55,9 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
 
 /* Makes 'stats' public. */
 void visrec_writer_register(const struct visrec_writer_stats *stats);
+
+/* "24 dumps, 3 of 48 heaps missing, 1.50 % flagged". */
+void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, size_t text_bytes);
 
 int visrec_writer_start(struct visrec_writer *writer);
 

@@ -58,7 +58,9 @@ static const struct config_key recv_keys[] = {
      "as "
      "far as shifts goes."},
     {"antenna_names", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(antenna_names), NULL,
-     "Names of the antennas, comma separated, in the order of their feng_id; empty: a0, a1 and so on."},
+     "Names of the antennas, comma separated, in the order of their feng_id; empty: what the input_labels of each "
+     "begin "
+     "with, else a0, a1 and so on."},
     {"input_labels", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(input_labels), NULL,
      "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for polarisation "
      "0 "

@@ -503,7 +503,8 @@ static int restore(struct xcontrol *c)
         if (!err)
             set_gate(c, g, made, NULL);
     }
-    log_info("%zu settings of before are in force again: %s", c->n_commands - c->n_free, path);
+    size_t n = c->n_commands - c->n_free;
+    log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 

@@ -60,6 +60,21 @@ static unsigned take_counts(struct xfengs *fengs, size_t feng)
     return moved;
 }
 
+/* Heaps that are late or refused are heard.  They are lost where none is complete: beside complete ones they are copies, or
+ * count as missing. */
+static void note_moves(const struct xfengs *fengs, struct xfeng *f, unsigned moved, int64_t now_ns)
+{
+    bool useless = moved & (1u << XFENG_LATE | 1u << XFENG_REFUSED);
+
+    if (moved >> XFENG_HEAPS & 1)
+        f->complete_ns = now_ns;
+    if (useless || f->complete_ns == now_ns)
+        f->heard_ns = now_ns;
+    bool complete = f->complete_ns > 0 && now_ns - f->complete_ns < fengs->silent_ns;
+    if (moved >> XFENG_MISSING & 1 || (useless && !complete))
+        f->lost_ns = now_ns;
+}
+
 static enum xfeng_state judge(const struct xfengs *fengs, const struct xfeng *f, int64_t now_ns)
 {
     int64_t losing_ns = LOSING_NS > 2 * fengs->silent_ns ? LOSING_NS : 2 * fengs->silent_ns;
@@ -133,10 +148,7 @@ void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns)
     for (size_t i = 0; i < fengs->n; i++) {
         struct xfeng *f = &fengs->items[i];
         unsigned moved = fengs->moved[i] = take_counts(fengs, i);
-        if (moved >> XFENG_HEAPS & 1)
-            f->heard_ns = now_ns;
-        if (moved >> XFENG_MISSING & 1)
-            f->lost_ns = now_ns;
+        note_moves(fengs, f, moved, now_ns);
         enum xfeng_state state = judge(fengs, f, now_ns);
         changed[i] = gauge_get(&f->state) != (int64_t)state;
         if (changed[i])
@@ -159,6 +171,15 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* ---- /status.json ------------------------------------------------------------------------------------------------ */
 
+static json_t *describe_labels(const struct xlabels *labels, size_t feng)
+{
+    json_t *pair = json_array();
+
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        json_array_append_new(pair, json_string(labels->labels[feng * N_POLS + pol]));
+    return pair;
+}
+
 void xfengs_describe(const struct xfengs *fengs, json_t *into)
 {
     json_t *all = json_object_get(into, "fengs");
@@ -167,6 +188,7 @@ void xfengs_describe(const struct xfengs *fengs, json_t *into)
         const struct xfeng *f = &fengs->items[i];
         int64_t since_unix_ns = gauge_get(&f->since_unix_ns);
         json_t *feng = json_array_get(all, i);
+        json_object_set_new(feng, "labels", describe_labels(fengs->labels, i));
         json_object_set_new(feng, "state", json_string(state_names[gauge_get(&f->state)]));
         json_object_set_new(feng, "since",
                             since_unix_ns ? json_real((double)(since_unix_ns / NS_PER_US) / 1e6) : json_null());

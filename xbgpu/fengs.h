@@ -3,7 +3,7 @@
  * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
  * States:    dead       nothing has come since the start
  *            silent     data came, and none has come for a while
- *            losing     data come, and heaps were missing in the last seconds
+ *            losing     data come, and heaps were missing in the last seconds, or all are late or refused
  *            receiving  data come, and none was missing
  *            Where nothing has come from any F-engine, dead is no fault of one of them: its sensors are unknown then.
  * Threads:   the assemblers' counters, but for them main; xfengs_describe() HTTP's. */
@@ -32,6 +32,7 @@ struct xfeng {
     /* [main] */
     uint64_t counts[XFENG_N_COUNTS]; /* as of the last look */
     int64_t heard_ns, lost_ns;       /* monotonic; 0: never */
+    int64_t complete_ns;             /* the same: when a heap was complete */
 };
 
 struct xfengs {
@@ -57,7 +58,7 @@ void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns);
 
 const char *xfeng_state_name(enum xfeng_state state);
 
-/* Adds states to the section 'fengs' of /status.json, which has the metrics, in the same order. */
+/* Adds states, and labels of the inputs, to the section 'fengs' of /status.json, which has the metrics, in the same order. */
 void xfengs_describe(const struct xfengs *fengs, json_t *into);
 
 void xfengs_fini(struct xfengs *fengs);

@@ -51,6 +51,49 @@ static char *input_label(const struct xlabels *labels, size_t i)
     return asprintf(&label, "%s%c", labels->antennas[i / N_POLS], "vh"[i % N_POLS]) < 0 ? NULL : label;
 }
 
+static bool is_number(const char *text)
+{
+    return *text && !text[strspn(text, "0123456789")];
+}
+
+/* What the two labels of an antenna begin with, without a separator at its end, as a copy; NULL if there is no memory. */
+static char *stem_of(const char *label1, const char *label2)
+{
+    size_t n = 0;
+
+    while (label1[n] && label1[n] == label2[n])
+        n++;
+    while (n > 0 && strchr(".-_", label1[n - 1]))
+        n--;
+    return strndup(label1, n);
+}
+
+/* Calls antennas by what their labels begin with, if that tells them apart.  Returns 0 or -ENOMEM. */
+static int name_by_labels(struct xlabels *labels)
+{
+    size_t n = labels->n / N_POLS;
+    char **stems = calloc(n, sizeof(char *));
+    bool good = stems != NULL, enough = stems != NULL;
+
+    for (size_t i = 0; enough && i < n; i++) {
+        stems[i] = stem_of(labels->labels[N_POLS * i], labels->labels[N_POLS * i + 1]);
+        enough = stems[i] != NULL;
+        good = good && enough && stems[i][0] && !is_number(stems[i]);
+        for (size_t k = 0; good && k < i; k++)
+            good = strcmp(stems[k], stems[i]) != 0;
+    }
+    for (size_t i = 0; stems && i < n; i++) {
+        char *name = labels->antennas[i];
+        if (enough && good) {
+            labels->antennas[i] = stems[i];
+            stems[i] = name;
+        }
+        free(stems[i]);
+    }
+    free(stems);
+    return enough ? 0 : -ENOMEM;
+}
+
 int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config)
 {
     size_t n_ants = (size_t)config->recv.n_ants, n = n_ants * N_POLS;
@@ -59,7 +102,9 @@ int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config)
     if (!labels->labels || !labels->antennas)
         return -ENOMEM;
     int err = fill(config->recv.antenna_names, labels->antennas, n_ants, antenna_name, labels);
-    return err ? err : fill(config->recv.input_labels, labels->labels, n, input_label, labels);
+    if (!err)
+        err = fill(config->recv.input_labels, labels->labels, n, input_label, labels);
+    return err || config->recv.antenna_names || !config->recv.input_labels ? err : name_by_labels(labels);
 }
 
 void xlabels_fini(struct xlabels *labels)
@@ -71,11 +116,6 @@ void xlabels_fini(struct xlabels *labels)
     free(labels->labels);
     free(labels->antennas);
     *labels = (struct xlabels){0};
-}
-
-static bool is_number(const char *text)
-{
-    return *text && !text[strspn(text, "0123456789")];
 }
 
 long xlabels_find(const struct xlabels *labels, const char *text)

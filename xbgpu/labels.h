@@ -17,7 +17,8 @@ struct xlabels {
     size_t n;
 };
 
-/* Names as configured, else a0, a1...  Labels as configured, else the antenna's name with v for polarisation 0 and h for
+/* Names as configured; else what the two labels of an antenna begin with, if labels are configured and that tells all
+ * antennas apart; else a0, a1...  Labels as configured, else the antenna's name with v for polarisation 0 and h for
  * 1.  Returns 0 or -ENOMEM; fini follows in either case. */
 int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config);
 void xlabels_fini(struct xlabels *labels);

@@ -452,6 +452,8 @@ void xbgpu_config_check(void *values, struct config *errors)
     for (size_t o = 0; o < config->outputs.n; o++) {
         check_output(config, o, errors);
         config_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);
+        if (!config->recv.pcap_file && !config->send.pcap_file)
+            config_check_loop(&config->recv.sources, &xbgpu_config_output(config, o)->destination, errors);
         check_audit(config, xbgpu_config_output(config, o), errors);
     }
     xbgpu_gates_check(config, errors);
@@ -461,7 +463,7 @@ void xbgpu_config_check(void *values, struct config *errors)
                         &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
-    config_check_katcp(&config->katcp, errors);
+    config_check_katcp(&config->katcp, &config->http, errors);
     config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

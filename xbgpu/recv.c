@@ -6,10 +6,13 @@
 #include "common/receiver_metrics.h"
 #include "common/receiver_set.h"
 #include "common/units.h"
+#include "xbgpu/labels.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define N_LISTED 3 /* antennas of a member that its name has one by one */
 
 enum { WANT_TIMESTAMP, WANT_FENG_ID, WANT_FREQUENCY };
 const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID, SPEAD_FREQUENCY};
@@ -18,7 +21,7 @@ struct recv_member {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    char name[32];
+    char name[64]; /* for the log: "F-engines 0-3", "m000 to m003" */
 };
 
 struct xbgpu_recv {
@@ -56,13 +59,28 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
+/* Few antennas one by one, many by the first and the last. */
+static void name_member(struct recv_member *member, const struct xlabels *labels, size_t first, size_t last)
+{
+    const size_t n = sizeof(member->name);
+    char **a = labels ? labels->antennas : NULL;
+
+    if (!a)
+        snprintf(member->name, n, "F-engines %zu-%zu", first, last);
+    else if (last - first >= N_LISTED)
+        snprintf(member->name, n, "%s to %s", a[first], a[last]);
+    else
+        snprintf(member->name, n, "%s%s%s%s%s", a[first], last > first ? ", " : "", last > first ? a[first + 1] : "",
+                 last > first + 1 ? ", " : "", last > first + 1 ? a[last] : "");
+}
+
 static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
                          size_t why_bytes)
 {
     struct recv_member *member = &recv->members[m];
     char labels[64] = "", fengs[48];
 
-    snprintf(member->name, sizeof(member->name), "F-engines %zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
+    name_member(member, c->labels, recv->first_ant[m], recv->first_ant[m + 1] - 1);
     int err = inbox_create((size_t)recv->config->recv.n_chunks, &member->free_chunks);
     if (err)
         return err;

@@ -13,6 +13,7 @@
 #include "xbgpu/layout.h"
 
 struct xbgpu_recv;
+struct xlabels;
 
 struct xbgpu_recv_config {
     const struct xbgpu_config *config;
@@ -21,6 +22,7 @@ struct xbgpu_recv_config {
     struct inbox *worker;
     int full_kind;                             /* {full_kind, 0, chunk}; chunk->member is the member */
     struct assembler_source_stats *feng_stats; /* [n_ants] what is counted of each F-engine */
+    const struct xlabels *labels;              /* for the log; NULL: F-engines have numbers */
     int end_kind;                              /* {end_kind, 0, NULL} when a receiver's file has ended */
 };
 

@@ -154,7 +154,7 @@ void xbgpu_status_look(struct xbgpu_status *status, const struct xdump *dump)
 /* ---- HTTP's side: what was found -----------------------------------------------------------------------------------
  * */
 
-/* Magnitudes and phases of one product. */
+/* Magnitudes of one product, and phases with the sign of the UVH5 file, which has the conjugate (docs/visibilities.md). */
 static void reduce_product(const struct xbgpu_status *status, const struct spectrum_points *points, const float *values,
                            struct curve *curve)
 {
@@ -166,7 +166,7 @@ static void reduce_product(const struct xbgpu_status *status, const struct spect
     spectrum_reduce(points, values, 2, re, ignored);
     spectrum_reduce(points, values + 1, 2, curve->phase, ignored);
     for (size_t i = 0; i < points->n; i++)
-        curve->phase[i] = atan2f(curve->phase[i], re[i]) * (float)(180 / M_PI);
+        curve->phase[i] = atan2f(-curve->phase[i], re[i]) * (float)(180 / M_PI);
 }
 
 /* How much of two antennas' power is common. */
@@ -281,6 +281,12 @@ static double channel_hz(const struct xbgpu_status *status)
            (double)status->config->recv.samples_between_spectra;
 }
 
+/* The centre of a narrow band, which has fewer channels than its spacing, is not known here. */
+static bool is_relative(const struct xbgpu_config_recv *recv)
+{
+    return recv->samples_between_spectra != 2 * recv->n_chan;
+}
+
 static json_t *describe_curve(const struct xbgpu_status *status, const struct view *view, size_t n, int baseline,
                               size_t product)
 {
@@ -316,13 +322,12 @@ static json_t *describe_view(struct xbgpu_status *status, size_t output, const s
                                 : own && !(b == VIEW_SECOND && pair.ant1 == pair.ant2))
                 json_array_append_new(curves, describe_curve(status, view, points.n, b, product));
         }
-    return json_pack(
-        "{s:s, s:[I, I], s:I, s:o, s:s, s:o, s:b, s:o}", "stream", xbgpu_config_output(status->config, output)->name,
-        "baseline", (json_int_t)pair.ant1, (json_int_t)pair.ant2, "timestamp", (json_int_t)view->timestamp_samples,
-        "time", status_number(unix_s(status, view->timestamp_samples)), "unit",
-        status->layout->format == VOLTAGES_16_BITS ? "dB" : "dBFS", "axis", spectrum_axis(&points, 0, step_hz),
-        /* Of a narrow band, which has fewer channels than its spacing, the centre is not known here. */
-        "relative", recv->samples_between_spectra != 2 * recv->n_chan, "curves", curves);
+    return json_pack("{s:s, s:[I, I], s:I, s:o, s:s, s:o, s:b, s:o}", "stream",
+                     xbgpu_config_output(status->config, output)->name, "baseline", (json_int_t)pair.ant1,
+                     (json_int_t)pair.ant2, "timestamp", (json_int_t)view->timestamp_samples, "time",
+                     status_number(unix_s(status, view->timestamp_samples)), "unit",
+                     status->layout->format == VOLTAGES_16_BITS ? "dB" : "dBFS", "axis",
+                     spectrum_axis(&points, 0, step_hz), "relative", is_relative(recv), "curves", curves);
 }
 
 static json_t *describe_levels(const struct xbgpu_status *status, const struct look *look)
@@ -343,15 +348,22 @@ static void describe_config(const struct xbgpu_status *status, json_t *into)
         const struct xbgpu_config_output *output = xbgpu_config_output(status->config, o);
         double batch_s =
             (double)status->layout->batch_samples / decimal_to_double(status->config->time.adc_sample_rate_hz);
-        json_array_append_new(outputs, json_pack("{s:s, s:f, s:o}", "name", output->name, "integration_s",
+        json_array_append_new(outputs, json_pack("{s:s, s:f, s:o, s:o}", "name", output->name, "integration_s",
                                                  batch_s * (double)xbgpu_integration_batches(status->config, output),
-                                                 "gate", output->gate ? json_string(output->gate) : json_null()));
+                                                 "gate", output->gate ? json_string(output->gate) : json_null(),
+                                                 "destinations", status_endpoints(&output->destination)));
     }
     json_object_set_new(into, "outputs", outputs);
     json_object_set_new(into, "n_antennas", json_integer((json_int_t)status->layout->n_ants));
     json_object_set_new(into, "channels",
                         json_pack("{s:I, s:I, s:I}", "first", (json_int_t)recv->chan_offset, "count",
                                   (json_int_t)recv->n_chan_substream, "of", (json_int_t)recv->n_chan));
+    json_object_set_new(into, "sample_bits", json_integer((json_int_t)recv->sample_bits));
+    json_object_set_new(into, "spectra_per_heap", json_integer((json_int_t)recv->spectra_per_heap));
+    json_object_set_new(into, "channel_hz", status_number(channel_hz(status)));
+    json_object_set_new(into, "relative", json_boolean(is_relative(recv)));
+    json_object_set_new(into, "centre_frequency_hz",
+                        status_number(recv->centre_frequency_hz > 0 ? recv->centre_frequency_hz : NAN));
 }
 
 /* "a,b" in either order; where it says nothing sensible, the first two antennas. */
@@ -387,6 +399,8 @@ void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *
     json_object_set_new(into, "adc_sample_rate", status_number(decimal_to_double(time->adc_sample_rate_hz)));
     describe_config(status, into);
     json_object_set_new(into, "levels", describe_levels(status, look));
+    json_object_set_new(into, "levels_time",
+                        status_number(look->found_samples < 0 ? NAN : unix_s(status, look->found_samples)));
     bool known = view->known && view->found_pair.ant1 == pair.ant1 && view->found_pair.ant2 == pair.ant2;
     json_object_set_new(into, "spectrum", known ? describe_view(status, output, view, query->channels) : json_null());
 }

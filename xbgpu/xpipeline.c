@@ -308,12 +308,14 @@ static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
 
 static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
 {
-    struct xbgpu_recv_config recv = {.config = p->config,
-                                     .layout = p->layout,
-                                     .device = p->device,
-                                     .worker = p->inbox,
-                                     .full_kind = ITEM_CHUNK,
-                                     .end_kind = ITEM_RECV_END};
+    struct xbgpu_recv_config recv = {
+        .config = p->config,
+        .layout = p->layout,
+        .device = p->device,
+        .worker = p->inbox,
+        .labels = p->config->recv.antenna_names || p->config->recv.input_labels ? &p->labels : NULL,
+        .full_kind = ITEM_CHUNK,
+        .end_kind = ITEM_RECV_END};
     struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT, p->c.service};
 
     int err = xlabels_init(&p->labels, p->config);
@@ -339,6 +341,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
 
     xfengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
+    xsend_describe(p->send, into);
 }
 
 int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -363,8 +366,10 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     err = create_stages(p, why, why_bytes);
     if (err)
         goto undo;
-    log_info("%zu antennas, %zu channels, %zu outputs, %zu receive threads", p->layout->n_ants, p->layout->n_chan,
-             p->layout->n_outputs, p->layout->n_recv_threads);
+    const struct xbgpu_layout *l = p->layout;
+    log_info("%zu antenna%s, %zu channel%s, %zu output%s, %zu receive thread%s", l->n_ants, plural(l->n_ants),
+             l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
+             plural(l->n_recv_threads));
     memory_log(&(struct memory_use){p->layout->host_bytes, p->layout->chunks_bytes, p->layout->buffers_bytes,
                                     p->layout->device_bytes, p->layout->direct_bytes});
     if (p->config->recv.direct || p->config->recv.gpudirect)
@@ -428,9 +433,10 @@ bool xpipeline_stop(void *arg, int64_t give_up_ns)
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);
-    if (counter_get(&pipeline->late_chunks))
-        log_warning("%llu chunks came too late for their set: recv.window is short",
-                    (unsigned long long)counter_get(&pipeline->late_chunks));
+    uint64_t n_late = counter_get(&pipeline->late_chunks);
+    if (n_late)
+        log_warning("%llu chunk%s came too late for %s set: recv.window is short", (unsigned long long)n_late,
+                    plural(n_late), n_late == 1 ? "its" : "their");
     xsend_stop(pipeline->send);
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);

@@ -47,7 +47,20 @@ int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_sample
 {
     stream->capture = on;
     stream->from_samples = from_samples;
+    gauge_set(&stream->sending_from,
+              !on ? -1 : from_samples > stream->next_samples ? from_samples : stream->next_samples);
     return stream->next_samples;
+}
+
+void xsend_describe(const struct xsend *send, json_t *into)
+{
+    json_t *outputs = json_object_get(into, "outputs");
+
+    for (size_t o = 0; o < send->layout->n_outputs && o < json_array_size(outputs); o++) {
+        int64_t from_samples = gauge_get(&send->streams[o].sending_from);
+        json_object_set_new(json_array_get(outputs, o), "sending_from",
+                            from_samples < 0 ? json_null() : json_integer((json_int_t)from_samples));
+    }
 }
 
 void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete)
@@ -356,6 +369,7 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
     stream->timebase = (struct timebase){send->config->time.sync_time_s, send->config->time.adc_sample_rate_hz, false};
     stream->dump_samples = xbgpu_integration_batches(send->config, stream->output) * send->layout->batch_samples;
     stream->capture = stream->output->send_enabled;
+    gauge_set(&stream->sending_from, stream->capture ? 0 : -1);
     size_t n_dumps = xbgpu_output_buffers(send->config, stream->output);
     stream->dumps = calloc(n_dumps, sizeof(*stream->dumps));
     stream->free = calloc(n_dumps, sizeof(*stream->free));
@@ -421,16 +435,17 @@ void xsend_stop(struct xsend *send)
     sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xstream *stream = &send->streams[o];
-        log_info("%s: %llu dumps sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped as no buffer was free; "
-                 "%llu products audited, %llu wrong; %llu dumps wrong",
-                 stream->output->name, (unsigned long long)counter_get(&stream->stats.heaps),
-                 (unsigned long long)counter_get(&stream->incomplete_accs),
-                 (unsigned long long)counter_get(&stream->skipped_accs),
-                 (unsigned long long)counter_get(&stream->absent_accs),
-                 (unsigned long long)counter_get(&stream->dropped_accs),
-                 (unsigned long long)counter_get(&stream->audits),
-                 (unsigned long long)counter_get(&stream->audit_failures),
-                 (unsigned long long)counter_get(&stream->wrong_accs));
+        uint64_t n_dumps = counter_get(&stream->stats.heaps), n_audits = counter_get(&stream->audits);
+        uint64_t n_wrong = counter_get(&stream->wrong_accs);
+        log_info(
+            "%s: %llu dump%s sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped as no buffer was free; "
+            "%llu product%s audited, %llu wrong; %llu dump%s wrong",
+            stream->output->name, (unsigned long long)n_dumps, plural(n_dumps),
+            (unsigned long long)counter_get(&stream->incomplete_accs),
+            (unsigned long long)counter_get(&stream->skipped_accs),
+            (unsigned long long)counter_get(&stream->absent_accs),
+            (unsigned long long)counter_get(&stream->dropped_accs), (unsigned long long)n_audits, plural(n_audits),
+            (unsigned long long)counter_get(&stream->audit_failures), (unsigned long long)n_wrong, plural(n_wrong));
     }
 }
 

@@ -15,6 +15,8 @@
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 
+#include <jansson.h>
+
 struct device;
 struct device_event;
 struct service;
@@ -55,6 +57,7 @@ struct xstream {
     bool capture;                             /* [worker] dumps are sent... */
     int64_t from_samples;                     /* [worker] ...that begin here or later */
     int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
+    struct gauge sending_from;                /* timestamp from which dumps are sent; -1: they are not */
     struct xdump *dumps;                      /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
     struct xdump **free;                      /* [worker] stack of [n_free] */
@@ -106,6 +109,9 @@ int xstream_add_sensors(struct xstream *stream, struct sensors *sensors);
 /* Dumps that have not been pushed yet are sent if 'on', and if they begin at 'from_samples' or later.  Returns the first
  * timestamp that may be of one of them. */
 int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_samples);
+
+/* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
+void xsend_describe(const struct xsend *send, json_t *into);
 
 /* An accumulation has ended, whether it becomes a dump or not. */
 void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete);

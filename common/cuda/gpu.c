@@ -32,7 +32,7 @@ static int explain_none(cudaError_t error, char *why, size_t why_bytes)
 
     cudaDriverGetVersion(&driver);
     if (error == cudaErrorInsufficientDriver && driver == 0) {
-        snprintf(why, why_bytes, "there is no NVIDIA driver here");
+        snprintf(why, why_bytes, "there is no NVIDIA driver here; install it, or set device.kind to cpu");
     } else if (error == cudaErrorInsufficientDriver) {
         version_of(driver, have, sizeof(have));
         version_of(CUDART_VERSION, need, sizeof(need));

@@ -4,10 +4,14 @@
 const plots = [];
 let pointed = null; // the fraction of the axis that the pointer is at, on all plots
 let drag = null;    // the fraction at which a stretch to be zoomed to begins
+let active = null;  // the plot that has the pointer: {plot, y: height on its canvas, channel: under keys, else null}
 
 function colour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }
+
+/* A number with few digits, a real minus and its unit. */
+const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
 /* Round numbers between low and high, about so many. */
 function ticks(low, high, about) {
@@ -18,10 +22,11 @@ function ticks(low, high, about) {
 }
 
 class Plot {
-  /* options: title, unit, height, range ([low, high], or none: fits the data), dots, digits; zoom(first, last channel), or
-   of null: the whole band */
+  /* options: title; label and unit of the values; height; range ([low, high], or none: fits the data); dots; digits; cyclic:
+   values are degrees; zoom(first, last channel), or of null: the whole band; n_asked(): channels zoomed to, which may not have come
+   yet; 0: the whole band */
   constructor(parent, options) {
-    Object.assign(this, { dots: false, digits: 1, height: 220 }, options);
+    Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);
     this.curves = [];
     this.box = document.createElement("div");
@@ -30,7 +35,10 @@ class Plot {
     this.legend.className = "legend";
     this.canvas = document.createElement("canvas");
     this.canvas.style.height = this.height + "px";
-    this.canvas.setAttribute("role", "img");
+    this.canvas.tabIndex = 0;
+    this.canvas.setAttribute("role", "application"); // arrow keys are the plot's, not the screen reader's
+    this.canvas.setAttribute("aria-roledescription", "plot");
+    this.canvas.setAttribute("aria-describedby", "plot-keys");
     this.canvas.setAttribute("aria-label", this.title);
     this.box.append(this.legend, this.canvas);
     parent.append(this.box);
@@ -40,32 +48,64 @@ class Plot {
       drag = e.pointerType === "mouse" && e.button === 0 ? pointed : null; // a finger scrolls
     });
     this.canvas.addEventListener("pointerup", () => this.end_drag());
-    this.canvas.addEventListener("pointerleave", () => { pointed = drag = null; document.getElementById("tip").hidden = true; drawAll(); });
+    this.canvas.addEventListener("pointerleave", leave);
+    this.canvas.addEventListener("blur", leave);
     this.canvas.addEventListener("dblclick", () => this.zoom && this.zoom(null));
+    this.canvas.addEventListener("keydown", e => this.key(e));
     new ResizeObserver(() => this.draw()).observe(this.canvas);
     plots.push(this);
   }
 
-  /* axis: as in status.json, with name and scale of its unit; curves: [{name, colour, mean, most}] */
-  set(axis, curves) {
+  /* axis: as in status.json, with name and scale of its unit, and the whole band, {first, count} in channels; curves: [{name,
+   colour, mean, most}]; subject: the antennas */
+  set(axis, curves, subject) {
     this.axis = axis;
     this.curves = curves;
+    this.subject = subject;
     this.fit();
     this.renew_legend();
     this.draw();
+    if (document.activeElement !== this.canvas) this.canvas.setAttribute("aria-label", this.describe());
+    if (!active || active.plot !== this) return;
+    if (active.channel !== null) this.point_at_channel(active.channel);
+    else this.show_tip();
   }
+
+  /* The text alternative. */
+  describe() {
+    return `${this.title}, ${this.subject}, ${this.band_text()}. ` + this.shown().map(c => `${c.name}: ${this.sum_up(c)}`).join("; ");
+  }
+
+  band_text() {
+    const a = this.axis, digits = this.mhz_digits(), mhz = channel => short((a.first_hz + a.step_hz * channel) / a.scale, digits);
+    return `${mhz(0)} to ${mhz(a.channels - 1)} ${a.name}, channels ${a.first_channel} to ${a.first_channel + a.channels - 1}`;
+  }
+
+  sum_up(c) {
+    const known = c.mean.map((v, i) => [v, i]).filter(([v]) => v !== null), n = known.length;
+    if (!n) return "no data";
+    const sum = f => known.reduce((a, [v]) => a + f(v), 0), turn = Math.PI / 180;
+    const mean = this.cyclic ? Math.atan2(sum(v => Math.sin(v * turn)), sum(v => Math.cos(v * turn))) / turn : sum(v => v) / n;
+    const text = `mean ${short(mean, this.digits, this.unit)}`;
+    if (this.range) return text;
+    const [peak, at] = known.reduce((a, b) => b[0] > a[0] ? b : a), hz = this.axis.first_hz + this.axis.step_hz * this.axis.channels_per_point * at;
+    return `peak ${short(peak, this.digits, this.unit)} at ${short(hz / this.axis.scale, this.mhz_digits())} ${this.axis.name}, ${text}`;
+  }
+
+  mhz_digits() { return this.axis.step_hz / this.axis.scale < 0.01 ? 4 : 3; }
 
   shown() {
     return this.curves.filter(c => !this.hidden.has(c.name));
   }
 
   renew_legend() {
-    const names = this.curves.map(c => c.name + c.colour).join("\n");
+    const names = this.caption + this.curves.map(c => c.name + c.colour).join("\n");
     if (names === this.legend_names) return;
     this.legend_names = names;
-    const title = document.createElement("b");
+    const title = document.createElement("b"), caption = document.createElement("span");
     title.textContent = this.title;
-    this.legend.replaceChildren(title, ...this.curves.map(c => {
+    caption.textContent = this.caption;
+    this.legend.replaceChildren(title, caption, ...this.curves.map(c => {
       const button = document.createElement("button"), swatch = document.createElement("i");
       button.type = "button";
       button.style.setProperty("--colour", `var(${c.colour})`);
@@ -105,18 +145,22 @@ class Plot {
     if (this.canvas.width !== Math.round(width * ratio)) this.canvas.width = Math.round(width * ratio);
     this.canvas.height = Math.round(height * ratio);
     const g = this.canvas.getContext("2d");
-    this.frame = { left: 46, top: 8, right: width - 10, bottom: height - 34 };
+    this.frame = { left: 46, top: 22, right: width - 10, bottom: height - 34 };
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, width, height);
-    g.font = "11px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif";
+    g.font = "12px system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif";
     this.draw_axes(g, width);
     g.save();
     g.beginPath();
     g.rect(this.frame.left, this.frame.top, this.frame.right - this.frame.left, this.frame.bottom - this.frame.top);
     g.clip();
-    for (const c of this.shown()) this.draw_curve(g, c);
+    this.draw_values(g);
     this.draw_pointer(g);
     g.restore();
+  }
+
+  draw_values(g) {
+    for (const c of this.shown()) this.draw_curve(g, c);
   }
 
   x_of(fraction) { return this.frame.left + fraction * (this.frame.right - this.frame.left); }
@@ -145,11 +189,11 @@ class Plot {
       g.fillText(v.toFixed(digits).replace("-", "−"), at, f.bottom + 5);
     }
     g.textAlign = "left";
-    g.fillText(this.unit, 4, f.bottom + 19);
+    g.fillText(this.label, 4, 3);
     g.textAlign = "right";
-    g.fillText(a.name, f.right, f.bottom + 19);
-    g.textAlign = "center";
-    g.fillText(`channels ${a.first_channel} – ${a.first_channel + a.channels - 1}`, (f.left + f.right) / 2, f.bottom + 19);
+    g.fillText(`Frequency (${a.name})`, f.right, f.bottom + 19);
+    g.textAlign = "left";
+    g.fillText(`channels ${a.first_channel} – ${a.first_channel + a.channels - 1}`, f.left, f.bottom + 19);
   }
 
   draw_curve(g, c) {
@@ -202,32 +246,90 @@ class Plot {
     if (channels[1] - channels[0] >= 7) this.zoom(...channels);
   }
 
-  /* Shows what is under the pointer. */
+  /* Follows the mouse. */
   point(event) {
     if (!this.axis || !this.frame) return;
-    const a = this.axis, box = this.canvas.getBoundingClientRect();
+    const box = this.canvas.getBoundingClientRect();
     const fraction = (event.clientX - box.left - this.frame.left) / (this.frame.right - this.frame.left);
-    const tip = document.getElementById("tip");
-    if (fraction < 0 || fraction >= 1 || !this.curves.length) { pointed = null; tip.hidden = true; drawAll(); return; }
+    if (fraction < 0 || fraction >= 1 || !this.curves.length) { leave(); return; }
     pointed = fraction;
-    const channel = Math.floor(fraction * a.channels), point = Math.floor(channel / a.channels_per_point);
-    const first = point * a.channels_per_point, last = Math.min(first + a.channels_per_point, a.channels) - 1;
-    const head = document.createElement("b"), hz = a.first_hz + a.step_hz * (first + last) / 2;
-    head.textContent = `channel ${a.first_channel + first}${last > first ? "–" + (a.first_channel + last) : ""} · ${(hz / a.scale).toFixed(a.step_hz / a.scale < 0.01 ? 4 : 3)} ${a.name}`;
-    tip.replaceChildren(head, ...this.shown().map(c => {
-      const row = document.createElement("div"), dot = document.createElement("i"), value = document.createElement("span");
-      const v = c.mean[point], m = c.most && a.channels_per_point > 1 ? c.most[point] : null;
-      row.style.setProperty("--colour", `var(${c.colour})`);
-      value.textContent = v === null || v === undefined ? "none" : `${v.toFixed(this.digits)} ${this.unit}${m !== null ? `, most ${m.toFixed(this.digits)}` : ""}`.replaceAll("-", "−");
-      row.append(dot, c.name, value);
-      return row;
-    }));
-    tip.hidden = false;
-    const left = Math.min(event.clientX + 14, window.innerWidth - tip.offsetWidth - 8);
-    tip.style.left = Math.max(4, left) + "px";
-    tip.style.top = Math.max(4, event.clientY - tip.offsetHeight - 12) + "px";
+    active = { plot: this, y: event.clientY - box.top, channel: null };
+    this.show_tip();
     drawAll();
   }
+
+  point_at_channel(channel) {
+    const a = this.axis, y = active && active.plot === this ? active.y : (this.frame.top + this.frame.bottom) / 2;
+    channel = Math.max(a.first_channel, Math.min(a.first_channel + a.channels - 1, channel));
+    pointed = (channel - a.first_channel + 0.5) / a.channels;
+    active = { plot: this, y, channel };
+    this.show_tip();
+    drawAll();
+  }
+
+  pointed_channel() {
+    return this.axis.first_channel + Math.floor(pointed * this.axis.channels);
+  }
+
+  key(event) {
+    const sideways = { ArrowLeft: -1, ArrowRight: 1 }[event.key], closer = { "+": 2, "=": 2, Enter: 2, "-": 0.5 }[event.key];
+    if (!this.axis || !this.frame || !this.curves.length || event.ctrlKey || event.altKey || event.metaKey) return;
+    const middle = this.axis.first_channel + Math.floor(this.axis.channels / 2), here = active && active.plot === this;
+    if (event.key === "Escape") { this.canvas.blur(); return; }
+    if (sideways) this.point_at_channel(here ? this.pointed_channel() + sideways * this.axis.channels_per_point * (event.shiftKey ? 10 : 1) : middle);
+    else if (closer) this.zoom_around(here ? this.pointed_channel() : middle, closer);
+    else if (!here || !this.key_upright(event)) return;
+    event.preventDefault();
+    document.getElementById("said").textContent = document.getElementById("tip").innerText.replaceAll("\n", ", ");
+  }
+
+  key_upright() { return false; }
+
+  /* Zooms to a band that is narrower by 'times' and has the channel in its middle. */
+  zoom_around(channel, times) {
+    const { first, count } = this.axis.band, asked = this.n_asked() || count, n = Math.max(8, Math.round(asked / times));
+    this.point_at_channel(channel);
+    if (n === asked) return;
+    const begin = Math.max(first, Math.min(first + count - n, channel - Math.floor(n / 2)));
+    if (n >= count) this.zoom(null);
+    else this.zoom(begin, begin + n - 1);
+  }
+
+  /* Shows the values at the pointer. */
+  show_tip() {
+    const a = this.axis, tip = document.getElementById("tip"), head = document.createElement("b");
+    const point = Math.floor((this.pointed_channel() - a.first_channel) / a.channels_per_point);
+    const first = point * a.channels_per_point, last = Math.min(first + a.channels_per_point, a.channels) - 1;
+    const hz = a.first_hz + a.step_hz * (first + last) / 2;
+    head.textContent = `channel ${a.first_channel + first}${last > first ? "–" + (a.first_channel + last) : ""} · ${(hz / a.scale).toFixed(this.mhz_digits())} ${a.name}`;
+    tip.replaceChildren(head, ...this.tip_rows(point));
+    tip.hidden = false;
+    const box = this.canvas.getBoundingClientRect(), x = box.left + this.x_of(pointed), y = box.top + active.y;
+    tip.style.left = Math.max(4, Math.min(x + 14, window.innerWidth - tip.offsetWidth - 8)) + "px";
+    tip.style.top = Math.max(4, y - tip.offsetHeight - 12) + "px";
+  }
+
+  tip_rows(point) {
+    return this.shown().map(c => {
+      const v = c.mean[point], m = c.most && this.axis.channels_per_point > 1 ? c.most[point] : null;
+      return tip_row(c.colour, c.name, v === null || v === undefined ? "none" : `${short(v, this.digits, this.unit)}${m !== null ? `, most ${short(m, this.digits)}` : ""}`);
+    });
+  }
+}
+
+function tip_row(colour, name, text) {
+  const row = document.createElement("div"), dot = document.createElement("i"), value = document.createElement("span");
+  row.style.setProperty("--colour", colour.startsWith("--") ? `var(${colour})` : colour);
+  value.textContent = text;
+  row.append(dot, name, value);
+  return row;
+}
+
+/* The pointer is on no plot. */
+function leave() {
+  pointed = drag = active = null;
+  document.getElementById("tip").hidden = true;
+  drawAll();
 }
 
 function drawAll() {

@@ -40,6 +40,10 @@ const total = c => c ? c.total : 0;
 const sum = list => list.reduce((a, b) => !known(b) ? a : (a === null ? 0 : a) + b, null);
 const fraction = (part, whole) => known(part) && known(whole) ? (whole > 0 ? part / whole : 0) : null;
 const loss = i => fraction(per_s(i.missing_heaps), known(per_s(i.heaps)) ? per_s(i.heaps) + per_s(i.missing_heaps) : null);
+/* How old data are, in words; "" while they come as often as they should. */
+const how_old = (s, time, integration_s = 0) => known(time) && s.time - time > 5 + 2 * integration_s ? `${duration(s.time - time)} old` : "";
+const input_time = (s, i) => i.newest_timestamp >= 0 ? s.sync_time + i.newest_timestamp / s.adc_sample_rate : null;
+const integration_of = (s, stream) => (s.outputs.find(o => o.name === stream) || s.outputs[0] || {}).integration_s || 0;
 const db = v => known(v) ? minus(v.toFixed(1)) : "–";
 
 // ---- Tables ---------------------------------------------------------------------------------------------------------
@@ -106,8 +110,12 @@ function newest_cell(row, s) {
   return { text: behind < 100 ? `${Math.max(0, behind).toFixed(2)} s` : duration(behind), sub: `${utc(time)} UTC`, level: behind > 5 ? "warn" : "" };
 }
 
-function input_name(i) {
-  return i.fengs !== undefined ? `F-engines ${i.fengs}` : `${i.antenna} pol ${i.pol}`;
+/* An input, or the antennas of a receive thread, as the history calls them. */
+function input_name(s, i) {
+  if (i.fengs === undefined) return `${i.antenna} pol ${i.pol}`;
+  const names = antennas_of(s, i), [first, last = first] = String(i.fengs).split("-").map(Number);
+  if (names.length !== last - first + 1) return `F-engines ${i.fengs}`;
+  return names.length > 3 ? `${names[0]} to ${names[names.length - 1]}` : names.join(", ");
 }
 
 function power_level(dbfs) {
@@ -115,7 +123,7 @@ function power_level(dbfs) {
 }
 
 function show_inputs(s) {
-  const rows = s.inputs.map(i => ({ ...i, row_key: input_name(i) }));
+  const rows = s.inputs.map(i => ({ ...i, row_key: input_name(s, i) }));
   const is_f = rows.some(i => i.antenna !== undefined);
   const columns = [
     ["Input", "name", i => ({ text: i.row_key })],
@@ -130,7 +138,8 @@ function show_inputs(s) {
     }],
     ["Power", "power_dbfs", i => {
       const seen = known(i.power_dbfs) && total(i.heaps) > 0 && i.power_dbfs !== 0;
-      return { text: seen ? `${db(i.power_dbfs)} dBFS` : "–", power: seen ? i.power_dbfs : -1000, level: seen ? power_level(i.power_dbfs) : "idle", title: "good from −30 to −10 dBFS; 0 is a sine that fills the digitiser's range" };
+      const age = seen ? how_old(s, input_time(s, i)) : "";
+      return { text: seen ? `${db(i.power_dbfs)} dBFS` : "–", sub: age, power: seen ? i.power_dbfs : -1000, level: seen && !age ? power_level(i.power_dbfs) : "idle", title: "good from −30 to −10 dBFS; 0 is a sine that fills the digitiser's range" };
     }]);
   else columns.push(["Incomplete", "incomplete_heaps", i => still_cell(i.incomplete_heaps)]);
   columns.push(["Behind", "newest", i => newest_cell(i, s)]);
@@ -138,7 +147,7 @@ function show_inputs(s) {
 }
 
 function show_streams(s) {
-  const rows = s.streams.map(t => ({ ...t, row_key: t.antenna === undefined ? t.stream : `${t.antenna} ${t.stream}` }));
+  const rows = s.streams.map(t => ({ ...t, row_key: stream_name(t) }));
   const is_f = s.program === "fgpu";
   const columns = [
     ["Stream", "name", t => ({ text: t.row_key })],
@@ -146,8 +155,11 @@ function show_streams(s) {
     ["Rate", "bytes", t => ({ ...rate_cell(t.bytes, "b/s", 8), sub: `${count(total(t.bytes))} bytes` })],
   ];
   if (is_f) {
-    const level = (t, pol) => (s.levels.find(l => l.antenna === t.antenna && l.stream === t.stream && l.pol === pol) || {}).dbfs;
-    for (const pol of [0, 1]) columns.push([`Level pol ${pol}`, `level${pol}`, t => ({ text: known(level(t, pol)) ? `${db(level(t, pol))} dBFS` : "–", title: "mean power of the voltages sent; 0 is a tone of full amplitude" })]);
+    const level = (t, pol) => s.levels.find(l => l.antenna === t.antenna && l.stream === t.stream && l.pol === pol) || {};
+    for (const pol of [0, 1]) columns.push([`Level pol ${pol}`, `level${pol}`, t => {
+      const { dbfs, time } = level(t, pol), age = how_old(s, time);
+      return { text: known(dbfs) ? `${db(dbfs)} dBFS` : "–", sub: age, level: age ? "idle" : "", title: "mean power of the voltages sent; 0 is a tone of full amplitude" };
+    }]);
     for (const pol of [0, 1]) columns.push([`Clipped pol ${pol}`, `clipped${pol}`, t => {
       const c = (t.clipped_samples || {})[pol], output = s.outputs.find(o => o.name === t.stream) || {};
       const f = fraction(per_s(c), fraction(per_s(t.bytes), 2 * (output.sample_bits || 8) / 4));
@@ -166,6 +178,42 @@ function show_streams(s) {
   columns.push(["Latency", "latency_seconds", t => ({ text: t.latency_seconds > 0 ? si_seconds(t.latency_seconds) : "–" })]);
   fill_table($("streams"), columns, rows);
 }
+
+// ---- Configuration --------------------------------------------------------------------------------------------------
+
+const mhz = hz => known(hz) ? `${Number((hz / 1e6).toPrecision(8))} MHz` : "–";
+const list_of = items => items.length > 3 ? `${items[0]} … ${items[items.length - 1]} (${items.length})` : items.join(", ");
+
+/* Settings of the engine, then those of each output, then the gains. */
+function show_config(s) {
+  const is_f = s.program === "fgpu", c = s.channels || {};
+  $("config-card").hidden = !s.outputs;
+  if (!s.outputs) return;
+  const settings = [["Sample rate", `${Number((s.adc_sample_rate / 1e6).toPrecision(12))} MS/s`]];
+  if (is_f) settings.push(["Largest delay accepted", si_seconds(s.max_delay_s)]);
+  else settings.push(
+    ["Channels of this engine", `${c.first} to ${c.first + c.count - 1} of ${c.of}`],
+    ["Bandwidth of this engine", mhz(c.count * s.channel_hz)],
+    ["Centre of this engine", s.relative ? `${mhz((c.first + c.count / 2 - c.of / 2) * s.channel_hz)} from the stream's centre` : mhz((c.first + c.count / 2) * s.channel_hz)],
+    ...(known(s.centre_frequency_hz) ? [["Radio frequency of the stream's centre", mhz(s.centre_frequency_hz)]] : []),
+    ["Spectra per heap", String(s.spectra_per_heap)], ["Sample bits", String(s.sample_bits)]);
+  fill_table($("config"), [["Setting", "name", r => ({ text: r.row_key })], ["Value", "value", r => ({ text: r.text })]],
+    settings.map(([row_key, text]) => ({ row_key, text })));
+  const of_f = [
+    ["Kind", "kind", o => ({ text: o.kind })], ["Channels", "channels", o => ({ text: String(o.channels) })],
+    ["Bandwidth", "bandwidth", o => ({ text: mhz(o.bandwidth_hz) })], ["Centre", "centre", o => ({ text: mhz(o.first_hz + o.bandwidth_hz / 2) })],
+    ["Spectra per heap", "spectra_per_heap", o => ({ text: String(o.spectra_per_heap) })], ["Sample bits", "sample_bits", o => ({ text: String(o.sample_bits) })],
+    ["Taps", "taps", o => ({ text: String(o.taps) })], ["Dither", "dither", o => ({ text: o.dither })]];
+  const of_x = [["Integration time", "integration_s", o => ({ text: si_seconds(o.integration_s) })], ["Gate", "gate", o => ({ text: o.gate || "none" })]];
+  fill_table($("outputs"), [["Output", "name", o => ({ text: o.name })], ...(is_f ? of_f : of_x), ["Destinations", "destinations", o => ({ text: list_of(o.destinations), title: o.destinations.join(", ") })]],
+    s.outputs.map(o => ({ ...o, row_key: o.name })));
+  const with_gains = s.streams.filter(t => t.gain);
+  $("gains").hidden = !with_gains.length;
+  fill_table($("gains"), [["Gains of", "name", t => ({ text: t.row_key })], ...[0, 1].map(pol => [`Mean magnitude pol ${pol}`, `gain${pol}`, t => ({ text: known(t.gain[pol]) ? String(Number(t.gain[pol].toPrecision(6))) : "–" })])],
+    with_gains.map(t => ({ ...t, row_key: stream_name(t) })));
+}
+
+const stream_name = t => t.antenna === undefined ? t.stream : `${t.antenna} ${t.stream}`;
 
 const si_seconds = v => { const a = Math.abs(v); return minus(a === 0 ? "0 s" : a >= 1 ? `${v.toFixed(2)} s` : a >= 1e-3 ? `${(1e3 * v).toPrecision(3)} ms` : a >= 1e-6 ? `${(1e6 * v).toPrecision(4)} µs` : `${(1e9 * v).toFixed(4)} ns`); };
 
@@ -188,12 +236,13 @@ function show_delays(s) {
 // ---- Antennas of an X-engine ----------------------------------------------------------------------------------------
 
 const antenna_name = (s, a) => (s.fengs || [])[a] ? s.fengs[a].antenna : `antenna ${a}`;
-const feng_loss = f => fraction(per_s(f.missing_heaps), known(per_s(f.heaps)) ? per_s(f.heaps) + per_s(f.missing_heaps) : null);
 const for_how_long = (s, f) => known(f.since) ? ` for ${duration(Math.max(0, s.time - f.since))}` : "";
 
 /* What the stream of an antenna's F-engine does, in a few words. */
 function state_text(s, f) {
-  if (f.state === "losing") return per_s(f.missing_heaps) > 0 ? `loses ${percent(feng_loss(f))}` : "has lost heaps";
+  const late = per_s(f.late_heaps) || 0, refused = per_s(f.refused_heaps) || 0, unused = late + refused;
+  if (f.state === "losing" && per_s(f.heaps) === 0 && unused > 0 && 2 * unused >= (per_s(f.missing_heaps) || 0)) return late >= refused ? "is late" : "is refused";
+  if (f.state === "losing") return per_s(f.missing_heaps) > 0 ? `loses ${percent(loss(f))}` : "has lost heaps";
   return f.state === "silent" ? `silent${for_how_long(s, f)}` : f.state;
 }
 
@@ -213,21 +262,28 @@ function show_antennas(s) {
     grid.replaceChildren(...Array.from({ length: s.n_antennas }, (_, a) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.append(document.createElement("b"), ...[1, 2, 3].map(() => document.createElement("span")));
+      button.append(document.createElement("b"), ...[1, 2, 3, 4].map(() => document.createElement("span")));
       button.onclick = () => choose({ baseline: `${pair_of(last)[0]},${a}` });
       return button;
     }));
   }
-  const middle = median(s.levels.flat().filter(known));
+  const middle = median(s.levels.flat().filter(known)), age = how_old(s, s.levels_time, integration_of(s, chosen.stream));
   for (let a = 0; a < s.n_antennas; a++) {
     const button = grid.children[a], level = s.levels[a] || [null, null], f = (s.fengs || [])[a];
-    button.dataset.level = antenna_level(s, a, middle);
-    button.classList.toggle("chosen", pair.includes(a));
+    const judged = antenna_level(s, a, middle), chosen_one = pair.includes(a);
+    button.dataset.level = age && judged !== "bad" ? "" : judged;
+    button.classList.toggle("old", age !== "");
+    button.classList.toggle("chosen", chosen_one);
+    button.setAttribute("aria-pressed", chosen_one);
     button.children[0].textContent = antenna_name(s, a);
     button.children[1].textContent = f ? state_text(s, f) : "";
-    button.children[2].textContent = `pol 0 ${db(level[0])}`;
-    button.children[3].textContent = `pol 1 ${db(level[1])}`;
-    if (f) button.title = `F-engine ${f.feng}: ${count(total(f.heaps))} heaps received, ${count(total(f.missing_heaps))} missing, ${count(total(f.late_heaps))} late, ${count(total(f.refused_heaps))} refused`;
+    for (const p of [0, 1]) {
+      button.children[2 + p].textContent = `pol ${p} ${db(level[p])}`;
+      button.children[2 + p].title = f && f.labels ? `input ${f.labels[p]}` : "";
+    }
+    button.children[4].textContent = age;
+    button.setAttribute("aria-label", [`${antenna_name(s, a)}: ${f ? state_text(s, f) : "state not known"}`, ...level.map((l, p) => `pol ${p} ${known(l) ? `${db(l)} ${s.spectrum ? s.spectrum.unit : "dB"}` : "no level"}`), age].filter(t => t).join(", "));
+    if (f) button.title = `F-engine ${f.feng}${f.labels ? `, inputs ${f.labels.join(", ")}` : ""}: ${count(total(f.heaps))} heaps received, ${count(total(f.missing_heaps))} missing, ${count(total(f.late_heaps))} late, ${count(total(f.refused_heaps))} refused`;
   }
 }
 
@@ -287,6 +343,12 @@ function offer_choices(s) {
   offer("stream", "stream", streams, chosen.stream || shown.stream || streams[0], v => choose({ stream: v }));
 }
 
+/* How many channels have been zoomed to; 0: the whole band. */
+function n_asked() {
+  const [first, last] = (chosen.channels || "").split(",").map(Number);
+  return last >= first ? last - first + 1 : 0;
+}
+
 const zoom = (first, last) => choose({ channels: first === null ? undefined : `${first},${last}` });
 
 let plot_set = null;
@@ -298,18 +360,20 @@ function make_plots(s, unit) {
   plots.length = 0;
   plot_set = { kind };
   if (s.n_antennas === undefined) {
-    plot_set.power = new Plot(box, { zoom, title: "Power", unit, height: 300 });
-    return;
+    plot_set.power = new Plot(box, { zoom, n_asked, title: "Power", label: unit, unit, height: 310 });
+  } else {
+    const hands = ["pol 0 × 1", "pol 1 × 0"];
+    plot_set.power = new Plot(box, { zoom, n_asked, title: "Autocorrelations", label: unit, unit, height: 220 });
+    plot_set.amplitude = new Plot(box, { zoom, n_asked, title: "Amplitude", label: unit, unit, height: 220, hidden: hands });
+    plot_set.phase = new Plot(box, { zoom, n_asked, title: "Phase", label: "Degrees", unit: "°", cyclic: true, height: 200, range: [-180, 180], ticks: [-180, -90, 0, 90, 180], dots: true, hidden: hands });
+    plot_set.coherence = new Plot(box, { zoom, n_asked, title: "Coherence", label: "Fraction, 0 to 1", height: 150, range: [0, 1.02], ticks: [0, 0.5, 1], digits: 3, hidden: hands });
   }
-  const hands = ["pol 0 × 1", "pol 1 × 0"];
-  plot_set.power = new Plot(box, { zoom, title: "Autocorrelations", unit, height: 210 });
-  plot_set.amplitude = new Plot(box, { zoom, title: "Amplitude", unit, height: 210, hidden: hands });
-  plot_set.phase = new Plot(box, { zoom, title: "Phase", unit: "°", height: 190, range: [-180, 180], ticks: [-180, -90, 0, 90, 180], dots: true, hidden: hands });
-  plot_set.coherence = new Plot(box, { zoom, title: "Coherence", unit: "of 1", height: 130, range: [0, 1.02], ticks: [0, 0.5, 1], digits: 3, hidden: hands });
+  plot_set.waterfall = new Waterfall(box, { zoom, n_asked });
 }
 
-function axis_of(spectrum) {
-  return { ...spectrum.axis, scale: 1e6, name: spectrum.relative ? "MHz from channel 0" : "MHz" };
+function axis_of(s, spectrum) {
+  const band = s.channels || { first: 0, count: (s.outputs.find(o => o.name === spectrum.stream) || {}).channels };
+  return { ...spectrum.axis, band, scale: 1e6, name: spectrum.relative ? "MHz from channel 0" : "MHz" };
 }
 
 function show_spectrum(s) {
@@ -323,27 +387,44 @@ function show_spectrum(s) {
     return;
   }
   make_plots(s, spectrum.unit);
-  const axis = axis_of(spectrum), age = s.time - spectrum.time, power = spectrum.curves.filter(c => c.kind === "power");
-  const cross = spectrum.curves.filter(c => c.kind === "cross");
-  plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `${antenna_name(s, c.antennas[0])} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })));
+  const axis = axis_of(s, spectrum), power = spectrum.curves.filter(c => c.kind === "power"), order = [0, 3, 1, 2]; // colours: parallel hands first
+  const of = c => order.indexOf(c.pols[0] + 2 * c.pols[1]), cross = spectrum.curves.filter(c => c.kind === "cross").sort((a, b) => of(a) - of(b));
+  const hand = c => `pol ${c.pols[0]} × ${c.pols[1]}`, subject = spectrum.baseline ? spectrum.baseline.map(a => antenna_name(s, a)).join(" – ") : `antenna ${spectrum.antenna}`;
+  plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `${antenna_name(s, c.antennas[0])} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })), subject);
   if (plot_set.phase) {
-    const order = [0, 3, 1, 2], of = c => c.pols[0] + 2 * c.pols[1]; // colours: parallel hands first
-    const named = [...cross].sort((a, b) => order.indexOf(of(a)) - order.indexOf(of(b)));
-    const curves = field => named.map((c, i) => ({ name: `pol ${c.pols[0]} × ${c.pols[1]}`, colour: COLOURS[i], mean: c[field], most: field === "mean" ? c.most : null }));
-    plot_set.amplitude.set(axis, curves("mean"));
-    plot_set.phase.set(axis, curves("phase_deg"));
-    plot_set.coherence.set(axis, curves("coherence"));
+    const curves = field => cross.map((c, i) => ({ name: hand(c), colour: COLOURS[i], mean: c[field], most: field === "mean" ? c.most : null }));
+    plot_set.amplitude.caption = `of ${subject}`;
+    plot_set.phase.caption = `of ${subject}, sign as in the UVH5 file`;
+    plot_set.amplitude.set(axis, curves("mean"), subject);
+    plot_set.phase.set(axis, curves("phase_deg"), plot_set.phase.caption);
+    plot_set.coherence.set(axis, curves("coherence"), subject);
   }
-  const output = s.outputs.find(o => o.name === spectrum.stream) || {};
-  const old = age > 5 + 2 * (output.integration_s || 0);
+  const integration_s = integration_of(s, spectrum.stream), age = s.time - spectrum.time, old = age > 5 + 2 * integration_s;
+  const falls = cross.length ? cross.flatMap(c => [{ name: `phase ${hand(c)}`, values: c.phase_deg, unit: "°", cyclic: true }, { name: `amplitude ${hand(c)}`, values: c.mean, unit: spectrum.unit }])
+    : power.map(c => ({ name: `power pol ${c.pol}`, values: c.mean, unit: spectrum.unit }));
+  plot_set.waterfall.caption = cross.length ? `${subject}, phases with the sign of the UVH5 file` : subject;
+  plot_set.waterfall.add([spectrum.stream, subject, axis.first_channel, axis.channels, spectrum.unit].join(), axis, falls, subject, spectrum.time, integration_s, s.time - 5 - 2 * integration_s);
   card.classList.toggle("old", old);
-  $("spectrum-time").textContent = `${utc(spectrum.time)} UTC${old ? ", " + duration(age) + " ago" : ""}` + (spectrum.n_spectra ? ` · mean of ${spectrum.n_spectra} spectra` : ` · ${si_seconds(output.integration_s)}`);
-  $("spectrum-note").textContent = axis.channels_per_point > 1 ? `Each point is ${axis.channels_per_point} channels: their mean, and paler the most of them. Draw over a stretch with the mouse to see it closer.` : "";
+  $("spectrum-time").textContent = `${utc(spectrum.time)} UTC${old ? ", " + duration(age) + " ago" : ""}` + (spectrum.n_spectra ? ` · mean of ${spectrum.n_spectra} spectra` : ` · ${si_seconds(integration_s)}`);
+  $("spectrum-note").textContent = axis.channels_per_point > 1 ? `Each point is ${axis.channels_per_point} channels: their mean, and paler the most of them.` : "";
 }
 
 // ---- Sensors --------------------------------------------------------------------------------------------------------
 
 const SENSOR_LEVELS = { nominal: "", unknown: "idle", inactive: "idle", warn: "warn" };
+
+function six_digits(number) {
+  if (Math.abs(number) < 1e6) return String(Number(number.toPrecision(6)));
+  const [digits, power] = number.toExponential(5).split("e+");
+  return `${Number(digits)} × 10^${power}`;
+}
+
+/* A sensor's value with its numbers in six digits; a UNIX time as UTC. */
+function sensor_text({ row_key, value, units }) {
+  if (row_key.endsWith("unixtime") && value > 0) return `${day(value)} ${utc(value)} UTC`;
+  const text = typeof value === "number" ? six_digits(value) : String(value).replace(/-?\d+\.\d+(e[-+]?\d+)?/g, n => six_digits(Number(n)));
+  return `${minus(text)} ${units}`;
+}
 
 function show_sensors(s) {
   const rows = Object.entries(s.sensors || {}).map(([name, sensor]) => ({ ...sensor, row_key: name }));
@@ -351,7 +432,7 @@ function show_sensors(s) {
   if (!$("sensors-card").open) return;
   fill_table($("sensors"), [
     ["Sensor", "name", r => ({ text: r.row_key })],
-    ["Value", "value", r => ({ text: `${minus(String(r.value))} ${r.units}` })],
+    ["Value", "value", r => ({ text: sensor_text(r), title: String(r.value) })],
     ["Status", "status", r => ({ text: r.status, level: SENSOR_LEVELS[r.status] ?? "bad" })],
     ["Time", "time", r => ({ text: r.time > 0 ? `${day(r.time)} ${utc(r.time)} UTC` : "–" })],
   ], rows);
@@ -364,13 +445,12 @@ function troubles_of(s) {
   const found = [];
   const look = (where, name, value) => {
     if (!value || typeof value !== "object") return;
-    if (value.total === undefined) for (const key in value) look(where, `${name} ${key}`, value[key]);
-    else if (value.total > 0) found.push([where, name.replaceAll("_", " "), value]);
+    if (value.total === undefined) for (const key in value) look(where, `${name}: ${key.replaceAll("_", " ")}`, value[key]);
+    else if (value.total > 0) found.push([where, name, value]);
   };
-  const names = ["rejected_packets", "malformed_packets", "too_old_heaps", "bad_timestamp_heaps", "bad_feng_id_heaps", "incomplete_heaps", "contested_heaps", "missing_heaps", "jumps", "failed_packets", "unmatched_chunks", "late_chunks", "skipped_heaps", "dropped_heaps", "incomplete_accs", "absent_accs", "skipped_accs", "dropped_accs", "audit_failures", "wrong_accs"];
-  for (const f of s.fengs || []) look(f.antenna, "missing heaps", f.missing_heaps), look(f.antenna, "late heaps", f.late_heaps), look(f.antenna, "refused heaps", f.refused_heaps);
-  const scan = (where, object) => { for (const name of names) if (object[name]) look(where, name, object[name]); };
-  for (const i of s.inputs || []) scan(input_name(i), i);
+  for (const f of s.fengs || []) for (const name of ["missing_heaps", "late_heaps", "refused_heaps"]) look(f.antenna, words(name), f[name]);
+  const scan = (where, object) => { for (const name in WORDS) if (object[name]) look(where, words(name), object[name]); };
+  for (const i of s.inputs || []) scan(input_name(s, i), i);
   for (const a of s.antennas || []) scan(a.antenna, a);
   for (const t of s.streams || []) scan((t.antenna ? t.antenna + " " : "") + t.stream, t);
   for (const r of s.receivers || []) {
@@ -380,6 +460,37 @@ function troubles_of(s) {
   scan(s.program, s.other || {});
   return found;
 }
+
+/* What a counter counts, in words. */
+const WORDS = {
+  rejected_packets: "packets refused", malformed_packets: "packets malformed", too_old_heaps: "heaps too old", bad_timestamp_heaps: "heaps with a wrong timestamp",
+  bad_feng_id_heaps: "heaps with a wrong antenna number", incomplete_heaps: "heaps incomplete", contested_heaps: "heaps contested by two senders", missing_heaps: "heaps missing",
+  late_heaps: "heaps late", refused_heaps: "heaps refused", jumps: "jumps of the data's time", failed_packets: "packets not sent", unmatched_chunks: "chunks without the other polarisation",
+  late_chunks: "chunks late", skipped_heaps: "heaps not sent (input missing)", dropped_heaps: "heaps dropped (no free buffer)", incomplete_accs: "dumps incomplete", absent_accs: "dumps absent",
+  skipped_accs: "dumps skipped", dropped_accs: "dumps dropped (no free buffer)", audit_failures: "audits failed", wrong_accs: "dumps wrong",
+};
+const words = name => (WORDS[name] || name.replaceAll("_", " "));
+
+/* The antennas of a receive thread. */
+function antennas_of(s, i) {
+  const [first, last = first] = String(i.fengs).split("-").map(Number);
+  return (s.fengs || []).filter(f => Number(f.feng) >= first && Number(f.feng) <= last).map(f => f.antenna);
+}
+
+function show_hour(s) {
+  const rows = (s.troubles || []).map(t => ({ ...t, row_key: `${t.where} ${t.stage} ${t.what}` }));
+  $("hour-card").hidden = !rows.length;
+  fill_table($("hour"), [
+    ["Where", "where", t => ({ text: t.where, sub: t.stage === t.where ? "" : t.stage })],
+    ["What", "what", t => ({ text: t.what, level: t.ongoing || t.n_minute > 0 ? t.level : "" })],
+    ["Last minute", "minute", t => amount_cell(t, t.n_minute)],
+    ["Last hour", "hour", t => amount_cell(t, t.n_hour)],
+    ["Since", "since", t => ({ text: `${utc(t.since)} UTC`, sub: ago(s, t.since) })],
+    ["Last", "last", t => ({ text: t.ongoing ? "now" : ago(s, t.last) })],
+    ["What to do", "advice", t => ({ text: t.advice })],
+  ], rows);
+}
+const amount_cell = (t, n) => n ? { text: t.unit === "s" ? duration(n) : count(n) } : { text: "–", level: "idle" };
 
 function show_troubles(s) {
   const list = troubles_of(s);
@@ -394,41 +505,118 @@ function show_troubles(s) {
   }));
 }
 
-/* [state, headline, why] */
+const RANK = { bad: 0, warn: 1, wait: 2, idle: 2, ok: 3 };
+const WRONG_DELAY = ["silent after a wrong delay", "delay above 0.1 s"];
+
+/* [state, headline, why]: the worst of what is wrong now and of what was wrong lately; of equals the first. */
 function judge(s) {
-  if (!s.healthy) return ["bad", "Failed", "results are wrong; see the log"];
+  if (!s.healthy && s.program !== "visrec") return ["bad", "Failed", "results are wrong; see the log"];
   if (s.device && !s.device.ok) return ["bad", "Failed", "the device does not work any more; see the log"];
   if (s.state !== "running") return ["warn", s.state === "draining" ? "Stopping" : "Starting", ""];
-  const heaps = s.inputs.map(i => per_s(i.heaps));
-  if (heaps.every(h => h === null)) return ["wait", "Looking", "rates in a second"];
-  const silent = s.inputs.filter(i => per_s(i.heaps) === 0), missing = sum(s.inputs.map(i => per_s(i.missing_heaps)));
-  if (silent.length === s.inputs.length) return ["idle", "No data", "nothing arrives on any input"];
-  if (silent.length) return ["warn", "Inputs missing", names_of(silent.map(input_name))];
-  const fengs = s.fengs || [], gone = fengs.filter(f => f.state === "dead" || f.state === "silent"), losing = fengs.filter(f => f.state === "losing");
-  if (gone.length) return ["warn", "Antennas missing", names_of(gone.map(f => `${f.antenna} ${state_text(s, f)}`))];
-  const contested = s.inputs.filter(i => per_s(i.contested_heaps) > 0);
-  if (contested.length) return ["bad", "Contested", `two senders send different bytes for the same heaps: ${names_of(contested.map(input_name))}`];
-  if (losing.length) return ["warn", "Losing data", names_of(losing.map(f => `${f.antenna} ${state_text(s, f)}`))];
-  if (missing > 0) return ["warn", "Losing data", `${percent(missing / (missing + sum(heaps)))} of the heaps are missing: ${names_of(s.inputs.filter(i => per_s(i.missing_heaps) > 0).map(input_name))}`];
-  const dropping = s.streams.filter(t => (per_s(t.dropped_heaps) || per_s(t.dropped_accs)) > 0);
-  if (dropping.length) return ["warn", "Dropping output", names_of(dropping.map(t => t.stream))];
-  const odd = s.inputs.filter(i => known(i.power_dbfs) && power_level(i.power_dbfs));
-  if (odd.length) return ["warn", "Receiving", `power out of range: ${names_of(odd.map(i => `${input_name(i)} ${db(i.power_dbfs)} dBFS`))}`];
-  return judge_lately(s, (s.other || {}).clock_synchronised === 0 ? "; the host's clock is not synchronised" : "");
+  const found = [...states_now(s), ...states_lately(s)];
+  if (!found.length) found.push(state_of_sensors(s));
+  const worst = found.reduce((a, b) => RANK[b.level] < RANK[a.level] ? b : a), n = n_more(s, found, worst);
+  return [worst.level, worst.headline, worst.why + (n ? `; and ${plural(n, "more trouble")} below` : "")];
 }
 
-/* Nothing is wrong in this second: what is quiet, then the worst of the last minute, then the last hour. */
-function judge_lately(s, more) {
-  const troubles = s.troubles || [], quiet = troubles.filter(t => t.quiet), lately = troubles.filter(t => t.n_minute > 0);
-  const ago = t => `${duration(Math.max(0, s.time - t.last))} ago`;
-  if (quiet.length) return ["warn", "Streams silent", names_of(quiet.map(t => `${t.where} for ${duration(Math.max(0, s.time - t.since))}`))];
-  const others = list => list.length > 1 ? ` and ${plural(list.length - 1, "other trouble")}` : "";
-  if (lately.length) {
-    const t = lately[0];
-    return [t.level === "bad" ? "bad" : "warn", "Lost data", `${t.where}: ${count(t.n_minute)} ${t.what}, the last ${ago(t)}${others(lately)}`];
+/* States are {level, headline, why, places, covers}: 'covers' tells which rows of the hour's troubles say the same. */
+const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
+const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
+
+/* How many troubles there are beside a state: rows, and states that have no rows. */
+function n_more(s, found, worst) {
+  const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
+  const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
+  return rows.filter(t => !worst.covers(t)).length + untold.length;
+}
+
+/* What is wrong in this second. */
+function states_now(s) {
+  if (s.program === "visrec") return states_of_recorder(s);
+  const heaps = s.inputs.map(i => per_s(i.heaps)), found = [];
+  const add = (level, headline, why, places, covers) => found.push({ level, headline, why, places, covers });
+  if (heaps.every(h => h === null)) return [{ level: "wait", headline: "Looking", why: "rates in a second", places: [], covers: () => false }];
+  const silent = s.inputs.filter(i => per_s(i.heaps) === 0), missing = sum(s.inputs.map(i => per_s(i.missing_heaps)));
+  if (silent.length === s.inputs.length) {
+    const newest = Math.max(...s.inputs.map(i => known(i.newest_timestamp) ? i.newest_timestamp : -1)), covers = t => t.what.startsWith("no ");
+    if (newest < 0) add("idle", "No data", "nothing has arrived on any input", [], covers);
+    else add("bad", "No data", `nothing arrives on any input; the newest data are ${duration(Math.max(0, s.time - s.sync_time - newest / s.adc_sample_rate))} old`, [], covers);
+    return found;
   }
-  if (troubles.length) return ["ok", "Receiving", `nothing lost in the last minute; in the last hour ${troubles[0].where}: ${count(troubles[0].n_hour)} ${troubles[0].what}, ${ago(troubles[0])}${others(troubles)}${more}`];
-  return ["ok", "Receiving", `nothing is lost${more}`];
+  if (silent.length) {
+    const places = silent.flatMap(i => places_of(s, i));
+    add("warn", "Inputs missing", names_of(silent.map(i => input_name(s, i))), places, rows_of(places, "no ", "missing"));
+  }
+  const fengs = s.fengs || [], gone = fengs.filter(f => f.state === "dead" || f.state === "silent"), losing = fengs.filter(f => f.state === "losing");
+  const named = list => list.map(f => f.antenna);
+  if (gone.length) add("warn", "Antennas missing", names_of(gone.map(f => `${f.antenna} ${state_text(s, f)}`)), named(gone), rows_of(named(gone), "no ", "missing"));
+  const contested = s.inputs.filter(i => per_s(i.contested_heaps) > 0).map(i => input_name(s, i));
+  if (contested.length) add("bad", "Contested", `two senders send different bytes for the same heaps: ${names_of(contested)}`, contested, t => t.what.endsWith("contested"));
+  if (losing.length) add("warn", "Losing data", names_of(losing.map(f => `${f.antenna} ${state_text(s, f)}`)), named(losing), rows_of(named(losing), "missing"));
+  else if (missing > 0) {
+    const lossy = s.inputs.filter(i => per_s(i.missing_heaps) > 0), places = lossy.flatMap(i => places_of(s, i));
+    add("warn", "Losing data", `${percent(missing / (missing + sum(heaps)))} of the heaps are missing: ${names_of(lossy.map(i => input_name(s, i)))}`, places, rows_of(places, "missing"));
+  }
+  const dropping = s.streams.filter(t => (per_s(t.dropped_heaps) || per_s(t.dropped_accs)) > 0).map(stream_name);
+  if (dropping.length) add("warn", "Dropping output", names_of(dropping), dropping, rows_of(dropping, "dropped"));
+  const never = s.streams.filter(t => never_sent(s, t)).map(stream_name);
+  if (never.length) add("warn", "Output silent", `nothing has been sent of ${names_of(never)}`, never, rows_of(never, "no output", "skipped"));
+  return found;
+}
+
+/* Whether a stream has sent nothing though its inputs have come for long enough.  Of a wrong delay there is a row. */
+function never_sent(s, t) {
+  const output = (s.outputs || []).find(o => o.name === t.stream), f = t.antenna !== undefined;
+  if (!output || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
+  const flowed_s = i => per_s(i.heaps) > 0 ? Math.min(s.uptime_s, total(i.heaps) / per_s(i.heaps)) : 0;
+  if (f) return Math.min(...s.inputs.filter(i => i.antenna === t.antenna).map(flowed_s)) >= Math.max(30, 3 * output.spectra_per_heap * output.channels / output.bandwidth_hz);
+  const wait_s = Math.max(30, 3 * output.integration_s), newest = Math.max(...s.inputs.map(i => i.newest_timestamp));
+  return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
+}
+
+/* Where the rows are that tell of an input: of a receive thread, those of its antennas. */
+function places_of(s, i) {
+  return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
+}
+
+/* A recorder's inputs have no labels, and its heaps come as seldom as dumps: that they have stopped is in the history. */
+function states_of_recorder(s) {
+  if (!s.healthy) {
+    const [lately = { why: "no dump is written; see the log", places: [], covers: () => false }] = states_lately(s);
+    return [{ ...lately, level: "bad", headline: "Not recording" }];
+  }
+  const { heaps } = s.other || {}, covers = t => t.what === "no heaps", stopped = current_troubles(s).find(t => t.ongoing && covers(t));
+  const state = (level, why) => [{ level, headline: "No data", why, places: [], covers }];
+  if (stopped) return state("bad", `no visibilities have arrived for ${duration(Math.max(0, s.time - stopped.since))}`);
+  return heaps && total(heaps) === 0 ? state("idle", "no visibilities have arrived") : [];
+}
+
+const ago = (s, t) => `${duration(Math.max(0, s.time - t))} ago`;
+const how_much = (t, n) => t.unit === "s" ? `${t.what} for ${duration(n)}` : `${count(n)} ${t.what}`;
+const capital = text => text[0].toUpperCase() + text.slice(1);
+
+/* The worst of the troubles that go on or were in the last minute; of equals a wrong delay, which keeps an antenna off the
+ * air, then the first.  A wrong delay is said before what comes of it. */
+function states_lately(s) {
+  const delayed = current_troubles(s).filter(t => t.ongoing && WRONG_DELAY.includes(t.what)).map(t => t.where);
+  const now = current_troubles(s).filter(t => !rows_of(delayed, "no output", "skipped")(t));
+  const t = now.find(u => u.level === "bad") || now.find(u => u.ongoing && WRONG_DELAY.includes(u.what)) || now[0];
+  if (!t) return [];
+  if (!t.ongoing) return [{ level: t.level, headline: "Lost data", why: `${t.where}: ${how_much(t, t.n_minute)}, the last ${ago(s, t.last)}`, places: [t.where], covers: u => u === t }];
+  const same = now.filter(u => u.ongoing && u.what === t.what), places = same.map(u => u.where);
+  const why = names_of(same.map(u => `${u.where} for ${duration(Math.max(0, s.time - u.since))}`));
+  return [{ level: t.level, headline: capital(t.what), why, places, covers: u => same.includes(u) || (WRONG_DELAY.includes(t.what) && rows_of(places, "no output", "skipped", ...WRONG_DELAY)(u)) }];
+}
+
+/* Where nothing is wrong: what sensors say of it, then the last hour. */
+function state_of_sensors(s) {
+  const troubles = s.troubles || [], wrong = Object.entries(s.sensors || {}).filter(([, sensor]) => ["warn", "error", "failure"].includes(sensor.status));
+  const state = (level, headline, why) => ({ level, headline, why, places: [], covers: () => false }), t = troubles[0];
+  if (wrong.length) return state("warn", "Degraded", names_of(wrong.map(([name, sensor]) => `${name} ${sensor.status}`)));
+  const receiving = s.program === "visrec" ? "Recording" : "Receiving";
+  if (!t) return state("ok", receiving, "nothing is lost");
+  const others = troubles.length > 1 ? ` and ${plural(troubles.length - 1, "other trouble")}` : "";
+  return state("ok", receiving, `nothing lost in the last minute; in the last hour ${t.where}: ${how_much(t, t.n_hour)}, ${ago(s, t.last)}${others}`);
 }
 
 function names_of(names) {
@@ -444,20 +632,33 @@ function show_state([state, headline, why]) {
   const colours = { ok: "%2322a55b", warn: "%23e08a00", bad: "%23d92626" };
   const icon = `data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'><circle cx='8' cy='8' r='7' fill='${colours[state] || "%2394a3b8"}'/></svg>`;
   if ($("icon").href !== icon) $("icon").href = icon;
-  document.title = last ? `${headline} · ${last.program} on ${last.host}` : headline;
+  document.title = last ? `${headline} · ${engine_of(last)} on ${last.host}` : headline;
+}
+
+function recorder_tiles(s) {
+  const o = s.other || {}, unwritten = total(o.unwritten_dumps), lost = fraction(total(o.missing_heaps), total(o.heaps) + total(o.missing_heaps));
+  return [
+    ["dumps", "Written", count(total(o.dumps)), "dumps"],
+    ["unwritten", "Not written", count(unwritten), "dumps, disk full", unwritten ? "bad" : ""],
+    ["lost", "Lost", percent(lost), `${count(total(o.missing_heaps))} heaps`, lost > 0 ? "warn" : ""],
+    ["received", "Received", si(known(per_s(o.bytes)) ? 8 * per_s(o.bytes) : null, "b/s"), "visibilities"],
+  ];
 }
 
 function show_tiles(s) {
-  const worst = s.inputs.reduce((a, i) => Math.max(a, loss(i) || 0), 0), age = Math.min(...s.inputs.map(i => i.newest_timestamp >= 0 ? s.time - s.sync_time - i.newest_timestamp / s.adc_sample_rate : Infinity));
+  const flows = s.inputs.some(i => per_s(i.heaps) > 0), parts = s.fengs || s.inputs;
+  const worst = parts.reduce((a, i) => Math.max(a, flows && per_s(i.heaps) === 0 ? 1 : loss(i) || 0), 0), age = Math.min(...s.inputs.map(i => i.newest_timestamp >= 0 ? s.time - s.sync_time - i.newest_timestamp / s.adc_sample_rate : Infinity));
   const in_rate = sum(s.inputs.map(i => per_s(i.bytes))), out_rate = sum(s.streams.map(t => per_s(t.bytes)));
   const latency = Math.max(0, ...s.streams.map(t => t.latency_seconds || 0)), lost = s.inputs.reduce((a, i) => a + total(i.missing_heaps), 0);
+  const late = age > 5 && age < Infinity ? `${duration(age)} old` : "";
   const tiles = [
-    ["received", "Received", si(known(in_rate) ? 8 * in_rate : null, "b/s"), plural(s.inputs.length, "input")],
-    ["lost", "Lost", percent(in_rate === null ? null : worst), `${count(lost)} heaps in all`, worst > 0 ? "warn" : ""],
+    ["received", "Received", si(known(in_rate) ? 8 * in_rate : null, "b/s"), s.fengs ? plural(s.fengs.length, "antenna") : plural(s.inputs.length, "input")],
+    ["lost", "Worst loss", percent(in_rate === null ? null : worst), `${count(lost)} heaps in all`, worst > 0 ? "warn" : ""],
     ["sent", "Sent", si(known(out_rate) ? 8 * out_rate : null, "b/s"), plural(s.streams.length, "stream")],
-    ["latency", "Latency", latency > 0 ? si_seconds(latency) : "–", "input to output"],
+    ["latency", "Latency", latency > 0 ? si_seconds(latency) : "–", late || "input to output", late ? "old" : ""],
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
+  if (s.program === "visrec") tiles.splice(0, tiles.length, ...recorder_tiles(s));
   const synchronised = (s.other || {}).clock_synchronised;  // not there with timebase packets
   if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
@@ -478,8 +679,11 @@ function show_tiles(s) {
   });
 }
 
+/* "fgpu0", or "fgpu m000" of a configuration whose name does not tell the program. */
+const engine_of = s => s.engine.startsWith(s.program) ? s.engine : `${s.program} ${s.engine}`;
+
 function show(s) {
-  $("program").textContent = s.program;
+  $("program").textContent = engine_of(s);
   $("host").textContent = s.host;
   $("facts").textContent = `up ${duration(s.uptime_s)} · ${s.device ? s.device.model : "no device"}`;
   $("version").textContent = `${s.program} ${s.version}`;
@@ -490,9 +694,11 @@ function show(s) {
   show_tiles(s);
   show_spectrum(s);
   show_antennas(s);
+  show_config(s);
   show_inputs(s);
   show_streams(s);
   show_delays(s);
+  show_hour(s);
   show_troubles(s);
   show_sensors(s);
   document.body.dataset.shown = String(1 + Number(document.body.dataset.shown || 0));

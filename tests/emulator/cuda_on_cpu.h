@@ -3,6 +3,8 @@
  * Included before the kernel by emulate.cpp, which runs the launch.  Only what our kernels use is here; add as they need
  * it.  EMULATE_CUDA is defined, so that a kernel can give a plain alternative to inline assembly.
  *
+ * Names:     the C library's <math.h> must not have them.  glibc 2.41 declares sinpif and cospif, glibc 2.42 rsqrtf: a
+ *            kernel that needs one of these gets a macro here.
  * Exactness: as on the device where it is exact there; __sinf and __cosf as coarse as the device's own, so that a kernel
  *            that leans on them too hard fails here too.  Nothing is contracted to FMA: the device compiler does that. */
 #ifndef TESTS_EMULATOR_CUDA_ON_CPU_H
@@ -412,11 +414,6 @@ static inline int emulate_to_int(float x)
 #define __fdividef(a, b)   ((float)(a) / (float)(b))
 #define __frcp_rn(x)       (1.0f / (float)(x))
 
-static inline float rsqrtf(float x)
-{
-    return (float)(1 / sqrt((double)x));
-}
-
 static inline float __saturatef(float x)
 {
     return x > 1 ? 1 : x > 0 ? x : 0;
@@ -427,16 +424,6 @@ static inline void sincospif(float x, float *sine, float *cosine)
     double turn = remainder((double)x, 2);
     *sine = (float)sin(M_PI * turn);
     *cosine = (float)cos(M_PI * turn);
-}
-
-static inline float sinpif(float x)
-{
-    return (float)sin(M_PI * remainder((double)x, 2));
-}
-
-static inline float cospif(float x)
-{
-    return (float)cos(M_PI * remainder((double)x, 2));
 }
 
 /* The special function unit: the angle in turns is rounded to float, the result to 2^-21 (CUDA C++ Programming Guide:

@@ -1,12 +1,12 @@
 /* device_emulated.h - the cpu device with the CUDA variants of the kernels, so that they are tested where there is no
  * GPU.
  *
- * device_kernel_create() compiles kernels/<name>.cu (or tests/emulator/<name>.cu) with g++ and the constants into a
- * shared object; a launch runs all blocks and threads of its grid on one CPU thread, the stream's.  emulate.cpp says
+ * device_kernel_create() loads the shared object of kernels/<name>.cu (or tests/emulator/<name>.cu) with the constants,
+ * which g++ compiles where no test has needed it before (kernel_cache.h); a launch runs all blocks and threads of its grid on one CPU thread, the stream's.  emulate.cpp says
  * which mistakes that finds; each ends the process with a sentence.  A kernel without a .cu file runs its C twin.
  *
- * Tests run in the root of the source tree.  A compilation takes about half a second and is kept while the process
- * lives, so try many inputs per set of constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run
+ * Tests run in the root of the source tree.  A compilation takes about half a second, so try many inputs per set of
+ * constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run
  * that printed it. */
 #ifndef TESTS_EMULATOR_DEVICE_EMULATED_H
 #define TESTS_EMULATOR_DEVICE_EMULATED_H

@@ -79,7 +79,7 @@ static void read_delays(void)
         delay_queue_init(&pols[pol]);
         delay_queue_init(&again[pol]);
     }
-    int err = delay_file_read(path, &timebase, pols, why, sizeof(why));
+    int err = delay_file_read(path, &timebase, config.recv.max_delay_s, pols, why, sizeof(why));
     if (err) {
         check_refusal(err, why);
         return;
@@ -89,7 +89,7 @@ static void read_delays(void)
     delay_file_write(out, &timebase, pols);
     fclose(out);
     put(text, n_bytes);
-    err = delay_file_read(path, &timebase, again, why, sizeof(why));
+    err = delay_file_read(path, &timebase, config.recv.max_delay_s, again, why, sizeof(why));
     assert(!err);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         assert(pols[pol].n == again[pol].n);

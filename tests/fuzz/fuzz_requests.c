@@ -115,7 +115,7 @@ static void start(struct program *program, const char *name, const struct daemon
                                             .sin_addr = katcp->listen.items[0].address,
                                             .sin_port = htons(katcp->listen.items[0].port)};
     program->context = (struct daemon_context){.service = service, .healthy = &healthy, .katcp_sensors = &program->own};
-    if (status_create(name, &healthy, &program->context.status) ||
+    if (status_create(name, NULL, &healthy, &program->context.status) ||
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &program->context.device, why,
                     sizeof(why)) ||
         sensors_create(&program->context.sensors) || katcp_sensors_add(&program->own, program->context.sensors) ||

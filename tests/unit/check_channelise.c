@@ -207,8 +207,13 @@ static double complex model_channel(const struct fixture *f, size_t pol, size_t 
     double theta = spectrum->phase - M_PI * spectrum->fine * ((double)k - (double)f->n_chan / 2) / (double)f->n_chan;
     double complex sum = 0;
 
-    for (size_t i = 0; i < 2 * f->n_chan; i++)
-        sum += filtered[i] * turn[i * k % (2 * f->n_chan)];
+    /* The second half of the samples has the turns of the first, times (-1)^k.  'angle' is i * k modulo a whole turn. */
+    for (size_t i = 0, angle = 0; i < f->n_chan; i++) {
+        double second = filtered[f->n_chan + i];
+        sum += (filtered[i] + (k % 2 ? -second : second)) * turn[angle];
+        angle += k;
+        angle -= angle < 2 * f->n_chan ? 0 : 2 * f->n_chan;
+    }
     sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
     if (f->config.dither) {
         uint64_t index = first_spectrum + s;

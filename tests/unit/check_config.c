@@ -326,15 +326,15 @@ static const struct {
      "name, colour, to, cpus, position\n"},
     {COUNT "  <<: {size: 4}\n", "3:3: unknown key '<<' in basic; its keys are count, size, factor, rate, flag, name, "
                                 "colour, to, cpus, position\n"},
-    {COUNT "items:\n  - naem: a\n    width: 1\n",
-     "4:5: unknown key 'naem' in items; did you mean 'name'?\n4:5: items[0].name is missing; it is required: Who.\n"},
+    {COUNT "items:\n  - naem: a\n    width: 1\n", "4:5: unknown key 'naem' in items; did you mean 'name'?\n4:5: "
+                                                  "items[0].name is missing and has no default (Who)\n"},
     {COUNT "  count: 3\n", "3:3: basic.count was already given in line 2\n"},
     {COUNT "http: {}\nbasic: {}\n", "4:1: the section basic was already given in line 1\n"},
     {COUNT "  [a]: 3\n", "3:3: a key of basic must be a word\n"},
     {COUNT "? {a: b}\n: c\n", "3:3: the name of a section must be a word\n"},
     /* What is not there. */
-    {"http: {}\n\nbasic:\n  size: 8\n", "3:1: basic.count is missing; it is required: How many.\n"},
-    {"http: {}\nbasic:\n", "2:1: basic.count is missing; it is required: How many.\n"},
+    {"http: {}\n\nbasic:\n  size: 8\n", "3:1: basic.count is missing and has no default (How many)\n"},
+    {"http: {}\nbasic:\n", "2:1: basic.count is missing and has no default (How many)\n"},
     {"", " the file is empty; see test --print-example\n"},
     {"# nothing\n", " the file is empty; see test --print-example\n"},
     {"---\n...\n", " the file is empty; see test --print-example\n"},
@@ -412,21 +412,29 @@ static const struct {
     {COUNT "  to: 1.2.3.4+20\n", "3:7: basic.to must be 1 to 20 addresses (a.b.c.d[+n][:port]), but 21 are given\n"},
     {COUNT "http: {listen: '1.2.3.4, 1.2.3.5'}\n",
      "3:16: http.listen must be at most 1 address (a.b.c.d[:port]), but 2 are given\n"},
+    {COUNT "http: {listen: '1.2.3.4+1:80'}\n",
+     "3:16: http.listen is not valid: \"1.2.3.4+1:80\" is not an endpoint of the form a.b.c.d[:port]\n"},
+    {COUNT "http: {listen: 'localhost:80'}\n",
+     "3:16: http.listen is not valid: \"localhost:80\" is not an endpoint of the form a.b.c.d[:port]; "
+     "write the number: 127.0.0.1:80\n"},
+    {COUNT "http: {listen: 'gpu7:80'}\n",
+     "3:16: http.listen is not valid: \"gpu7:80\" is not an endpoint of the form a.b.c.d[:port]; "
+     "write the address in numbers, not a name\n"},
     /* Lists of sections, and their kinds. */
     {COUNT "items: [{}, {}, {}, {}]\n", "3:1: items must have 0 to 3 items, but 4 are given\n"},
     {COUNT "items: [{name: a, width: 1, height: 2}]\n",
      "3:29: items[0].height belongs to kind tall, but the kind is flat\n"},
     {COUNT "items: [{height: 2, name: a, kind: tall, width: 1}]\n",
      "3:42: items[0].width belongs to kind flat, but the kind is tall\n"},
-    {COUNT "items: [{name: a}]\n", "3:9: items[0].width is missing; it is required: How wide.\n"},
+    {COUNT "items: [{name: a}]\n", "3:9: items[0].width is missing and has no default (How wide)\n"},
     {COUNT "items: [{name: a, kind: round, width: 1, height: 1}]\n",
      "3:25: items[0].kind must be flat or tall, but 'round' is given\n"},
     /* All at once, in the order of the file. */
     {"items:\n  - kind: tall\n  - width: x\nbasic:\n  size: 3\n  tow: 1\n",
-     "2:5: items[0].name is missing; it is required: Who.\n"
-     "3:5: items[1].name is missing; it is required: Who.\n"
+     "2:5: items[0].name is missing and has no default (Who)\n"
+     "3:5: items[1].name is missing and has no default (Who)\n"
      "3:12: items[1].width must be an integer, but 'x' is given\n"
-     "4:1: basic.count is missing; it is required: How many.\n"
+     "4:1: basic.count is missing and has no default (How many)\n"
      "5:9: basic.size must be a power of two from 4 to 64 bytes, but '3' is given\n"
      "6:3: unknown key 'tow' in basic; did you mean 'to'?\n"},
     /* Not YAML, or not one file. */

@@ -368,6 +368,8 @@ END_TEST
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
+#define MAX_DELAY_S 3
+
 static int read_text(const char *text, struct delay_queue *pols, char *why, size_t why_bytes)
 {
     char path[] = "/tmp/check_delay.XXXXXX";
@@ -379,7 +381,7 @@ static int read_text(const char *text, struct delay_queue *pols, char *why, size
     close(fd);
     ck_assert_int_eq(decimal_parse("1700000000.25", 9, &timebase.sync_time_s), 0);
     ck_assert_int_eq(decimal_parse("2e9", 9, &timebase.adc_sample_rate_hz), 0);
-    int err = delay_file_read(path, &timebase, pols, why, why_bytes);
+    int err = delay_file_read(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);
     unlink(path);
     if (err) { /* the path's name is made up */
         ck_assert_int_eq(strncmp(why, path, strlen(path)), 0);
@@ -435,6 +437,9 @@ START_TEST(what_is_wrong_in_a_file_is_named)
         {"1700000001 0 0 0 0 0 inf\n", ":1: delay, rate, phase"},
         {"1700000001 0 1s 0 0 0\n", ":1: delay, rate, phase"},
         {"1700000001 0 1e8 0 0 0\n", ":1: the delay must be at most 2^53 samples"},
+        {"1700000001 0 -3 0 0 0\n1700000002 0 3.0000001 0 0 0\n",
+         ":2: a delay must be at most 3 s either way, as recv.max_delay says, not 3.0000001"},
+        {"1700000001 0 -3.0000001 0 0 0\n", ":1: a delay must be at most 3 s either way"},
         {"1700000001 0 0 1 0 0\n", ":1: the rate must be between -1 and 1"},
         {"1700000001 0 0 -1.5 0 0\n", ":1: the rate must be"},
         {"1700000001 0 0 0 0 0\n1700000001 1 0 0 0 0\n1700000001 0 0 0 0 0\n",
@@ -448,7 +453,7 @@ START_TEST(what_is_wrong_in_a_file_is_named)
         ck_assert_msg(strncmp(why, table[i].why, strlen(table[i].why)) == 0, "%s", why);
     }
     ck_assert_int_eq(
-        delay_file_read("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, pols, why, sizeof(why)),
+        delay_file_read("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, 1, pols, why, sizeof(why)),
         -ENOENT);
     ck_assert_str_eq(why, "/nowhere/at/all: No such file or directory");
 }

@@ -121,7 +121,7 @@ START_TEST(kept)
     FILE *file = fdopen(fd, "w");
     delay_file_write(file, &timebase, pols);
     fclose(file);
-    ck_assert_msg(delay_file_read(path, &timebase, read, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(delay_file_read(path, &timebase, 1, read, why, sizeof(why)) == 0, "%s", why);
     unlink(path);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         ck_assert_uint_eq(read[pol].n, 201);

@@ -1,6 +1,7 @@
 /* check_doctor.c - what cbf-doctor makes of packets, of /metrics and of the kernel's files. */
 #include "common/units.h"
 #include "tests/unit/test_random.h"
+#include "tools/doctor.h"
 #include "tools/doctor_drops.h"
 #include "tools/doctor_http.h"
 #include "tools/doctor_report.h"
@@ -253,15 +254,55 @@ START_TEST(reports)
     SAY(report_add(&report, FINDING_FAIL, "a.d", "y")->found, "%s", "\xff\xfe");
     ck_assert_int_eq(report_exit_code(&report), 2);
     FILE *out = open_memstream(&text, &bytes);
-    report_print(&report, false, out);
+    report_print(&report, false, false, out);
     report_print_json(&report, NULL, 0, out);
     fclose(out);
     ck_assert_ptr_nonnull(strstr(text, "two lines  [31m\"quoted\"\n"));
     ck_assert_ptr_nonnull(strstr(text, "two lines  [31m\\\"quoted\\\""));
     ck_assert_ptr_nonnull(strstr(text, "(not UTF-8)"));
-    ck_assert_ptr_nonnull(strstr(text, "\n1 failed, 1 warnings, 0 ok, 1 skipped\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\n1 failed, 1 warning, 0 ok, 1 skipped\n"));
     free(text);
     report_fini(&report);
+}
+END_TEST
+
+START_TEST(quiet_reports)
+{
+    struct report report = {0};
+    char *text = NULL;
+    size_t bytes;
+    const struct loss_row row = {.file = "x.yaml", .stage = "NIC", .counter = "c", .grew = 5, .loss = true};
+
+    SAY(report_add(&report, FINDING_OK, "a.ok", "")->found, "fine");
+    SAY(report_add(&report, FINDING_SKIPPED, "a.skipped", "")->found, "unseen");
+    report_add_row(&report, &row);
+    FILE *out = open_memstream(&text, &bytes);
+    report_print(&report, true, false, out);
+    fclose(out);
+    ck_assert_str_eq(text, "0 failed, 0 warnings, 1 ok, 1 skipped\n");
+    free(text);
+    SAY(report_add(&report, FINDING_WARN, "a.warn", "")->found, "odd");
+    out = open_memstream(&text, &bytes);
+    report_print(&report, true, false, out);
+    fclose(out);
+    ck_assert_ptr_nonnull(strstr(text, "a.warn"));
+    ck_assert(!strstr(text, "a.ok") && !strstr(text, "a.skipped") && !strstr(text, "x.yaml"));
+    ck_assert_ptr_nonnull(strstr(text, "\n\n0 failed, 1 warning, 1 ok, 1 skipped\n"));
+    free(text);
+    report_fini(&report);
+}
+END_TEST
+
+START_TEST(times_ago)
+{
+    static const struct {
+        double s;
+        const char *text;
+    } cases[] = {{-0.2, "0 s ago"}, {12.4, "12 s ago"}, {119, "119 s ago"}, {180, "3 min ago"}, {10800, "3 h ago"}};
+    char text[DOCTOR_AGO_BYTES];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        ck_assert_str_eq(doctor_ago(cases[i].s, text), cases[i].text);
 }
 END_TEST
 
@@ -282,6 +323,8 @@ int main(void)
     tcase_add_test(tests, pci_addresses);
     tcase_add_test(tests, drops_of_a_planted_host);
     tcase_add_test(tests, reports);
+    tcase_add_test(tests, quiet_reports);
+    tcase_add_test(tests, times_ago);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
     n_failed = srunner_ntests_failed(runner);

@@ -3,16 +3,20 @@
 #include "common/units.h"
 #include "tests/emulator/device_emulated.h"
 #include "tests/emulator/emulator_example.h"
+#include "tests/emulator/kernel_cache.h"
 
 #include "tests/unit/test_random.h"
 
 #include <check.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -172,6 +176,74 @@ START_TEST(global_overrun)
 END_TEST
 #endif
 
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+
+    ck_assert(file && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+/* What the object's function returns. */
+static int load_value(const char *command)
+{
+    void *object = kernel_cache_load("example", command);
+    int (*value)(void), got;
+
+    ck_assert_ptr_nonnull(object);
+    *(void **)&value = dlsym(object, "value");
+    ck_assert(value);
+    got = value();
+    dlclose(object);
+    return got;
+}
+
+/* A command of the test writes a byte into this file. */
+static long n_compilations(void)
+{
+    struct stat file;
+
+    return stat("compiled", &file) == 0 ? (long)file.st_size : 0;
+}
+
+START_TEST(compiled_once_until_a_file_changes)
+{
+    const char *command = "printf x >>compiled && g++ -shared -fPIC value.cpp";
+    char directory[] = "/tmp/check_emulator-XXXXXX";
+    pid_t children[4];
+
+    if (!kernel_cache_has_compiler())
+        return;
+    ck_assert(mkdtemp(directory) && chdir(directory) == 0);
+    write_text("value.cpp", "#include \"value.h\"\nextern \"C\" int value() { return VALUE; }\n");
+    write_text("value.h", "#ifndef VALUE\n#define VALUE 1\n#endif\n");
+    ck_assert_int_eq(load_value(command), 1);
+    ck_assert_int_eq(load_value(command), 1);
+    ck_assert_int_eq(n_compilations(), 1);
+    ck_assert_int_eq(load_value("printf x >>compiled && g++ -shared -fPIC value.cpp -DVALUE=2"), 2);
+    ck_assert_int_eq(n_compilations(), 2);
+
+    write_text("value.h", "#define VALUE 3\n");
+    for (size_t i = 0; i < ARRAY_LEN(children); i++) { /* together: each finds a whole object, whoever compiles it */
+        children[i] = fork();
+        if (children[i] == 0)
+            _exit(load_value(command));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(children); i++) {
+        int status;
+        ck_assert_int_eq(waitpid(children[i], &status, 0), children[i]);
+        ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    }
+    ck_assert_int_ge(n_compilations(), 3);
+
+    write_text("value.h", "no C\n");
+    ck_assert_ptr_null(kernel_cache_load("example", command));
+    write_text("value.h", "#define VALUE 4\n");
+    ck_assert_int_eq(load_value(command), 4);
+    ck_assert_int_eq(system("rm value.* compiled build-emulated/example-* && rmdir build-emulated"), 0); /* no more */
+    ck_assert(chdir("/") == 0 && rmdir(directory) == 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("emulator");
@@ -180,6 +252,7 @@ int main(void)
 
     random_start();
     tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, compiled_once_until_a_file_changes);
     tcase_add_test(tcase, sums);
     tcase_add_loop_test(tcase, missing_barrier, 0, 2);
     tcase_add_test(tcase, unwritten_shared_memory);

@@ -290,7 +290,7 @@ START_TEST(page)
     struct status *status;
     char line[100];
 
-    ck_assert_int_eq(status_create("xbgpu", NULL, &status), 0);
+    ck_assert_int_eq(status_create("xbgpu", NULL, NULL, &status), 0);
     struct http *http = open_any(status);
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         const char *answer = get(http, files[i].request);
@@ -315,7 +315,7 @@ START_TEST(starting)
     struct status *status;
 
     ck_assert_ptr_ne(memory, MAP_FAILED);
-    ck_assert_int_eq(status_create("fgpu", NULL, &status), 0);
+    ck_assert_int_eq(status_create("fgpu", NULL, NULL, &status), 0);
     struct http *http = open_any(status);
     stats_counter("fgpu_a", "A.", NULL, memory);
     stats_gauge("fgpu_b", "B.", NULL, memory);

@@ -561,9 +561,13 @@ START_TEST(much_memory)
         say_much(clients[i], line, i ? most : most - 200);
         ck_assert_uint_le(server->n_bytes, KATCP_TOTAL_BYTES);
     }
-    for (int i = 0; i < N; i++) {
-        receive(clients[i]);
-        n_ended += memmem(clients[i]->bytes, clients[i]->n, "#disconnect all\\_clients", 24) != NULL;
+    /* The kernel holds some of what was sent last. */
+    for (int t = 0; t < 100000 && n_ended == 0; t++) {
+        turn();
+        for (int i = 0; i < N; i++) {
+            receive(clients[i]);
+            n_ended += memmem(clients[i]->bytes, clients[i]->n, "#disconnect all\\_clients", 24) != NULL;
+        }
     }
     ck_assert_int_eq(n_ended, 1);
     for (int i = 0; i < N; i++)

@@ -196,7 +196,7 @@ END_TEST
 START_TEST(what_is_used)
 {
     struct memory_use use = {(uint64_t)1000 << 20, (uint64_t)700 << 20, ((uint64_t)200 << 20) + 4096,
-                             (uint64_t)50 << 20, (uint64_t)30 << 20};
+                             (uint64_t)50 << 20, (uint64_t[]){0, (uint64_t)30 << 20, 4096}[_i]};
     char text[512];
     FILE *file = tmpfile();
     int saved = dup(STDERR_FILENO);
@@ -207,10 +207,11 @@ START_TEST(what_is_used)
     dup2(saved, STDERR_FILENO);
     rewind(file);
     ck_assert_ptr_nonnull(fgets(text, sizeof(text), file));
-    ck_assert_msg(strstr(text,
-                         "memory: 700 MiB of chunks, 200 MiB of output buffers, 99 MiB of others: 1000 MiB of host "
-                         "memory, 50 MiB on the device, 30 MiB of that direct chunks\n"),
-                  "%s", text);
+    ck_assert_ptr_nonnull(strstr(text, "memory: 700 MiB of chunks, 200 MiB of output buffers, 99 MiB of others: "));
+    ck_assert_ptr_nonnull(strstr(text, _i == 1
+                                           ? ": 1000 MiB of host memory, 50 MiB on the device, 30 MiB of that direct "
+                                             "chunks\n"
+                                           : ": 1000 MiB of host memory, 50 MiB on the device\n"));
     fclose(file);
 }
 END_TEST
@@ -245,7 +246,7 @@ int main(void)
     tcase_add_test(tests, group_of_version_1);
     tcase_add_test(tests, checks);
     tcase_add_test(tests, sums);
-    tcase_add_test(tests, what_is_used);
+    tcase_add_loop_test(tests, what_is_used, 0, 3);
     tcase_add_test(tests, huge_pages);
     if (srunner_fork_status(runner) == CK_FORK) { /* the process has fewer rights after them */
         tcase_add_test(tests, locks);

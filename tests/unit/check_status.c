@@ -17,7 +17,7 @@ static struct status *create(const struct gauge *healthy)
 {
     struct status *status = NULL;
 
-    ck_assert_int_eq(status_create("fgpu", healthy, &status), 0);
+    ck_assert_int_eq(status_create("fgpu", "/etc/cbf/m000.low.yaml", healthy, &status), 0);
     status_set_state(status, STATUS_RUNNING);
     return status;
 }
@@ -115,6 +115,7 @@ START_TEST(process)
     status_set_state(status, STATUS_STARTING);
     json_t *json = ask(status, NULL);
     check_part(json, "program", "\"fgpu\"");
+    check_part(json, "engine", "\"m000.low\"");
     check_part(json, "state", "\"starting\"");
     check_part(json, "healthy", "true");
     ck_assert_ptr_null(json_object_get(json, "device"));

@@ -346,6 +346,56 @@ START_TEST(wrong_delays_can_be_taken_back)
 }
 END_TEST
 
+static enum sensor_status delay_status(struct fixture *f, unsigned pol)
+{
+    return sensor_read(fgpu_walk_delay_sensor(f->walk, pol)).status;
+}
+
+/* Behind a wrong delay of both polarisations timestamps are ahead; the output says by how much, and resumes at once when
+ * told to.  Telling it again changes nothing. */
+START_TEST(an_output_resumes)
+{
+    struct fixture f;
+    const double one = SAMPLE * weights_sum();
+
+    setup(&f);
+    set_gains(&f, 100 / one);
+    advance(&f);
+    for (int b = 0; b < 3; b++)
+        check_buffer(&f, START_SAMPLES + b * BATCH, 100);
+    ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 0);
+    set_delay(&f, 0, 20 * CHUNK, 0);
+    advance(&f);
+    for (int b = 0; b < 3; b++)
+        check_buffer(&f, START_SAMPLES + 21 * CHUNK + b * BATCH, 100);
+    ck_assert_double_eq_tol(gauge_get(&f.stream->delay_ps) * 1e-3, 20 * CHUNK, 1e-2);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        ck_assert_int_eq(delay_status(&f, pol), SENSOR_NOMINAL);
+    set_delay(&f, 0, 0, 0);
+    advance(&f);
+    check_no_buffer(&f);
+    /* The last window of two spectra ended with chunk 22; input has come up to chunk 3. */
+    ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 19 * CHUNK - 2 * N_CHAN);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        ck_assert_int_eq(delay_status(&f, pol), SENSOR_ERROR);
+    f.delays.resumes = true;
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(fgpu_walk_set_delays(f.walk, &f.delays), START_SAMPLES + 3 * CHUNK);
+    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), START_SAMPLES + 3 * CHUNK);
+    advance(&f);
+    for (int b = 0; b < 3; b++)
+        check_buffer(&f, START_SAMPLES + 3 * CHUNK + b * BATCH, 100);
+    ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 0);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        ck_assert_int_eq(delay_status(&f, pol), SENSOR_NOMINAL);
+    /* It waits for nothing now, so that the next batch is the one that follows. */
+    fgpu_walk_set_delays(f.walk, &f.delays);
+    advance(&f);
+    check_buffer(&f, START_SAMPLES + 3 * CHUNK + 3 * BATCH, 100);
+    teardown(&f);
+}
+END_TEST
+
 /* A wrong delay of one polarisation skips batches, and gaps behind its correction lie among those: none counts twice. */
 START_TEST(skipped_batches_count_once)
 {
@@ -534,6 +584,7 @@ int main(void)
     tcase_add_test(tests, gains_run_out);
     tcase_add_test(tests, delays_hold_from_their_start);
     tcase_add_test(tests, wrong_delays_can_be_taken_back);
+    tcase_add_test(tests, an_output_resumes);
     tcase_add_test(tests, skipped_batches_count_once);
     tcase_add_test(tests, jumps_leave_all_as_it_was);
     tcase_add_test(tests, jumps_are_told);

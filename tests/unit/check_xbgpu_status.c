@@ -140,7 +140,7 @@ static void check_curve(const struct rig *r, const json_t *curve, int ant1, int 
         check_number(json_object_get(curve, "most"), c, dbfs(magnitude), 0.006);
         if (!is_cross)
             continue;
-        check_number(json_object_get(curve, "phase_deg"), c, atan2(im, re) * 180 / M_PI, 0.06);
+        check_number(json_object_get(curve, "phase_deg"), c, atan2(-im, re) * 180 / M_PI, 0.06); /* of the conjugate */
         double power1 = r->visibilities[c][ant1 * (ant1 + 1) / 2 + ant1][3 * (product % 2)][0];
         double power2 = r->visibilities[c][ant2 * (ant2 + 1) / 2 + ant2][3 * (product / 2)][0];
         check_number(json_object_get(curve, "coherence"), c, magnitude * N_SUMMED / sqrt(power1 * power2), 1e-4);
@@ -194,7 +194,7 @@ START_TEST(closer)
     const json_t *phases = json_object_get(json_array_get(json_object_get(spectrum, "curves"), 6), "phase_deg");
     ck_assert_uint_eq(json_array_size(phases), 5);
     for (size_t c = 0; c < 5; c++)
-        check_number(phases, c, atan2(r->visibilities[c + 2][3][2][1], r->visibilities[c + 2][3][2][0]) * 180 / M_PI,
+        check_number(phases, c, atan2(-r->visibilities[c + 2][3][2][1], r->visibilities[c + 2][3][2][0]) * 180 / M_PI,
                      0.06);
     json_decref(json);
     rig_close(r);
@@ -233,11 +233,13 @@ START_TEST(levels)
     rig_open(r);
     json_t *json = ask(r, NULL, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), 0);
+    ck_assert(json_is_null(json_object_get(json, "levels_time")));
     json_decref(json);
     r->weights[5] = 0; /* antenna 2 with itself */
     xbgpu_status_look(r->status, &r->dump);
     json = ask(r, NULL, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), N_ANTS);
+    ck_assert_double_eq(json_real_value(json_object_get(json, "levels_time")), 1002);
     for (size_t ant = 0; ant < N_ANTS; ant++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             double sum = 0;

@@ -94,6 +94,29 @@ START_TEST(input_labels)
 }
 END_TEST
 
+/* What the labels of an antenna begin with is its name, if that tells the antennas apart. */
+START_TEST(antennas_by_labels)
+{
+    static const char *const cases[][3] = {{"mh, mv, nh, nv", "m", "n"},
+                                           {"s1-x, s1-y, m017.h, m017.v", "s1", "m017"},
+                                           {"m1h, m1v, x, y", "a0", "a1"},
+                                           {"m1h, m1v, m1x, m1y", "a0", "a1"},
+                                           {"1h, 1v, 2h, 2v", "a0", "a1"}};
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xlabels labels;
+        char text[100];
+        snprintf(text, sizeof(text), ", input_labels: '%s'", cases[i][0]);
+        ck_assert_ptr_null(load(text));
+        ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+        for (int a = 0; a < 2; a++)
+            ck_assert_str_eq(labels.antennas[a], cases[i][1 + a]);
+        xlabels_fini(&labels);
+        unload();
+    }
+}
+END_TEST
+
 START_TEST(antenna_names)
 {
     struct xlabels labels;
@@ -430,6 +453,7 @@ int main(void)
 
     random_start();
     tcase_add_test(tcase, input_labels);
+    tcase_add_test(tcase, antennas_by_labels);
     tcase_add_test(tcase, antenna_names);
     tcase_add_test(tcase, labels_that_are_wrong);
     tcase_add_test(tcase, settings_are_kept);

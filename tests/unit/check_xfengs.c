@@ -11,6 +11,7 @@
 enum { N_ANTS = 3 };
 
 static char *antennas[N_ANTS] = {"m000", "m001", "m002"};
+static char *inputs[N_ANTS * N_POLS] = {"m000v", "m000h", "m001v", "m001h", "m002x", "m002y"};
 
 struct fixture {
     struct xlabels labels;
@@ -22,7 +23,7 @@ struct fixture {
 
 static void setup(struct fixture *f)
 {
-    *f = (struct fixture){.labels = {.antennas = antennas, .n = N_ANTS * N_POLS}, .now_ns = 1000 * NS_PER_S};
+    *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS}, .now_ns = 1000 * NS_PER_S};
     f->loop = ev_loop_new(0);
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
     ck_assert_int_eq(xfengs_init(&f->fengs, &f->labels), 0);
@@ -96,6 +97,35 @@ START_TEST(states)
 }
 END_TEST
 
+/* Who sends heaps that are late or refused is not dead or silent, but loses them where none is complete. */
+START_TEST(useless_heaps_are_heard)
+{
+    struct fixture f;
+    static const unsigned none[N_ANTS] = {0}, all[N_ANTS] = {0, 10, 10}, last[N_ANTS] = {0, 0, 10};
+
+    setup(&f);
+    for (int s = 1001; s < 1010; s++) {
+        counter_add(&f.fengs.stats[0].late_heaps, 3);
+        if (s > 1002)
+            counter_add(&f.fengs.stats[1].refused_heaps, 3);
+        counter_add(&f.fengs.stats[2].refused_heaps, 3); /* copies beside complete heaps do no harm */
+        pass(&f, s <= 1002 ? all : last, none);
+        check_state(&f, 0, XFENG_LOSING, SENSOR_WARN, 1001);
+        if (s < 1004) /* two seconds after the last that was complete */
+            check_state(&f, 1, XFENG_RECEIVING, SENSOR_NOMINAL, 1001);
+        else
+            check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1004);
+        check_state(&f, 2, XFENG_RECEIVING, SENSOR_NOMINAL, 1001);
+    }
+    pass(&f, last, none); /* 1010 */
+    check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1004);
+    pass(&f, last, none); /* 1011 */
+    check_state(&f, 0, XFENG_SILENT, SENSOR_ERROR, 1009);
+    check_state(&f, 1, XFENG_SILENT, SENSOR_ERROR, 1009);
+    teardown(&f);
+}
+END_TEST
+
 START_TEST(counts_are_told)
 {
     struct fixture f;
@@ -124,6 +154,9 @@ START_TEST(counts_are_told)
                      "dead");
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(json, "fengs"), 0), "state")),
                      "receiving");
+    json_t *labels = json_object_get(json_array_get(json_object_get(json, "fengs"), 2), "labels");
+    ck_assert_uint_eq(json_array_size(labels), 2);
+    ck_assert_str_eq(json_string_value(json_array_get(labels, 1)), "m002y");
     json_decref(json);
     teardown(&f);
 }
@@ -137,6 +170,7 @@ int main(void)
     int n_failed;
 
     tcase_add_test(tests, states);
+    tcase_add_test(tests, useless_heaps_are_heard);
     tcase_add_test(tests, counts_are_told);
     suite_add_tcase(suite, tests);
     srunner_run_all(runner, CK_ENV);
