@@ -1,91 +1,421 @@
-"""Grafana dashboards of an array, as JSON to import: an overview, its F-engines, its X-engines."""
-import json
+"""Grafana dashboards of an array, as JSON to import: an overview, its F-engines, its X-engines.
 
-# Title, unit, legend, expression.  SEL: the labels that the dashboard's variables choose.
+A dashboard is a list of panels; a panel is what it shows, in rows of a grid that is filled from left to right.
+"""
+import json
+import re
+from dataclasses import dataclass, field
+
+N_COLUMNS = 24
+GREEN, AMBER, RED, BLUE = "green", "orange", "red", "blue"
+SIZES = {"stat": (4, 4), "state-timeline": (12, 8), "table": (24, 9), "heatmap": (12, 8), "timeseries": (12, 8)}
+OF_ANTENNA = r"\b(xbgpu_feng_\w+|fgpu_(?:input_(?!kernel)|output|late|unmatched)\w+)\{SEL"  # metrics with this label
+SOURCE = {"type": "prometheus", "uid": "${source}"}
+
+
+@dataclass
+class Panel:
+    kind: str
+    title: str
+    unit: str
+    description: str
+    queries: dict  # legend, or column of a table -> PromQL; SEL: the labels that the dashboard's variables choose
+    steps: tuple = ()  # (from this value on, colour); the first one's value is that of everything below
+    states: dict = field(default_factory=dict)  # value -> (text, colour)
+    columns: dict = field(default_factory=dict)  # of a table: column -> (unit, steps, states), else the panel's
+
+
+# ---- Limits and states, each once ------------------------------------------------------------------------------------
+
+NONE_IS_GOOD = ((None, GREEN), (1, RED))
+ANY_LOSS = ((None, GREEN), (1e-9, AMBER), (0.005, RED))  # as the alerts FeedLoses and AntennaLoses
+RATE_LOST = ((None, GREEN), (1e-9, RED))
+POWER = ((None, RED), (-33, AMBER), (-30, GREEN), (-10, AMBER), (-7, RED))  # as the alert FeedLevel
+CLIPPED = ((None, GREEN), (1e-4, AMBER), (1e-3, RED))  # as the alert FeedClips
+FLOW = ((None, BLUE),)
+ALL = ((None, RED), (1, GREEN))
+ANSWERS = {0: ("no answer", RED), 1: ("answers", GREEN)}
+CLOCK = {0: ("not synchronised", RED), 1: ("synchronised", GREEN)}
+DEVICE = {0: ("was wrong", RED), 1: ("good", GREEN)}
+FLOWING = {0: ("silent", RED), 1: ("flows", GREEN)}
+FENG = {0: ("dead", RED), 1: ("silent", RED), 2: ("losing", AMBER), 3: ("receiving", GREEN)}
+DBFS, GBPS, PER_S = "suffix: dBFS", "bps", "cps"
+
+
+def share(missing, received, by):
+    """Part of the heaps that is missing."""
+    lost, came = (f"sum by ({by}) (rate({name}{{SEL}}[RANGE]))" for name in (missing, received))
+    return f"{lost} / ({lost} + {came})"
+
+
+def rate(metric, more=""):
+    return f"rate({metric}{{SEL{more}}}[RANGE])"
+
+
+def gbps(metric, by=""):
+    return f"8 * sum{f' by ({by})' if by else ''} ({rate(metric)})"
+
+
+def dumps(*fates):
+    return " + ".join(rate(f"xbgpu_output_x_{fate}_accs_total") for fate in fates)
+
+
+FEED_LOSS = ("fgpu_input_missing_heaps_total", "fgpu_input_heaps_total")
+FENG_LOSS = ("xbgpu_feng_missing_heaps_total", "xbgpu_feng_heaps_total")
+CLIPPED_SHARE = f"{rate('fgpu_input_clipped_samples_total')} / (PACKET_SAMPLES * {rate('fgpu_input_heaps_total')})"
+NOT_SENT = f"{rate('fgpu_output_skipped_heaps_total')} + {rate('fgpu_output_dropped_heaps_total')}"
+ANTENNA_STATE = "min by (antenna) (xbgpu_feng_state{SEL})"
+FEED_COLUMNS = {
+    **{f"Power pol {pol}": f'max by (antenna) (fgpu_input_power_dbfs{{SEL, pol="{pol}"}})' for pol in "01"},
+    **{f"Packets lost pol {pol}": share(*FEED_LOSS, "antenna").replace("SEL", f'SEL, pol="{pol}"') for pol in "01"},
+}
+FEED_CELLS = {name: ((DBFS, POWER, {}) if name.startswith("Power") else ("percentunit", ANY_LOSS, {}))
+              for name in FEED_COLUMNS}
+FENG_COLUMNS = {"Voltages lost": share(*FENG_LOSS, "antenna"), "State": ANTENNA_STATE}
+FENG_CELLS = {"Voltages lost": ("percentunit", ANY_LOSS, {}), "State": ("none", (), FENG)}
+
+
+# ---- Panels ----------------------------------------------------------------------------------------------------------
+
 OVERVIEW = [
-    ("Engines that answer", "short", "{{program}}", "sum by (program) (up{SEL})"),
-    ("Alerts", "short", "{{alertname}}", 'sum by (alertname) (ALERTS{SEL, alertstate="firing"})'),
-    ("Digitisers to F-engines", "binBps", "{{host}}", "sum by (host) (rate(fgpu_input_bytes_total{SEL}[RANGE]))"),
-    ("F-engines out", "binBps", "{{host}}", "sum by (host) (rate(fgpu_output_bytes_total{SEL}[RANGE]))"),
-    ("F-engines to X-engines", "binBps", "{{host}}", "sum by (host) (rate(xbgpu_input_bytes_total{SEL}[RANGE]))"),
-    ("Visibilities out", "binBps", "{{host}}", "sum by (host) (rate(xbgpu_output_x_bytes_total{SEL}[RANGE]))"),
+    Panel("stat", "Engines that do not answer", "none",
+          "Targets of Prometheus whose last scrape failed. The alert EngineDown names them.",
+          {"": "count(up{SEL} == 0) or vector(0)"}, NONE_IS_GOOD),
+    Panel("stat", "Critical alerts", "none",
+          "Alerts that fire and cost data now. The table below names each.",
+          {"": 'count(ALERTS{SEL, alertstate="firing", severity="critical"}) or vector(0)'}, NONE_IS_GOOD),
+    Panel("stat", "Warnings", "none",
+          "Alerts that fire with the severity warning.",
+          {"": 'count(ALERTS{SEL, alertstate="firing", severity="warning"}) or vector(0)'},
+          ((None, GREEN), (1, AMBER))),
+    Panel("stat", "Antennas that are not received", "none",
+          "Antennas of which at least one X-engine gets nothing, or not everything.",
+          {"": f"count({ANTENNA_STATE} < 3) or vector(0)"}, NONE_IS_GOOD),
+    Panel("stat", "Packets lost in an hour", "percentunit",
+          "Digitiser packets that no F-engine got, as a share of all, over the last hour.",
+          {"": share(*FEED_LOSS, "array").replace("RANGE", "1h")}, ANY_LOSS),
+    Panel("stat", "Voltages lost in an hour", "percentunit",
+          "Heaps of voltages that no X-engine got, as a share of all, over the last hour.",
+          {"": share(*FENG_LOSS, "array").replace("RANGE", "1h")}, ANY_LOSS),
+    Panel("state-timeline", "Engines", "none",
+          "Whether each engine answered Prometheus. Red: the process or its host is down.",
+          {"{{engine}} {{host}}": "max by (engine, host) (up{SEL})"}, states=ANSWERS),
+    Panel("state-timeline", "Clocks of the hosts", "none",
+          "Whether the kernel calls each host's clock synchronised. The clock places timestamps. Run chronyc "
+          "tracking on a host that is red.",
+          {"{{host}}": "min by (host) (fgpu_clock_synchronised{SEL} or xbgpu_clock_synchronised{SEL} or "
+                       "visrec_clock_synchronised{SEL})"},
+          states=CLOCK),
+    Panel("table", "Alerts", "none",
+          "All alerts that fire. Prometheus has the command to run with each (docs/array.md).",
+          {"Alert": 'max without (alertstate, instance, job) (ALERTS{SEL, alertstate="firing"})'}),
+    Panel("table", "Antennas", "none",
+          "One row an antenna: input power, losses before the F-engine and before the X-engines, and the worst "
+          "state that an X-engine has of the antenna. Good power is -30 to -10 dBFS.",
+          FEED_COLUMNS | FENG_COLUMNS, columns=FEED_CELLS | FENG_CELLS),
+    Panel("timeseries", "Digitisers to F-engines", GBPS,
+          "Payload that F-engines received, by host.",
+          {"{{host}}": gbps("fgpu_input_bytes_total", "host")}),
+    Panel("timeseries", "F-engines out", GBPS,
+          "Payload of voltages that F-engines sent, by host.",
+          {"{{host}}": gbps("fgpu_output_bytes_total", "host")}),
+    Panel("timeseries", "F-engines to X-engines", GBPS,
+          "Payload of voltages that X-engines received, by host.",
+          {"{{host}}": gbps("xbgpu_input_bytes_total", "host")}),
+    Panel("timeseries", "Visibilities out", GBPS,
+          "Payload of visibilities that X-engines sent, by host.",
+          {"{{host}}": gbps("xbgpu_output_x_bytes_total", "host")}),
     # The loss locator: where heaps stop, in the order of the data.
-    ("1 Missing before F-engines (packets)", "pps", "{{engine}} {{antenna}} {{pol}}",
-     "rate(fgpu_input_missing_heaps_total{SEL}[RANGE])"),
-    ("2 Dropped in F-engines' sockets", "pps", "{{engine}} {{thread}}", "rate(fgpu_input_kernel_drops{SEL}[RANGE])"),
-    ("3 Not sent by F-engines (heaps)", "short", "{{engine}} {{antenna}} {{stream}}",
-     "rate(fgpu_output_skipped_heaps_total{SEL}[RANGE]) + rate(fgpu_output_dropped_heaps_total{SEL}[RANGE])"),
-    ("4 Missing before X-engines (heaps)", "short", "{{engine}} {{antenna}}",
-     "rate(xbgpu_feng_missing_heaps_total{SEL}[RANGE]) > 0"),
-    ("5 Dropped in X-engines' sockets", "pps", "{{engine}} {{thread}}", "rate(xbgpu_input_kernel_drops{SEL}[RANGE])"),
-    ("6 Dumps not sent, or incomplete", "short", "{{engine}} {{stream}}",
-     "rate(xbgpu_output_x_incomplete_accs_total{SEL}[RANGE]) + rate(xbgpu_output_x_absent_accs_total{SEL}[RANGE]) + "
-     "rate(xbgpu_output_x_dropped_accs_total{SEL}[RANGE])"),
+    Panel("timeseries", "1 Missing before F-engines", "pps",
+          "Digitiser packets that F-engines expected and did not get. The first of these six panels that is not "
+          "zero shows where heaps stop.",
+          {"{{engine}} {{antenna}} {{pol}}": rate(FEED_LOSS[0])}, RATE_LOST),
+    Panel("timeseries", "2 Dropped in F-engines' sockets", "pps",
+          "Packets that the kernel dropped because a receive thread was late.",
+          {"{{engine}} {{thread}}": rate("fgpu_input_kernel_drops")}, RATE_LOST),
+    Panel("timeseries", "3 Not sent by F-engines", PER_S,
+          "Heaps left out because input was missing, or because no output buffer was free.",
+          {"{{engine}} {{antenna}} {{stream}}": NOT_SENT},
+          RATE_LOST),
+    Panel("timeseries", "4 Missing before X-engines", PER_S,
+          "Heaps of each antenna that X-engines expected and did not get.",
+          {"{{engine}} {{antenna}}": rate(FENG_LOSS[0]) + " > 0"}, RATE_LOST),
+    Panel("timeseries", "5 Dropped in X-engines' sockets", "pps",
+          "Packets that the kernel dropped because a receive thread was late.",
+          {"{{engine}} {{thread}}": rate("xbgpu_input_kernel_drops")}, RATE_LOST),
+    Panel("timeseries", "6 Dumps incomplete or not sent", PER_S,
+          "Dumps with flagged baselines, without any heap, or without an output buffer.",
+          {"{{engine}} {{stream}}": dumps("incomplete", "absent", "dropped")},
+          RATE_LOST),
 ]
 F_ENGINES = [
-    ("Power of the inputs", "dB", "{{antenna}} {{pol}}", "fgpu_input_power_dbfs{SEL}"),
-    ("Saturated samples", "percentunit", "{{antenna}} {{pol}}",
-     "rate(fgpu_input_clipped_samples_total{SEL}[RANGE]) / (PACKET_SAMPLES * "
-     "rate(fgpu_input_heaps_total{SEL}[RANGE]))"),
-    ("Packets received", "pps", "{{antenna}} {{pol}}", "rate(fgpu_input_heaps_total{SEL}[RANGE])"),
-    ("Packets missing", "pps", "{{antenna}} {{pol}}", "rate(fgpu_input_missing_heaps_total{SEL}[RANGE])"),
-    ("Packets refused", "pps", "{{engine}} {{reason}}",
-     "sum by (engine, reason) (rate(fgpu_input_rejected_packets_total{SEL}[RANGE])) > 0"),
-    ("Packets too late", "pps", "{{antenna}} {{pol}}", "rate(fgpu_input_too_old_heaps_total{SEL}[RANGE])"),
-    ("Chunks discarded", "short", "{{antenna}}",
-     "rate(fgpu_unmatched_chunks_total{SEL}[RANGE]) + rate(fgpu_late_chunks_total{SEL}[RANGE])"),
-    ("Heaps sent", "short", "{{antenna}} {{stream}}", "rate(fgpu_output_heaps_total{SEL}[RANGE])"),
-    ("Heaps not sent", "short", "{{antenna}} {{stream}}",
-     "rate(fgpu_output_skipped_heaps_total{SEL}[RANGE]) + rate(fgpu_output_dropped_heaps_total{SEL}[RANGE])"),
-    ("Packets that could not be sent", "pps", "{{antenna}} {{stream}}",
-     "rate(fgpu_output_failed_packets_total{SEL}[RANGE])"),
-    ("Saturated voltages", "short", "{{antenna}} {{stream}} {{pol}}",
-     "rate(fgpu_output_clipped_samples_total{SEL}[RANGE])"),
-    ("Latency", "s", "{{antenna}} {{stream}}", "fgpu_output_latency_seconds{SEL}"),
+    Panel("stat", "Inputs that flow", "percentunit",
+          "Share of all inputs (antennas and polarisations) of which packets come.",
+          {"": f"avg({rate('fgpu_input_heaps_total')} > bool 0)"}, ALL),
+    Panel("stat", "Outputs that flow", "percentunit",
+          "Share of all outputs that send heaps.",
+          {"": f"avg({rate('fgpu_output_heaps_total')} > bool 0)"}, ALL),
+    Panel("stat", "Lowest input power", DBFS,
+          "The weakest input. Good is -30 to -10 dBFS; 0 is a sine that fills the range.",
+          {"": "min(fgpu_input_power_dbfs{SEL})"}, POWER),
+    Panel("stat", "Highest input power", DBFS,
+          "The strongest input. Good is -30 to -10 dBFS; 0 is a sine that fills the range.",
+          {"": "max(fgpu_input_power_dbfs{SEL})"}, POWER),
+    Panel("stat", "Most saturated", "percentunit",
+          "The input with the largest share of saturated samples, as its digitiser reports them.",
+          {"": f"max({CLIPPED_SHARE})"}, CLIPPED),
+    Panel("stat", "Worst loss of an input", "percentunit",
+          "The input with the largest share of missing packets.",
+          {"": f"max({share(*FEED_LOSS, 'antenna, pol')})"}, ANY_LOSS),
+    Panel("state-timeline", "Inputs", "none",
+          "Whether packets of each polarisation come. Silent: digitiser, cable, or multicast group.",
+          {"{{antenna}} {{pol}}": f"max by (antenna, pol) ({rate('fgpu_input_heaps_total')} > bool 0)"},
+          states=FLOWING),
+    Panel("state-timeline", "Outputs", "none",
+          "Whether each antenna's streams leave. Silent while the inputs flow: loss of input in every batch, or a "
+          "wrong delay.",
+          {"{{antenna}} {{stream}}": f"max by (antenna, stream) ({rate('fgpu_output_heaps_total')} > bool 0)"},
+          states=FLOWING),
+    Panel("table", "Antennas", "none",
+          "One row an antenna: power, lost packets, heaps that were not sent as input was missing, and latency.",
+          {**FEED_COLUMNS, "Not sent": f"sum by (antenna) ({rate('fgpu_output_skipped_heaps_total')})",
+           "Latency": "max by (antenna) (fgpu_output_latency_seconds{SEL})"},
+          columns={**FEED_CELLS, "Not sent": (PER_S, RATE_LOST, {}), "Latency": ("s", (), {})}),
+    Panel("heatmap", "Power of the inputs", DBFS,
+          "Power of every input over time, one row each. A row that differs from the others is a receiver or a "
+          "cable.",
+          {"{{antenna}} {{pol}}": "max by (antenna, pol) (fgpu_input_power_dbfs{SEL})"}),
+    Panel("heatmap", "Packets lost", "percentunit",
+          "Share of the packets of every input that is missing, one row each. A column across all rows is a switch "
+          "or a host; one row is a digitiser or a cable.",
+          {"{{antenna}} {{pol}}": share(*FEED_LOSS, "antenna, pol")}),
+    Panel("timeseries", "Power", DBFS,
+          "Mean power of the samples over about a second. The alert FeedLevel fires outside -33 to -7 dBFS.",
+          {"{{antenna}} {{pol}}": "fgpu_input_power_dbfs{SEL}"}, POWER),
+    Panel("timeseries", "Saturated samples", "percentunit",
+          "Share of the samples that the digitisers report as saturated.",
+          {"{{antenna}} {{pol}}": CLIPPED_SHARE}, CLIPPED),
+    Panel("timeseries", "Packets received", "pps",
+          "Packets of each input. All inputs of an array have the same rate.",
+          {"{{antenna}} {{pol}}": rate("fgpu_input_heaps_total")}),
+    Panel("timeseries", "Packets missing", "pps",
+          "Packets of each input that were expected and did not come.",
+          {"{{antenna}} {{pol}}": rate(FEED_LOSS[0])}, RATE_LOST),
+    Panel("timeseries", "Packets refused", "pps",
+          "Packets that came and were not taken, by reason (docs/loss.md).",
+          {"{{engine}} {{reason}}": f"sum by (engine, reason) ({rate('fgpu_input_rejected_packets_total')}) > 0"},
+          RATE_LOST),
+    Panel("timeseries", "Packets too late", "pps",
+          "Packets whose chunk had been closed. recv.window sets how long a chunk is open.",
+          {"{{antenna}} {{pol}}": rate("fgpu_input_too_old_heaps_total")}, RATE_LOST),
+    Panel("timeseries", "Chunks discarded", PER_S,
+          "Chunks without the other polarisation's, or behind later ones.",
+          {"{{antenna}}": f"{rate('fgpu_unmatched_chunks_total')} + {rate('fgpu_late_chunks_total')}"}, RATE_LOST),
+    Panel("timeseries", "Heaps sent", PER_S,
+          "Heaps of voltages that left, by antenna and stream.",
+          {"{{antenna}} {{stream}}": rate("fgpu_output_heaps_total")}),
+    Panel("timeseries", "Heaps not sent", PER_S,
+          "Heaps left out because input was missing, or because no output buffer was free.",
+          {"{{antenna}} {{stream}}": NOT_SENT},
+          RATE_LOST),
+    Panel("timeseries", "Packets that could not be sent", "pps",
+          "Packets that the kernel or the card refused.",
+          {"{{antenna}} {{stream}}": rate("fgpu_output_failed_packets_total")}, RATE_LOST),
+    Panel("timeseries", "Saturated voltages", PER_S,
+          "Complex samples that saturated in the output. Lower the gain if there are many.",
+          {"{{antenna}} {{stream}} {{pol}}": rate("fgpu_output_clipped_samples_total")}),
+    Panel("timeseries", "Latency", "s",
+          "Time from the last packet of a window received to the window's first packet sent.",
+          {"{{antenna}} {{stream}}": "fgpu_output_latency_seconds{SEL}"}),
 ]
 X_ENGINES = [
-    ("State of each antenna: 0 dead, 1 silent, 2 losing, 3 receiving", "short", "{{engine}} {{antenna}}",
-     "xbgpu_feng_state{SEL}"),
-    ("Heaps received", "short", "{{engine}} {{antenna}}", "rate(xbgpu_feng_heaps_total{SEL}[RANGE])"),
-    ("Heaps missing", "short", "{{engine}} {{antenna}}", "rate(xbgpu_feng_missing_heaps_total{SEL}[RANGE]) > 0"),
-    ("Heaps late or refused", "short", "{{engine}} {{antenna}}",
-     "rate(xbgpu_feng_late_heaps_total{SEL}[RANGE]) + rate(xbgpu_feng_refused_heaps_total{SEL}[RANGE]) > 0"),
-    ("Of them, only a part came", "short", "{{engine}} {{fengs}}",
-     "rate(xbgpu_input_incomplete_heaps_total{SEL}[RANGE])"),
-    ("Packets refused", "pps", "{{engine}} {{reason}}",
-     'sum by (engine, reason) (rate(xbgpu_input_rejected_packets_total{SEL}[RANGE])) > 0'),
-    ("Chunks discarded", "short", "{{engine}}", "rate(xbgpu_late_chunks_total{SEL}[RANGE])"),
-    ("Dumps sent", "short", "{{engine}} {{stream}}", "rate(xbgpu_output_x_heaps_total{SEL}[RANGE])"),
-    ("Dumps incomplete", "short", "{{engine}} {{stream}}", "rate(xbgpu_output_x_incomplete_accs_total{SEL}[RANGE])"),
-    ("Dumps skipped, absent or dropped", "short", "{{engine}} {{stream}}",
-     "rate(xbgpu_output_x_skipped_accs_total{SEL}[RANGE]) + rate(xbgpu_output_x_absent_accs_total{SEL}[RANGE]) + "
-     "rate(xbgpu_output_x_dropped_accs_total{SEL}[RANGE])"),
-    ("Saturated visibilities", "percentunit", "{{engine}} {{stream}}",
-     "rate(xbgpu_output_x_clipped_visibilities_total{SEL}[RANGE]) / "
-     "rate(xbgpu_output_x_visibilities_total{SEL}[RANGE])"),
-    ("Packets that could not be sent", "pps", "{{engine}} {{stream}}",
-     "rate(xbgpu_output_x_failed_packets_total{SEL}[RANGE])"),
-    ("Products audited; 0 wrong is well", "short", "{{engine}} {{stream}} wrong",
-     "rate(xbgpu_audit_failures_total{SEL}[RANGE])"),
-    ("Dumps flagged as wrong; 0 is well", "short", "{{engine}} {{stream}}",
-     "rate(xbgpu_output_x_wrong_accs_total{SEL}[RANGE])"),
-    ("Latency", "s", "{{engine}} {{stream}}", "xbgpu_output_x_latency_seconds{SEL}"),
+    Panel("stat", "Antennas that are not received", "none",
+          "Antennas of which at least one X-engine gets nothing, or not everything.",
+          {"": f"count({ANTENNA_STATE} < 3) or vector(0)"}, NONE_IS_GOOD),
+    Panel("stat", "Worst loss of an antenna", "percentunit",
+          "The antenna with the largest share of missing heaps.",
+          {"": f"max({share(*FENG_LOSS, 'antenna')})"}, ANY_LOSS),
+    Panel("stat", "Devices", "none",
+          "Good while all checksums and audited sums agreed. If not, take the GPU out of service.",
+          {"": "min(xbgpu_device_ok{SEL})"}, ALL, DEVICE),
+    Panel("stat", "Incomplete dumps", "percentunit",
+          "Share of the dumps that miss baselines. The first dump after a start is nearly always one.",
+          {"": f"sum({rate('xbgpu_output_x_incomplete_accs_total')}) / sum({rate('xbgpu_output_x_heaps_total')})"},
+          ANY_LOSS),
+    Panel("stat", "Voltages received", GBPS,
+          "Payload of voltages that these X-engines receive.",
+          {"": gbps("xbgpu_input_bytes_total")}, FLOW),
+    Panel("stat", "Visibilities sent", GBPS,
+          "Payload of visibilities that these X-engines send.",
+          {"": gbps("xbgpu_output_x_bytes_total")}, FLOW),
+    Panel("state-timeline", "F-engines, as X-engines receive them", "none",
+          "The worst state of each antenna in the chosen X-engines. Dead: nothing since the start. Silent: data "
+          "came before. Losing: heaps were missing in the last seconds.",
+          {"{{antenna}}": ANTENNA_STATE}, states=FENG),
+    Panel("state-timeline", "Devices", "none",
+          "Whether all checksums and audited sums of each engine agreed since its start.",
+          {"{{engine}} {{host}}": "min by (engine, host) (xbgpu_device_ok{SEL})"}, states=DEVICE),
+    Panel("table", "Antennas", "none",
+          "One row an antenna: state, share of lost heaps, and heaps received, late and refused in all chosen "
+          "X-engines.",
+          {**FENG_COLUMNS, **{name: f"sum by (antenna) ({rate(metric)})" for name, metric in (
+              ("Received", FENG_LOSS[1]), ("Missing", FENG_LOSS[0]), ("Late", "xbgpu_feng_late_heaps_total"),
+              ("Refused", "xbgpu_feng_refused_heaps_total"))}},
+          columns={**FENG_CELLS, "Received": (PER_S, (), {}),
+                   **{name: (PER_S, RATE_LOST, {}) for name in ("Missing", "Late", "Refused")}}),
+    Panel("heatmap", "Voltages lost", "percentunit",
+          "Share of the heaps of every antenna that is missing, one row each. A column across all rows is an "
+          "X-engine or a switch; one row is an F-engine.",
+          {"{{antenna}}": share(*FENG_LOSS, "antenna")}),
+    Panel("timeseries", "Heaps received", PER_S,
+          "Heaps of voltages, by X-engine and antenna.",
+          {"{{engine}} {{antenna}}": rate("xbgpu_feng_heaps_total")}),
+    Panel("timeseries", "Heaps missing", PER_S,
+          "Heaps that were expected and did not come, by X-engine and antenna.",
+          {"{{engine}} {{antenna}}": rate(FENG_LOSS[0]) + " > 0"}, RATE_LOST),
+    Panel("timeseries", "Heaps late or refused", PER_S,
+          "Heaps that came and were not taken. They count as missing, too.",
+          {"{{engine}} {{antenna}}": f"{rate('xbgpu_feng_late_heaps_total')} + "
+                                      f"{rate('xbgpu_feng_refused_heaps_total')} > 0"},
+          RATE_LOST),
+    Panel("timeseries", "Heaps of which a part came", PER_S,
+          "Missing heaps with some of their packets: loss of single packets.",
+          {"{{engine}} {{fengs}}": rate("xbgpu_input_incomplete_heaps_total")}, RATE_LOST),
+    Panel("timeseries", "Packets refused", "pps",
+          "Packets that came and were not taken, by reason (docs/loss.md).",
+          {"{{engine}} {{reason}}": f"sum by (engine, reason) ({rate('xbgpu_input_rejected_packets_total')}) > 0"},
+          RATE_LOST),
+    Panel("timeseries", "Chunks discarded", PER_S,
+          "Chunks that were complete after later ones had been processed.",
+          {"{{engine}}": rate("xbgpu_late_chunks_total")}, RATE_LOST),
+    Panel("timeseries", "Dumps sent", PER_S,
+          "Dumps that left, by X-engine and stream.",
+          {"{{engine}} {{stream}}": rate("xbgpu_output_x_heaps_total")}),
+    Panel("timeseries", "Dumps incomplete", PER_S,
+          "Dumps with flagged baselines.",
+          {"{{engine}} {{stream}}": rate("xbgpu_output_x_incomplete_accs_total")}, RATE_LOST),
+    Panel("timeseries", "Dumps skipped, absent or dropped", PER_S,
+          "Dumps that were not sent: no complete baseline, no heap, or no free output buffer.",
+          {"{{engine}} {{stream}}": dumps("skipped", "absent", "dropped")},
+          RATE_LOST),
+    Panel("timeseries", "Saturated visibilities", "percentunit",
+          "Share of the visibilities that saturated. The F-engines' gain is too high if there are any.",
+          {"{{engine}} {{stream}}": f"{rate('xbgpu_output_x_clipped_visibilities_total')} / "
+                                     f"{rate('xbgpu_output_x_visibilities_total')}"},
+          RATE_LOST),
+    Panel("timeseries", "Packets that could not be sent", "pps",
+          "Packets that the kernel or the card refused.",
+          {"{{engine}} {{stream}}": rate("xbgpu_output_x_failed_packets_total")}, RATE_LOST),
+    Panel("timeseries", "Wrong sums", PER_S,
+          "Audited products whose sums disagree, and dumps flagged because of checksums.",
+          {"audit {{engine}} {{stream}}": rate("xbgpu_audit_failures_total"),
+           "dumps {{engine}} {{stream}}": rate("xbgpu_output_x_wrong_accs_total")},
+          RATE_LOST),
+    Panel("timeseries", "Latency", "s",
+          "Time from the last packet of a dump received to the dump's first packet sent.",
+          {"{{engine}} {{stream}}": "xbgpu_output_x_latency_seconds{SEL}"}),
 ]
-DASHBOARDS = {"overview": ("overview", OVERVIEW, None), "f-engines": ("F-engines", F_ENGINES, "fgpu"),
-              "x-engines": ("X-engines", X_ENGINES, "xbgpu")}
-SOURCE = {"type": "prometheus", "uid": "${source}"}
-N_COLUMNS, WIDTH, HEIGHT = 2, 12, 8
+DASHBOARDS = {"overview": ("overview", OVERVIEW, None, None),
+              "f-engines": ("F-engines", F_ENGINES, "fgpu", "fgpu_input_heaps_total"),
+              "x-engines": ("X-engines", X_ENGINES, "xbgpu", "xbgpu_feng_state")}
 
 
-def panel(i, title, unit, legend, expression):
+# ---- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def thresholds(steps):
+    return {"mode": "absolute",
+            "steps": [{"value": value, "color": colour} for value, colour in steps or ((None, GREEN),)]}
+
+
+def mappings(states):
+    return [{"type": "value", "options": {str(value): {"text": text, "color": colour, "index": value}
+                                          for value, (text, colour) in states.items()}}] if states else []
+
+
+def place(panels):
+    """[(x, y, width, height)], from left to right in rows."""
+    x = y = height = 0
+    places = []
+    for panel in panels:
+        w, h = SIZES[panel.kind]
+        if x + w > N_COLUMNS or h != height:
+            x, y, height = 0, y + height, h
+        places.append({"x": x, "y": y, "w": w, "h": h})
+        x += w
+    return places
+
+
+def options(panel):
+    """What Grafana wants to know of a kind of panel."""
+    legend = {"displayMode": "list", "placement": "bottom", "showLegend": True}
     return {
-        "id": i + 1, "title": title, "type": "timeseries", "datasource": SOURCE,
-        "gridPos": {"x": i % N_COLUMNS * WIDTH, "y": i // N_COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
-        "fieldConfig": {"defaults": {"unit": unit, "custom": {"lineWidth": 1, "fillOpacity": 0, "spanNulls": False}},
-                        "overrides": []},
-        "options": {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
-                    "tooltip": {"mode": "multi", "sort": "desc"}},
-        "targets": [{"refId": "A", "datasource": SOURCE, "expr": expression, "legendFormat": legend}],
+        "stat": {"colorMode": "background" if panel.steps != FLOW else "value", "graphMode": "area",
+                 "textMode": "value",
+                 "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False}},
+        "state-timeline": {"mergeValues": True, "showValue": "never", "rowHeight": 0.9, "alignValue": "left",
+                           "legend": legend},
+        "table": {"showHeader": True, "cellHeight": "sm"},
+        "heatmap": {"calculate": False, "cellGap": 0, "color": {"mode": "scheme", "scheme": "Turbo", "steps": 64},
+                    "yAxis": {"axisPlacement": "left", "reverse": True}, "cellValues": {"unit": panel.unit},
+                    "legend": {"show": True}, "tooltip": {"show": True, "yHistogram": False}},
+        "timeseries": {"legend": legend, "tooltip": {"mode": "multi", "sort": "desc"}},
+    }[panel.kind]
+
+
+def custom(panel):
+    if panel.kind == "timeseries":
+        return {"lineWidth": 1, "fillOpacity": 0, "spanNulls": False,
+                "thresholdsStyle": {"mode": "line" if panel.steps in (POWER, CLIPPED, RATE_LOST) else "off"}}
+    if panel.kind == "state-timeline":
+        return {"fillOpacity": 80, "lineWidth": 0}
+    return {"align": "left"} if panel.kind == "table" else {}
+
+
+def overrides(panel):
+    """Unit, limits and states of each column."""
+    out = []
+    for column, (unit, steps, states) in panel.columns.items():
+        properties = {"unit": unit, "thresholds": thresholds(steps), "mappings": mappings(states),
+                      "custom.cellOptions": {"type": "color-background" if steps or states else "auto"}}
+        out.append({"matcher": {"id": "byName", "options": column},
+                    "properties": [{"id": name, "value": value} for name, value in properties.items()]})
+    return out
+
+
+def transformations(panel):
+    """One row an antenna, and columns with the names of the queries; of alerts, one row each."""
+    if panel.kind != "table":
+        return []
+    names = {f"Value #{ref(i)}": column for i, column in enumerate(panel.queries)}
+    hidden = {"Time": True} | ({} if panel.columns else {"Value": True, "Value #A": True, "array": True})
+    order = {"alertname": 0, "severity": 1} if not panel.columns else {}
+    return [{"id": "merge", "options": {}},
+            {"id": "organize", "options": {"excludeByName": hidden, "renameByName": names, "indexByName": order}}]
+
+
+def ref(i):
+    return chr(ord("A") + i)
+
+
+def target(panel, i, legend, expression):
+    made = {"refId": ref(i), "datasource": SOURCE, "expr": expression, "legendFormat": legend}
+    if panel.kind == "table":
+        made |= {"format": "table", "instant": True, "range": False}
+    return made
+
+
+def panel_json(number, panel, where, fill):
+    return {
+        "id": number, "title": panel.title, "description": panel.description, "type": panel.kind, "datasource": SOURCE,
+        "gridPos": where, "options": options(panel), "transformations": transformations(panel),
+        "fieldConfig": {"defaults": {"unit": panel.unit, "thresholds": thresholds(panel.steps),
+                                     "mappings": mappings(panel.states), "custom": custom(panel),
+                                     "color": {"mode": "palette-classic" if panel.kind == "timeseries"
+                                               else "thresholds"}},
+                        "overrides": overrides(panel)},
+        "targets": [target(panel, i, legend, fill(expression))
+                    for i, (legend, expression) in enumerate(panel.queries.items())],
     }
 
 
@@ -97,20 +427,23 @@ def variable(name, label, query):
 
 def dashboard(array, name):
     """One dashboard as text."""
-    title, panels, program = DASHBOARDS[name]
-    labels = f'array="{array["name"]}"'
+    title, panels, program, of_antennas = DASHBOARDS[name]
+    select = f'array="{array["name"]}"'
     variables = [{"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"},
-                 variable("host", "Host", f"label_values(up{{{labels}}}, host)")]
-    select = f'{labels}, host=~"$host"'
+                 variable("host", "Host", f"label_values(up{{{select}}}, host)")]
+    select += ', host=~"$host"'
     if program:
-        variables.append(variable("engine", "Engine",
-                                  f'label_values(up{{{select}, program="{program}"}}, engine)'))
+        variables.append(variable("engine", "Engine", f'label_values(up{{{select}, program="{program}"}}, engine)'))
         select += ', engine=~"$engine"'
-    made = []
-    for i, (heading, unit, legend, expression) in enumerate(panels):
+        variables.append(variable("antenna", "Antenna", f"label_values({of_antennas}{{{select}}}, antenna)"))
+
+    def fill(expression):
+        if program:
+            expression = re.sub(OF_ANTENNA, r'\1{SEL, antenna=~"$antenna"', expression)
         expression = expression.replace("SEL", select).replace("RANGE", "$__rate_interval")
-        expression = expression.replace("PACKET_SAMPLES", str(array["digitiser"]["packet_samples"]))
-        made.append(panel(i, heading, unit, legend, expression))
+        return expression.replace("PACKET_SAMPLES", str(array["digitiser"]["packet_samples"]))
+
+    made = [panel_json(i + 1, panel, where, fill) for i, (panel, where) in enumerate(zip(panels, place(panels)))]
     return json.dumps({
         "uid": f"cbf-{array['name']}-{name}"[:40], "title": f"{array['name']}: {title}", "tags": ["cbf"],
         "schemaVersion": 38, "version": 1, "refresh": "5s", "time": {"from": "now-15m", "to": "now"},

@@ -80,8 +80,10 @@ def device_keys(array, engine):
 def flow_keys(array, engine, name, more):
     """Of recv or send: the interface, what the engine has of its own, and what all engines of this kind have."""
     keys = [("interface", json.dumps(engine.interface["name"]), engine.given.mark_at("interface"))]
-    affinity = engine.given.texts(f"{name}_affinity")
-    return keys + more + [("affinity", text, mark) for _, text, mark in affinity] + array[engine.kind][name].texts()
+    affinity = [(text, mark) for _, text, mark in engine.given.texts(f"{name}_affinity")]
+    if name in engine.cpus:
+        affinity = [(json.dumps(engine.cpus[name]), engine.interface.mark_at("cpus"))]
+    return keys + more + [("affinity", text, mark) for text, mark in affinity] + array[engine.kind][name].texts()
 
 
 def control(lines, array, engine, schema):
@@ -124,6 +126,13 @@ def antenna_names(array):
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
 
 
+def window_keys(array, stream):
+    """As long as the F-engines' output buffers, where the file does not say and the default is shorter."""
+    recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
+    keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
+    return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
+
+
 def xbgpu_lines(plan, engine, schema):
     array, stream, lines = plan.array, engine.stream, begin(plan, engine)
     port, width = array["multicast"]["port"], engine.stream["channels"] // engine.stream["substreams"]
@@ -138,7 +147,8 @@ def xbgpu_lines(plan, engine, schema):
         ("channel_offset", engine.substream * width, at("substreams")),
         ("spectra_per_heap", stream["spectra_per_heap"], at("spectra_per_heap")),
         ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation")),
-        ("sample_bits", stream["sample_bits"], at("sample_bits"))]))
+        ("sample_bits", stream["sample_bits"], at("sample_bits")),
+        *window_keys(array, stream)]))
     lines.items("outputs", [
         [key for key in output.texts() if key[0] != "stream"]
         + [("destination", f"{plan.x_groups[output['name']][engine.substream]}:{port}", output.mark)]

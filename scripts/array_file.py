@@ -26,6 +26,7 @@ DEALT = {
     "x_outputs": ("destination", "gate"),
 }
 KINDS = ("fgpu", "xbgpu")
+PROGRAMS = KINDS + ("visrec",)
 ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
 
 
@@ -106,9 +107,9 @@ class Section:
 
 
 def engine_schemas(programs):
-    """The schemas of both engines, as they print them."""
+    """The schemas of the engines and the recorder, as they print them."""
     schemas = {}
-    for kind in KINDS:
+    for kind in PROGRAMS:
         text = subprocess.run([Path(programs) / kind, "--print-schema"], check=True, capture_output=True, text=True)
         schemas[kind] = json.loads(text.stdout)
     return schemas
@@ -146,7 +147,7 @@ def _engine_sections(schema, kind):
 
 def make_schema(engines):
     """The schema of array.yaml, made with those of the engines."""
-    fgpu, xbgpu = engines["fgpu"]["properties"], engines["xbgpu"]["properties"]
+    fgpu, xbgpu, visrec = (engines[program]["properties"] for program in PROGRAMS)
     name = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
     substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
@@ -164,9 +165,11 @@ def make_schema(engines):
         recv_affinity=affinity,
         send_affinity=fgpu["send"]["properties"]["affinity"])
     interface = _object("", ["name", "rate"], name=_text("Name, as the host has it."),
-                        rate=_number("What it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000))
+                        rate=_number("What it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000),
+                        cpus=_text("CPUs for the engines' receive and send threads, one each: those of the interface's NUMA "
+                                   "node, as /sys/class/net/NAME/device/local_cpulist lists them; none: not pinned."))
     host = _object(
-        "", ["name", "address", "memory", "cores", "interfaces", "engines"],
+        "", ["name", "address", "memory", "cores", "interfaces"],
         name=_text("Name, for people, Ansible and metrics.", **name),
         address=_text("IPv4 address for control: Ansible, Prometheus and KATCP come here."),
         memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
@@ -174,6 +177,21 @@ def make_schema(engines):
         interfaces=_list("Interfaces for data.", interface, 64),
         engines=_list("What runs here, in order: antennas, and substreams, are dealt to them in the order of the file.",
                       engine, 64))
+    host["properties"]["engines"]["minItems"] = 0  # a host that only records
+    telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
+    antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
+    metres = _number("", "number", minimum=-1e7, maximum=1e7)
+    antenna["properties"]["position"] = {"description": visrec["antennas"]["items"]["properties"]["position"]["description"],
+                                         "anyOf": [metres, {"type": "array", "items": metres}]}
+    recorder = _object(
+        "A visrec.", ["output", "host"],
+        output=_text("The output of x_outputs that is recorded."),
+        host=_text("The host that records."),
+        interface=_text("The interface through which visibilities come; none: the host's first."),
+        directory={"description": "Where files go; none: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
+                   "maxLength": 2000},
+        centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
+        **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "array",
@@ -184,10 +202,11 @@ def make_schema(engines):
             time=without(fgpu["time"], ("timebase",)),
             digitiser=_object("What digitisers send.", **{key: fgpu["recv"]["properties"][key]
                                                           for key in ("sample_bits", "packet_samples")}),
-            antennas=_list("All antennas, in the order of their feng_id.",
-                           without(fgpu["antennas"]["items"], DEALT["antennas"]), 4096),
+            antennas=_list("All antennas, in the order of their feng_id.", antenna, 4096),
+            telescope=telescope,
             f_outputs=_list("Streams of channelised voltages.", f_output, 64),
             x_outputs=_list("Streams of visibilities.", x_output, 64),
+            recorders=_list("What records visibilities.", recorder, 64),
             multicast=_object(
                 "Addresses of all streams between and behind the engines.", ["range"],
                 range=_text("They are taken from here: a.b.c.d/bits."),
@@ -300,6 +319,35 @@ def written(node):
     return node.value if node.style is None else json.dumps(node.value)
 
 
+def hint(rule, text):
+    """What people write in place of a number, and what to write instead; as hint_of() of common/config_values.c."""
+    if rule.get("type") not in ("integer", "number"):
+        return ""
+    if unit_of(rule) == " s" and re.match(r"\d{4}-", text):
+        return '; write seconds since 1970, as "date +%s -d 2026-01-31T12:00Z" prints'
+    rest = re.fullmatch(r"[-+.\d]+ *(.*)", text, re.DOTALL)
+    if not rest:
+        return ""
+    if rest[1].startswith((",", "_")):
+        return "; write the number without separators, as 1.5 or 1e6"
+    return "; write the number without a unit, as 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
+
+
+# Names of sections by which a file is one of a program's; an array's file has hosts and multicast.
+SIGNS = {"visrec": {"telescope", "stream"}, "fgpu": {"outputs", "antennas"}, "xbgpu": {"outputs", "recv"},
+         "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
+
+
+def owner(node):
+    """The program whose file this is instead of array.yaml, or None."""
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    names = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
+    if names & {"hosts", "multicast", "f_outputs", "x_outputs"}:
+        return None
+    return next((program for program, signs in SIGNS.items() if signs <= names), None)
+
+
 class Reader:
     def __init__(self, faults):
         self.faults = faults
@@ -335,7 +383,7 @@ class Reader:
             if name not in names:
                 full = f"{where}.{name}" if where else name
                 help_text = rule["properties"][name]["description"]
-                self.faults.add(mark_of(node), f"{full} is missing; it is required: {help_text}")
+                self.faults.add(mark_of(node), f"{full} is missing and has no default ({help_text.removesuffix('.')})")
         return section
 
     def unknown(self, mark, name, where, names):
@@ -369,7 +417,8 @@ class Reader:
             try:
                 values.append(parse(one, item.value))
             except Wrong:
-                self.faults.add(mark_of(item), f"{where} must be {expected(rule)}, but {described(item)} is given")
+                self.faults.add(mark_of(item), f"{where} must be {expected(rule)}, but {described(item)} is given"
+                                               f"{hint(one, item.value)}")
                 return None
         if "anyOf" in rule:
             return Value(values, "[" + ", ".join(json.dumps(item.value) if isinstance(value, str) else item.value
@@ -391,5 +440,8 @@ def load(path, schema, faults):
         return None
     if node is None:
         faults.add(Mark(1, 1), "is empty")
+        return None
+    if owner(node):
+        faults.add(Mark(1, 1), f"this looks like a file of {owner(node)}, not of scripts/array")
         return None
     return Reader(faults).load(schema, node)

@@ -2,20 +2,33 @@
 
 Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  Recorders
 are no part of the array's file: whoever runs one lists it in recorders.yaml (docs/array.md).
+
+A lost heap is told within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape and an
+evaluation may each be 1 s late.
 """
+import math
 from dataclasses import dataclass
 
 import yaml
 
-from array_engines import MARKER, http_address
+import array_plan
+from array_engines import MARKER, antenna_names, http_address
 
-DOCTOR = "ssh {{ $labels.host }} cbf-doctor TOPIC /etc/cbf/{{ $labels.engine }}.yaml"
+SCRAPE_S = 1
 BY = "array, host, engine, program"
+ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a series of its own
 
 
-def rate(metric, labels="", by=""):
+# ---- Parts of expressions --------------------------------------------------------------------------------------------
+
+
+def rate(metric, labels="", by="", over="1m"):
     """Per second, over the last minute, of each engine; 'by': labels that are kept beside."""
-    return f"sum by ({BY}{by}) (rate({metric}{{ARRAY{labels}}}[1m]))"
+    return f"sum by ({BY}{by}) (rate({metric}{{ARRAY{labels}}}[{over}]))"
+
+
+def gauge(metric, by=""):
+    return f"max by ({BY}{by}) ({metric}{{ARRAY}})"
 
 
 def refused(program, reasons):
@@ -31,22 +44,47 @@ def unless_here(expression, program):
     return f"{expression} unless on ({BY}) ({here})"
 
 
+def share(missing, received):
+    """Part of the heaps that is missing."""
+    return f"{missing} / ({missing} + {received})"
+
+
+def of_antenna(expression):
+    """An expression by antenna, with host and engine of the antenna's F-engine."""
+    return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
+
+
+def by_antenna(metric):
+    return f"sum by (array, feng, antenna) (rate({metric}{{ARRAY}}[10s]))"
+
+
+# ---- Rules -----------------------------------------------------------------------------------------------------------
+
+
 @dataclass
 class Rule:
     name: str
-    fires: str  # PromQL; ARRAY: the label of this array
+    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: how long a silence is none of the data's own
     after: str
     severity: str
     summary: str
     where: str  # it probably is
-    doctor: str = "loss"  # what cbf-doctor looks at; "": it knows no recorders
+    command: str = "cbf-doctor loss"  # that looks closer, on the host; a doctor's takes the engine's file
 
 
+DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
+UNIT = "{{ $labels.program }}@{{ $labels.engine }}"
+JOURNAL = f"journalctl -u {UNIT} -n 50"
+CLOCK_COMMAND = "chronyc tracking"
+DISK_COMMAND = "df -h /var/lib/cbf/{{ $labels.engine }}"
 FEED = ", antenna, pol"
 WHO = "{{ $labels.engine }} on {{ $labels.host }}"
 INPUT = "antenna {{ $labels.antenna }} pol {{ $labels.pol }}"
+OUTPUT = ", antenna, stream"
+STREAM = "antenna {{ $labels.antenna }}, stream {{ $labels.stream }}"
 VOLTAGES = ", feng, antenna"
 FENG = "antenna {{ $labels.antenna }} (F-engine {{ $labels.feng }})"
+PERCENT = "{{ $value | humanizePercentage }}"
 SOCKET = "this host: the receive thread is too slow for its socket buffer (CPU taken by others, recv.threads, " \
          "recv.buffer, net.core.rmem_max)"
 STRANGE = "malformed|no_items|heap_size|alignment|bad_source|bad_frequency|crc|duplicate"
@@ -54,147 +92,248 @@ STRANGE_VISIBILITIES = "jump|clock|heap_size|alignment|bad_timestamp|bad_source|
 SECOND_SENDER = "a second sender on this group: this engine's log names both; recv.from keeps others away, where their " \
                 "addresses are not forged"
 FOREIGN = "another program or host sends to these addresses (the log names it), or recv.from lacks an address"
-CLOCK = "this host: chronyd, ntpd or ptp4l with phc2sys does not run, or has no server (chronyc tracking)"
+CLOCK = "this host: chronyd, ntpd or ptp4l with phc2sys does not run, or has no server"
 CLIPPED = 1e-3  # of the samples
+LOW_DBFS, HIGH_DBFS = -33, -7  # good is -30 to -10
 QUIET_DBFS = -60
+MUCH = 0.005  # of the heaps
 
-RULES = [
-    Rule("EngineDown", "up{ARRAY} == 0", "10s", "critical", f"{WHO} does not answer",
-         "the process or its host: systemctl status {{ $labels.program }}@{{ $labels.engine }}", "host"),
-    # Only what the kernel says: the clock may be right all the same.
-    Rule("ClockUnsynchronised", "fgpu_clock_synchronised{ARRAY} == 0 or xbgpu_clock_synchronised{ARRAY} == 0", "30s",
-         "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
-         "host"),
-    # Digitiser to F-engine.
-    Rule("FeedSilent", rate("fgpu_input_heaps_total", by=FEED) + " == 0", "10s", "critical",
-         f"{INPUT}: nothing reaches {WHO}",
-         "before the F-engine: digitiser, cable, or the switch's multicast group (IGMP); if all inputs of a host are "
-         "silent, its interface", "streams"),
-    Rule("FeedLostOnTheWay", unless_here(rate("fgpu_input_missing_heaps_total", by=FEED) + " > 0", "fgpu"), "5s",
-         "warning", f"{INPUT}: {{{{ $value | humanize }}}} packets/s are missing, and {WHO} has dropped none",
-         "before this host's sockets: digitiser, cable, switch, or the interface's queues (ethtool -S)"),
-    Rule("FeedLostInSocket", rate("fgpu_input_kernel_drops") + " > 0", "0s", "warning",
-         f"{WHO}: the kernel drops digitiser packets", SOCKET),
-    Rule("FeedLate", rate("fgpu_input_too_old_heaps_total", by=FEED) + " > 0", "5s", "warning",
-         f"{INPUT}: packets come too late for {WHO}",
-         "the digitiser's time, a long way through the network, or this host was stopped for a moment (recv.window)",
-         "streams"),
-    Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0",
-         "10s", "warning", f"{WHO} refuses packets that are not what it expects",
-         "configuration: another sender on this address, polarisations exchanged, sample_bits or packet_samples",
-         "streams"),
-    Rule("FeedContested", rate("fgpu_input_contested_heaps_total", by=FEED) + " > 0", "0s", "critical",
-         f"{INPUT}: {{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
-         SECOND_SENDER, "streams"),
-    Rule("FeedForeign", refused("fgpu", "bad_sender") + " > 0", "10s", "warning",
-         f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, "streams"),
-    Rule("FeedClips", f"{rate('fgpu_input_clipped_samples_total', by=FEED)} > {CLIPPED} * PACKET_SAMPLES * "
-         f"{rate('fgpu_input_heaps_total', by=FEED)}", "30s", "warning",
-         f"{INPUT}: more than a thousandth of the samples is saturated",
-         "before the digitiser: interference or its attenuator", "streams"),
-    Rule("FeedQuiet", f"fgpu_input_power_dbfs{{ARRAY}} < {QUIET_DBFS} and on (array, engine, antenna) "
-         "fgpu_input_power_valid{ARRAY} == 1", "30s", "warning", f"{INPUT}: hardly any power ({{{{ $value }}}} dBFS)",
-         "before the digitiser: receiver, its supply, or a cable", "streams"),
-    # In the F-engine, and from it.
-    Rule("FEngineSkips", rate("fgpu_output_skipped_heaps_total") + " > 0", "5s", "warning",
-         f"{WHO} leaves out heaps as input is missing", "its inputs: see the Feed alerts of this engine"),
-    Rule("FEngineBehind", rate("fgpu_output_dropped_heaps_total") + " > 0 or " + refused("fgpu", "no_chunk") + " > 0",
-         "0s", "warning", f"{WHO} does not keep up",
-         "this engine: its GPU or its send threads are slower than the data (another user of the GPU, its clock, "
-         "send.threads)"),
-    Rule("FEngineSendFails", rate("fgpu_output_failed_packets_total") + " > 0", "0s", "warning",
-         f"{WHO}: the kernel refuses to send its packets",
-         "this host: interface down, no route to the group, or send.packet_payload above the MTU", "host"),
-    # F-engine to X-engine.
-    Rule("VoltagesSilent", "xbgpu_feng_state{ARRAY} < 2", "10s", "critical", f"no voltages of {FENG} reach {WHO}",
-         "if other X-engines get them, the switch's multicast group (IGMP) or this host's interface; if none does, the "
-         "F-engine or its host", "streams"),
-    Rule("VoltagesLostOnTheWay", unless_here(
-             rate("xbgpu_feng_missing_heaps_total", by=VOLTAGES) + f" > 0 and on ({BY}{VOLTAGES}) xbgpu_feng_state{{ARRAY}} == 2",
-             "xbgpu"), "5s", "warning",
-         f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
-         "if every X-engine says so, the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if only this "
-         "one, its switch port or the interface's queues (ethtool -S)"),
-    Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
-         f"{WHO}: the kernel drops packets of F-engines", SOCKET),
-    Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "5s", "warning",
-         f"{WHO} refuses voltages that come too late or from another time",
-         "an F-engine that was stopped for a moment, or a digitiser or host whose clock is off", "streams"),
-    Rule("VoltagesStrange", refused("xbgpu", STRANGE) + " > 0", "10s", "warning",
-         f"{WHO} refuses packets that are not what it expects",
-         "configuration: F- and X-engines do not agree (channels, spectra_per_heap, sample_bits), or another sender",
-         "streams"),
-    Rule("VoltagesContested", rate("xbgpu_input_contested_heaps_total", by=", fengs") + " > 0", "0s", "critical",
-         f"{{{{ $value | humanize }}}} heaps/s of F-engines {{{{ $labels.fengs }}}} came twice with different bytes, and "
-         f"{WHO} counts them as missing", SECOND_SENDER, "streams"),
-    Rule("VoltagesForeign", refused("xbgpu", "bad_sender") + " > 0", "10s", "warning",
-         f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, "streams"),
-    # In the X-engine, and from it.
-    Rule("XEngineBehind", rate("xbgpu_output_x_dropped_accs_total") + " > 0 or " + refused("xbgpu", "no_chunk")
-         + " > 0", "0s", "warning", f"{WHO} does not keep up",
-         "this engine: its GPU or its send thread is slower than the data"),
-    Rule("XEngineWrong", rate("xbgpu_audit_failures_total") + " > 0 or "
-         + rate("xbgpu_output_x_wrong_accs_total") + " > 0 or xbgpu_device_ok{ARRAY} == 0", "0s", "critical",
-         f"{WHO}: visibilities were wrong: checksums, or the host's sums, disagree with the device's",
-         "its GPU or its memory: take it out of service", "host"),
-    Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
-         f"{WHO}: the kernel refuses to send its packets",
-         "this host: interface down, no route to the group, or send.packet_payload above the MTU", "host"),
-    # The first dump after a start is one that began before it, nearly always.
-    Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "5s",
-         "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
-         "see the other alerts: this is what they cost"),
-    Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
-         f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time", "streams"),
-    # The recorder.
-    Rule("RecorderLoses", rate("visrec_unwritten_dumps_total") + " > 0 or " +
-         rate("visrec_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
-         f"{WHO} loses dumps", "its disk is full or too slow: df, iostat -x", ""),
-    Rule("RecorderRefuses", rate("visrec_rejected_packets_total", f', reason=~"{STRANGE_VISIBILITIES}"') +
-         f" > 0 and on ({BY}) " + rate("visrec_dumps_total") + " == 0", "10s", "critical",
-         f"{WHO} records nothing: it refuses the visibilities that come",
-         "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is jump, "
-         "time is not the same in all X-engines", ""),
-    Rule("RecorderClockUnsynchronised", "visrec_clock_synchronised{ARRAY} == 0", "30s", "warning",
-         f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK, ""),
-    Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
-         f"{WHO} began another file: time went back",
-         "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", ""),
-]
+POWER = gauge("fgpu_input_power_dbfs", FEED)
+POWER_VALID = f"and on ({BY}, antenna) {gauge('fgpu_input_power_valid', ', antenna')} == 1"
+FEED_HEAPS = "fgpu_input_heaps_total"
+FLOWS = rate(FEED_HEAPS, by=", antenna", over="INPUT_S") + " > 0"
+STATE = "max by (array, feng, antenna) (xbgpu_feng_state{ARRAY})"
+
+RULES = {
+    "engines": [
+        Rule("EngineDown", "max by (array, host, engine, program, carries) (up{ARRAY}) == 0", "3s", "critical",
+             f"{WHO}{{{{ with $labels.carries }}}} ({{{{ . }}}}){{{{ end }}}} does not answer", "the process or its host",
+             f"systemctl status {UNIT}"),
+        # Only what the kernel says: the clock may be right all the same.
+        Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
+             "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it",
+             CLOCK, CLOCK_COMMAND),
+    ],
+    "digitisers to F-engines": [
+        Rule("FeedSilent", rate(FEED_HEAPS, by=", antenna", over="INPUT_S") + " == 0", "1s", "critical",
+             f"antenna {{{{ $labels.antenna }}}}: nothing reaches {WHO}",
+             "before the F-engine: digitiser, cable, or the switch's multicast group (IGMP); if all antennas of a host are "
+             "silent, its interface", DOCTOR_STREAMS),
+        Rule("PolarisationSilent", rate(FEED_HEAPS, by=FEED, over="INPUT_S") + f" == 0 and on ({BY}, antenna) {FLOWS}", "1s",
+             "critical", f"{INPUT}: nothing reaches {WHO}, and the other polarisation flows",
+             "before the F-engine: this polarisation's digitiser, cable, or multicast groups", DOCTOR_STREAMS),
+        Rule("FeedLoses", share(rate("fgpu_input_missing_heaps_total", by=FEED, over="10s"),
+                                rate(FEED_HEAPS, by=FEED, over="10s")) + f" > {MUCH} and on ({BY}{FEED}) " +
+             rate(FEED_HEAPS, by=FEED, over="INPUT_S") + " > 0", "2s", "critical",
+             f"{INPUT}: {PERCENT} of the packets are missing in {WHO}",
+             "FeedLostInSocket, FeedLate, FeedStrange or FeedContested of this engine names the cause; else it is before "
+             "this host (FeedLostOnTheWay)"),
+        Rule("FeedLostOnTheWay", unless_here(rate("fgpu_input_missing_heaps_total", by=FEED) + " > 0", "fgpu"), "2s",
+             "warning", f"{INPUT}: {{{{ $value | humanize }}}} packets/s are missing, and {WHO} has dropped none",
+             "before this host's sockets: digitiser, cable, switch, or the interface's queues (ethtool -S)"),
+        Rule("FeedLostInSocket", rate("fgpu_input_kernel_drops") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel drops digitiser packets", SOCKET),
+        Rule("FeedLate", rate("fgpu_input_too_old_heaps_total", by=FEED) + " > 0", "2s", "warning",
+             f"{INPUT}: packets come too late for {WHO}",
+             "the digitiser's time, a long way through the network, or this host was stopped for a moment (recv.window)",
+             DOCTOR_STREAMS),
+        Rule("FeedStrange", refused("fgpu", STRANGE) + " > 0 or " + rate("fgpu_input_bad_timestamp_heaps_total") + " > 0",
+             "10s", "warning", f"{WHO} refuses packets that are not what it expects",
+             "configuration: another sender on this address, polarisations exchanged, sample_bits or packet_samples",
+             DOCTOR_STREAMS),
+        Rule("FeedContested", rate("fgpu_input_contested_heaps_total", by=FEED) + " > 0", "0s", "critical",
+             f"{INPUT}: {{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
+             SECOND_SENDER, DOCTOR_STREAMS),
+        Rule("FeedForeign", refused("fgpu", "bad_sender") + " > 0", "10s", "warning",
+             f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, DOCTOR_STREAMS),
+        Rule("FeedClips", f"{rate('fgpu_input_clipped_samples_total', by=FEED)} > {CLIPPED} * PACKET_SAMPLES * "
+             f"{rate(FEED_HEAPS, by=FEED)}", "30s", "warning",
+             f"{INPUT}: more than a thousandth of the samples is saturated",
+             "before the digitiser: interference or its attenuator", DOCTOR_STREAMS),
+        Rule("FeedQuiet", f"{POWER} < {QUIET_DBFS} {POWER_VALID}", "30s", "critical",
+             f"{INPUT}: hardly any power ({{{{ $value }}}} dBFS) in {WHO}",
+             "before the digitiser: receiver, its supply, or a cable", DOCTOR_STREAMS),
+        Rule("FeedLevel", f"({POWER} < {LOW_DBFS} >= {QUIET_DBFS} or {POWER} > {HIGH_DBFS}) {POWER_VALID}", "30s", "warning",
+             f"{INPUT}: the power is {{{{ $value }}}} dBFS in {WHO}, outside {LOW_DBFS} to {HIGH_DBFS}",
+             "before the digitiser: its attenuator, the receiver's gain, or interference; good is -30 to -10 dBFS",
+             DOCTOR_STREAMS),
+    ],
+    "F-engines": [
+        # The output waits until time has caught up with its timestamps.
+        Rule("FEngineAhead", gauge("fgpu_output_ahead_seconds", ", antenna, stream") + " > 0", "0s", "critical",
+             "antenna {{ $labels.antenna }}, stream {{ $labels.stream }}: silent for another "
+             f"{{{{ $value | humanizeDuration }}}} in {WHO}, after a wrong delay",
+             "?delays was given a delay that is too large: correct it; ?resume over KATCP, or a restart of the engine, ends the silence",
+             f"systemctl restart {UNIT}"),
+        Rule("FEngineDelay", gauge("fgpu_output_delay_seconds", ", antenna, stream") + " > 0.1", "0s", "critical",
+             "antenna {{ $labels.antenna }}, stream {{ $labels.stream }}: its delay is "
+             f"{{{{ $value | humanizeDuration }}}} in {WHO}, and no sky comes that late",
+             "?delays, or a delay file, was wrong: correct it, then ?resume over KATCP", "cbf-doctor"),
+        Rule("FEngineSilent", rate("fgpu_output_heaps_total", by=OUTPUT, over="OUTPUT_S") + f" == 0 and on ({BY}, antenna) "
+             f"min by ({BY}, antenna) ({rate(FEED_HEAPS, by=FEED, over='OUTPUT_S')}) > 0 unless on ({BY}, antenna) "
+             f"{gauge('fgpu_output_ahead_seconds', ', antenna')} > 0", "1s", "critical",
+             f"{STREAM}: {WHO} sends nothing, and both polarisations of its input flow",
+             "this engine: a wrong delay, polarisations whose times are far apart, or a GPU that does not keep up",
+             JOURNAL),
+        Rule("FEngineSkips", rate("fgpu_output_skipped_heaps_total", by=OUTPUT) + " > 0", "2s", "warning",
+             f"{STREAM}: {WHO} leaves out {{{{ $value | humanize }}}} heaps/s as input is missing",
+             "the antenna's inputs: see the Feed alerts of this engine"),
+        Rule("FEngineBehind", rate("fgpu_output_dropped_heaps_total") + " > 0 or " + refused("fgpu", "no_chunk") + " > 0",
+             "0s", "warning", f"{WHO} does not keep up",
+             "this engine: its GPU or its send threads are slower than the data (another user of the GPU, its clock, "
+             "send.threads)"),
+        Rule("FEngineSendFails", rate("fgpu_output_failed_packets_total") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel refuses to send its packets",
+             "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
+    ],
+    "F-engines to X-engines": [
+        Rule("AntennaSilent", of_antenna(STATE + " < 2"), "2s", "critical",
+             f"{FENG}: no X-engine gets voltages; its F-engine is {WHO}",
+             "the F-engine, its host or its switch port: EngineDown, FeedSilent, PolarisationSilent, FEngineSilent and "
+             "FEngineAhead of this antenna name the cause", "systemctl status fgpu@{{ $labels.engine }}"),
+        Rule("AntennaLoses", of_antenna(share(by_antenna("xbgpu_feng_missing_heaps_total"),
+                                              by_antenna("xbgpu_feng_heaps_total")) + f" > {MUCH} and {STATE} >= 2"), "2s",
+             "critical", f"{FENG}: {PERCENT} of the voltages are missing in the X-engines; its F-engine is {WHO}",
+             "FeedLoses or FEngineSkips of this antenna: before or in the F-engine; else VoltagesLostOnTheWay and "
+             "VoltagesLostInSocket say which X-engines lose them", "cbf-doctor loss"),
+        Rule("VoltagesSilent", f"{gauge('xbgpu_feng_state', VOLTAGES)} < 2 and on (array, antenna) {STATE} >= 2", "2s",
+             "critical", f"no voltages of {FENG} reach {WHO}, and other X-engines get them",
+             "the switch's multicast group (IGMP), or this host's interface", DOCTOR_STREAMS),
+        Rule("VoltagesLostOnTheWay", unless_here(
+                 rate("xbgpu_feng_missing_heaps_total", by=VOLTAGES) +
+                 f" > 0 and on ({BY}{VOLTAGES}) {gauge('xbgpu_feng_state', VOLTAGES)} >= 2", "xbgpu"), "2s", "warning",
+             f"{{{{ $value | humanize }}}} heaps/s of {FENG} are missing, and {WHO} has dropped none",
+             "if every X-engine says so, the F-engine or its host (EngineDown, FEngineSkips, FEngineBehind); if only this "
+             "one, its switch port or the interface's queues (ethtool -S)"),
+        Rule("VoltagesLostInSocket", rate("xbgpu_input_kernel_drops") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel drops packets of F-engines", SOCKET),
+        Rule("VoltagesLate", refused("xbgpu", "too_old|jump") + " > 0", "2s", "warning",
+             f"{WHO} refuses voltages that come too late or from another time",
+             "an F-engine that was stopped for a moment, or a digitiser or host whose clock is off", DOCTOR_STREAMS),
+        Rule("VoltagesStrange", refused("xbgpu", STRANGE) + " > 0", "10s", "warning",
+             f"{WHO} refuses packets that are not what it expects",
+             "configuration: F- and X-engines do not agree (channels, spectra_per_heap, sample_bits), or another sender",
+             DOCTOR_STREAMS),
+        Rule("VoltagesContested", rate("xbgpu_input_contested_heaps_total", by=", fengs") + " > 0", "0s", "critical",
+             f"{{{{ $value | humanize }}}} heaps/s of F-engines {{{{ $labels.fengs }}}} came twice with different bytes, and "
+             f"{WHO} counts them as missing", SECOND_SENDER, DOCTOR_STREAMS),
+        Rule("VoltagesForeign", refused("xbgpu", "bad_sender") + " > 0", "10s", "warning",
+             f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, DOCTOR_STREAMS),
+    ],
+    "X-engines": [
+        Rule("XEngineBehind", rate("xbgpu_output_x_dropped_accs_total") + " > 0 or " + refused("xbgpu", "no_chunk")
+             + " > 0", "0s", "warning", f"{WHO} does not keep up",
+             "this engine: its GPU or its send thread is slower than the data"),
+        Rule("XEngineWrong", rate("xbgpu_audit_failures_total") + " > 0 or "
+             + rate("xbgpu_output_x_wrong_accs_total") + f" > 0 or {gauge('xbgpu_device_ok')} == 0", "0s", "critical",
+             f"{WHO}: visibilities were wrong: checksums, or the host's sums, disagree with the device's",
+             "its GPU or its memory: take it out of service", DOCTOR_HOST),
+        Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel refuses to send its packets",
+             "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
+        # The first dump after a start is one that began before it, nearly always.
+        Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
+             "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
+             "see the other alerts: this is what they cost"),
+        Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
+             f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",
+             DOCTOR_STREAMS),
+    ],
+    "recorders": [
+        Rule("RecorderDiskFull", rate("visrec_unwritten_dumps_total") + " > 0", "0s", "critical",
+             f"{WHO} loses dumps: its disk is full", "the disk of output.file: remove or move recordings", DISK_COMMAND),
+        Rule("RecorderSlow", rate("visrec_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
+             f"{WHO} loses dumps: it does not keep up", "its disk is too slow, or other programs write to it",
+             "iostat -x 1 3"),
+        Rule("RecorderLostInSocket", rate("visrec_kernel_drops") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel drops packets of X-engines", SOCKET, JOURNAL),
+        Rule("RecorderMisses", rate("visrec_missing_heaps_total") + " > 0", "2s", "warning",
+             f"{WHO}: {{{{ $value | humanize }}}} heaps/s of visibilities are missing",
+             "X-engines that do not run or do not send (EngineDown, XEngineBehind), the network, or this host "
+             "(RecorderLostInSocket, RecorderSlow)", JOURNAL),
+        Rule("RecorderContested", rate("visrec_contested_heaps_total") + " > 0", "0s", "critical",
+             f"{{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
+             SECOND_SENDER, JOURNAL),
+        Rule("RecorderRefuses", rate("visrec_rejected_packets_total", f', reason=~"{STRANGE_VISIBILITIES}"') +
+             f" > 0 and on ({BY}) " + rate("visrec_dumps_total") + " == 0", "10s", "critical",
+             f"{WHO} records nothing: it refuses the visibilities that come",
+             "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is "
+             "jump, time is not the same in all X-engines", JOURNAL),
+        Rule("RecorderClockUnsynchronised", gauge("visrec_clock_synchronised") + " == 0", "30s", "warning",
+             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
+             CLOCK_COMMAND),
+        Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
+             f"{WHO} began another file: time went back",
+             "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", JOURNAL),
+    ],
+}
+
+# The time at which Prometheus first saw the trouble: the value of its own series for an alert with these labels.
+SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "__name__" }}' \
+        '{{ $these = printf "%s,%s=%q" $these $name $value }}{{ end }}{{ end }}' \
+        '{{ range printf "ALERTS_FOR_STATE{alertname=\\"THIS_ALERT\\"%s}" $these | query }}{{ .Value | humanizeTimestamp }}' \
+        '{{ else }}now{{ end }}'
+
+
+def quiet_s(plan):
+    """Seconds without a heap after which an input, and an output, of an fgpu is silent: they count in chunks and buffers."""
+    array = plan.array
+    chunk = array["fgpu"]["recv"]["chunk_samples"]
+    buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])
+    return [math.floor(3 + 4 * samples / array["time"]["adc_sample_rate"]) for samples in (chunk, chunk + buffer)]
+
+
+# ---- Files -----------------------------------------------------------------------------------------------------------
 
 
 def targets(plan):
     """For file_sd_configs."""
     rows = []
-    for engine in plan.engines:
+    for engine in plan.engines + plan.recorders:
         rows.append({"targets": [http_address(plan.array, engine)],
                      "labels": {"array": plan.array["name"], "host": engine.host["name"], "engine": engine.name,
-                                "program": engine.kind}})
+                                "program": engine.kind, "carries": engine.carries()}})
     return dump(rows, f"the engines of {plan.array['name']}, for file_sd_configs.")
 
 
-def rules(plan):
+def antenna_engines(plan):
+    """Rules that record which F-engine an antenna has."""
+    named = antenna_names(plan.array)  # else xbgpu/labels.c names them
+    return [{"record": ENGINE_OF, "expr": "vector(1)",
+             "labels": {"array": plan.array["name"], "antenna": antenna["name"] if named else f"a{feng_id}",
+                        "host": engine.host["name"], "engine": engine.name}}
+            for engine in plan.engines for feng_id, antenna in engine.antennas]
+
+
+def alert(plan, stage, rule):
     array = plan.array
-    out = []
-    for rule in RULES:
-        expression = rule.fires.replace("ARRAY", f'array="{array["name"]}"')
-        expression = expression.replace("PACKET_SAMPLES", str(array["digitiser"]["packet_samples"]))
-        annotations = {"summary": rule.summary, "where": rule.where}
-        if rule.doctor:
-            annotations["doctor"] = DOCTOR.replace("TOPIC", rule.doctor)
-        out.append({"alert": rule.name, "expr": expression, "for": rule.after, "labels": {"severity": rule.severity},
-                    "annotations": annotations})
-    return dump({"groups": [{"name": f"cbf {array['name']}", "interval": "5s", "rules": out}]},
-                f"what is wrong with {array['name']}, and where to look.")
+    expression = rule.fires.replace("ARRAY", f'array="{array["name"]}"')
+    for name, number in zip(("INPUT_S", "OUTPUT_S"), quiet_s(plan)):
+        expression = expression.replace(name, f"{number}s")
+    expression = expression.replace("PACKET_SAMPLES", str(array["digitiser"]["packet_samples"]))
+    file = " /etc/cbf/{{ $labels.engine }}.yaml" if rule.command.startswith("cbf-doctor") else ""
+    return {"alert": rule.name, "expr": expression, "for": rule.after, "labels": {"severity": rule.severity},
+            "annotations": {"summary": rule.summary, "stage": stage, "since": SINCE.replace("THIS_ALERT", rule.name),
+                            "where": rule.where, "command": f"ssh {{{{ $labels.host }}}} {rule.command}{file}"}}
+
+
+def rules(plan):
+    alerts = [alert(plan, stage, rule) for stage, group in RULES.items() for rule in group]
+    return dump({"groups": [{"name": f"cbf {plan.array['name']}", "interval": f"{SCRAPE_S}s",
+                             "rules": antenna_engines(plan) + alerts}]},
+                f"what is wrong with {plan.array['name']}, and where to look.")
 
 
 def prometheus(plan):
     """A server that watches this array alone; of one that is there already, take the parts."""
     return dump({
-        "global": {"scrape_interval": "5s", "evaluation_interval": "5s"},
+        "global": {"evaluation_interval": f"{SCRAPE_S}s"},
         "rule_files": ["rules.yaml"],
-        "scrape_configs": [{"job_name": f"cbf-{plan.array['name']}",
-                            "file_sd_configs": [{"files": ["targets.yaml", "recorders.yaml"]}]}],
+        "scrape_configs": [{"job_name": f"cbf-{plan.array['name']}", "scrape_interval": f"{SCRAPE_S}s",
+                            "scrape_timeout": f"{SCRAPE_S}s",
+                            "file_sd_configs": [{"files": ["targets.yaml", "recorders.yaml"]}],
+                            "metric_relabel_configs": [{"source_labels": ["__name__"], "regex": ".*_created",
+                                                        "action": "drop"}]}],
     }, f"a Prometheus for {plan.array['name']}.")
 
 

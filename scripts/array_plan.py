@@ -16,6 +16,8 @@ GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
 HUGE_PAGE_BYTES = 2 << 20
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
+FLOWS = ("recv", "send")
+N_CPUS = 4096
 MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
 
 
@@ -36,6 +38,8 @@ class Engine:
     out_gbps: float = 0.0
     memory_bytes: float = 0.0  # of the host
     threads: int = 0
+    flow_threads: dict = field(default_factory=dict)  # "recv", "send" -> how many threads
+    cpus: dict = field(default_factory=dict)  # "recv", "send" -> [CPU] of each thread, where the interface's CPUs are known
 
     @property
     def on_cpu(self):
@@ -56,6 +60,7 @@ class Plan:
     engines: list = field(default_factory=list)
     f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
     x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
+    recorders: list = field(default_factory=list)  # [array_recorder.Recorder]
 
     def x_outputs(self, stream):
         return [output for output in self.array["x_outputs"] if output["stream"] == stream["name"]]
@@ -101,9 +106,15 @@ def multicast_range(array, faults):
     return network
 
 
+def span(addresses):
+    """The lowest and the highest address, in words."""
+    first, last = ipaddress.IPv4Address(min(addresses)), ipaddress.IPv4Address(max(addresses))
+    return str(first) if first == last else f"{first} to {last}"
+
+
 def check_feeds(array, network, faults):
     """Each address is one input's, and none is in the range that streams are dealt from."""
-    owners = {}
+    owners, twice, inside = {}, {}, []
     dealt = range(int(network[0]) & MAC_BITS, (int(network[-1]) & MAC_BITS) + 1) if network else ()
     for antenna in array["antennas"]:
         for pol in ("pol0", "pol1"):
@@ -115,13 +126,22 @@ def check_feeds(array, network, faults):
                 if feed is None:
                     faults.add(mark, f"\"{text}\" is not an endpoint of the form a.b.c.d[+n][:port]")
                 for address, port in feed or []:
-                    name = ipaddress.IPv4Address(address)
                     owner = owners.setdefault((address, port), who)
                     if owner != who:
-                        faults.add(mark, f"{name}:{port} is a feed of {owner} already")
-                    if name.is_multicast and address & MAC_BITS in dealt:
-                        faults.add(mark, f"{name} is within multicast.range {network}, or has an Ethernet address "
-                                         f"(its last 23 bits) that is: keep them apart")
+                        twice.setdefault((who, owner, port), (mark, []))[1].append(address)
+                    if ipaddress.IPv4Address(address).is_multicast and address & MAC_BITS in dealt:
+                        inside.append((address, who, mark))
+    for (_, owner, port), (mark, addresses) in twice.items():
+        name = f"{span(addresses)}:{port} is a feed" if len(addresses) == 1 else f"{span(addresses)}, port {port}, are feeds"
+        faults.add(mark, f"{name} of {owner} already")
+    if inside:
+        first, last = min(inside, key=lambda feed: feed[0]), max(inside, key=lambda feed: feed[0])
+        who = first[1] if first[1] == last[1] else f"{first[1]} to {last[1]}"
+        feeds = f"feed {span([first[0]])} ({who})" if len(inside) == 1 else \
+            f"{len(inside)} feed addresses, {span([first[0], last[0]])} ({who}),"
+        mark = inside[0][2] if len(inside) == 1 else array["multicast"].mark_at("range")
+        faults.add(mark, f"{feeds} and multicast.range {network} overlap, or their Ethernet addresses (the last 23 bits) do: "
+                         f"keep them apart")
 
 
 def deal_block(network, at, end, n):
@@ -205,11 +225,12 @@ def check_hosts(array, faults):
         check_ports(array, host, faults)
 
 
-def check_ports(array, host, faults):
-    ports, n = array["ports"], len(host["engines"])
+def check_ports(array, host, faults, n=None):
+    """'n': the host's programs that have ports; None: its engines."""
+    ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
-        faults.add(ports.mark, f"the {n} engines of {host['name']} have HTTP ports from {taken[0].start} and KATCP "
+        faults.add(ports.mark, f"the {n} programs of {host['name']} have HTTP ports from {taken[0].start} and KATCP "
                                f"ports from {taken[1].start}: put them further apart, and below 65536")
 
 
@@ -334,6 +355,22 @@ def narrow_shape(stream):
     return stream["decimation"] * (2 if whole else 1), stream["channels"] * (1 if whole else 2)
 
 
+def f_buffers(array, stream):
+    """Output buffers of each antenna."""
+    chunk_buffers = math.ceil(array["fgpu"]["recv"]["chunk_samples"] / (batch_samples(stream) * stream["batches_per_buffer"]))
+    return stream["buffers"] or 2 * chunk_buffers + 2
+
+
+def x_window(array, stream):
+    """recv.window and recv.chunks of an xbgpu: it waits for a late antenna as long as the fgpus' output buffers last."""
+    recv = array["xbgpu"]["recv"]
+    if "window" in recv.given or "chunks" in recv.given:
+        return recv["window"], recv["chunks"]
+    n_chunks = math.ceil(f_buffers(array, stream) * stream["batches_per_buffer"] / recv["batches_per_chunk"])
+    window = min(max(n_chunks + 1, recv["window"]), recv.schema["properties"]["window"]["maximum"])
+    return window, max(2 * window + 3, recv["chunks"])
+
+
 def fgpu_memory(array, engine):
     recv, digitiser = array["fgpu"]["recv"], array["digitiser"]
     packet, samples = digitiser["packet_samples"], recv["chunk_samples"]
@@ -344,8 +381,7 @@ def fgpu_memory(array, engine):
     for stream in array["f_outputs"]:
         n_spectra = stream["spectra_per_heap"] * stream["batches_per_buffer"]
         buffer = stream["batches_per_buffer"] * batch_bytes(stream) + n_spectra * N_POLS * 2 * 4
-        chunk_buffers = math.ceil(samples / (batch_samples(stream) * stream["batches_per_buffer"]))
-        n_buffers = stream["buffers"] or 2 * chunk_buffers + 2
+        n_buffers = f_buffers(array, stream)
         subsampling, bins = narrow_shape(stream) if stream["kind"] == "narrowband" else (0, 0)
         row = 2 * bins or 2 * stream["channels"]
         host += n_buffers * pinned_bytes(buffer, engine)
@@ -359,7 +395,8 @@ def xbgpu_memory(array, engine):
     recv, stream = array["xbgpu"]["recv"], engine.stream
     n_ants = len(array["antennas"])
     heap = batch_bytes(stream) // stream["substreams"]
-    host = chunk_pool_bytes(recv["chunks"], recv["batches_per_chunk"] * n_ants, heap, engine)
+    _, n_chunks = x_window(array, stream)
+    host = chunk_pool_bytes(n_chunks, recv["batches_per_chunk"] * n_ants, heap, engine)
     device = 3 * recv["batches_per_chunk"] * n_ants * heap
     for output in array["x_outputs"]:
         if output["stream"] != stream["name"]:
@@ -387,7 +424,8 @@ def cost(array, engine):
         engine.memory_bytes = xbgpu_memory(array, engine) + PROCESS_BYTES
         receivers = min(keys["recv"]["threads"], n_ants)
     engine.memory_bytes += receivers * RECEIVER_BYTES
-    engine.threads = receivers + keys["send"]["threads"] + 1  # and the worker
+    engine.flow_threads = {"recv": receivers, "send": keys["send"]["threads"]}
+    engine.threads = sum(engine.flow_threads.values()) + 1  # and the worker
     if engine.on_cpu:
         engine.threads += keys["device"]["threads"] or engine.host["cores"]
 
@@ -406,8 +444,8 @@ def check_capacity(plan, host, faults):
     memory = sum(engine.memory_bytes for engine in engines) / GIB
     if memory > host["memory"]:
         faults.add(host.mark_at("memory"), f"the engines of {host['name']} need about {memory:.3g} GiB of memory, and "
-                                           f"it has {host['memory']:.3g}: lower recv.chunk_samples, recv.chunks or "
-                                           f"recv.batches_per_chunk, or move engines to other hosts")
+                                           f"it has {host['memory']:.3g}: lower recv.chunk_samples, recv.window, recv.chunks, "
+                                           f"recv.batches_per_chunk or buffers, or move engines to other hosts")
     threads = sum(engine.threads for engine in engines)
     if threads > host["cores"]:
         cpu = any(engine.on_cpu for engine in engines)
@@ -415,6 +453,44 @@ def check_capacity(plan, host, faults):
                    f"the engines of {host['name']} have {threads} busy threads, and it has {host['cores']} cores: "
                    f"lower recv.threads or send.threads{', or device.threads' if cpu else ''}, or move engines to "
                    f"other hosts")
+
+
+def parse_cpus(text):
+    """The CPUs of a list such as 0-3,8, or None."""
+    cpus = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or dash and not last.isdigit():
+            return None
+        cpus += range(int(first), int(last if dash else first) + 1)
+    return cpus if cpus and max(cpus) < N_CPUS else None
+
+
+def deal_cpus(host, engines, faults):
+    """A CPU of its own for each receive and send thread, near the thread's interface."""
+    taken = {cpu for engine in engines for name in FLOWS for cpu in engine.given[f"{name}_affinity"] or []}
+    for interface in host["interfaces"]:
+        if "cpus" not in interface.given:
+            continue
+        text, mine = interface["cpus"], [engine for engine in engines if engine.interface is interface]
+        near = parse_cpus(text)
+        if near is None:
+            faults.add(interface.mark_at("cpus"), f"cpus of {interface['name']} must be a list such as \"0-15,32-47\", of CPUs "
+                                                  f"below {N_CPUS}, not \"{text}\"")
+            continue
+        wanted = [(engine, name) for engine in mine for name in FLOWS if f"{name}_affinity" not in engine.given.given]
+        n_wanted = sum(engine.flow_threads[name] for engine, name in wanted)
+        free = [cpu for cpu in near if cpu not in taken]
+        if len(free) < n_wanted:
+            faults.add(interface.mark_at("cpus"),
+                       f"{n_wanted} receive and send threads of {', '.join(e.name for e in mine)} want a CPU each near "
+                       f"{interface['name']}, and {len(free)} of {text} are free: lower recv.threads or send.threads, add "
+                       f"CPUs, or leave cpus out")
+            continue
+        for engine, name in wanted:
+            n = engine.flow_threads[name]
+            engine.cpus[name], free = free[:n], free[n:]
+            taken.update(engine.cpus[name])
 
 
 def make_plan(array, faults):
@@ -439,6 +515,7 @@ def make_plan(array, faults):
         cost(array, engine)
     for host in array["hosts"]:
         check_capacity(plan, host, faults)
+        deal_cpus(host, plan.on(host), faults)
     return plan
 
 
