@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec and compares them with those injected.
+"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec and compares them with those expected.
 
 Antenna a is delayed by d_a samples, so e_a(f) ~ exp(-2 pi i f d_a), and the correlation <e_a1 conj(e_a2)> turns by
 -2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  Exit status 1: something is not as expected.
@@ -61,7 +61,7 @@ def fit_delay(spectrum, usable, samples_between_spectra):
 
 
 def delay_rows(data, delays, tone_channel, samples_between_spectra):
-    """(a1, a2, injected, recovered, error) of each cross-correlation of one polarisation product."""
+    """(a1, a2, expected, recovered, error) of each cross-correlation of one polarisation product."""
     usable = usable_channels(data.vis.shape[2], tone_channel)
     for a1, a2 in data.baselines:
         if a1 != a2:
@@ -80,34 +80,34 @@ def fit_drift(data, a1, a2, tone_channel, samples_between_spectra):
 
 
 def print_drifts(sets, drifts, args):
-    """Prints the baselines whose delay drifts; returns True if all drift as injected."""
+    """Prints the baselines whose delay drifts; returns True if all drift as expected."""
     all_good = True
     for a1, a2 in sets[0].baselines:
-        injected = drifts[a1] - drifts[a2]
-        if a1 == a2 or injected == 0:
+        expected = drifts[a1] - drifts[a2]
+        if a1 == a2 or expected == 0:
             continue
         found = [fit_drift(data, a1, a2, args.tone_channel, args.samples_between_spectra) for data in sets]
-        good = all(abs(rate - injected) <= TOLERANCE_SAMPLES_PER_S for rate in found)
-        print(f"{sets[0].label(a1, a2)} drifts by {injected:+g} samples/s; recovered "
+        good = all(abs(rate - expected) <= TOLERANCE_SAMPLES_PER_S for rate in found)
+        print(f"{sets[0].label(a1, a2)} drifts by {expected:+g} samples/s; recovered "
               + ", ".join(f"{data.pol} {rate:+.4f}" for data, rate in zip(sets, found)) + ("" if good else "  WRONG"))
         all_good = all_good and good
     return all_good
 
 
 def print_delays(sets, delays, drifts, args):
-    """Prints the table; returns True if all delays are as injected."""
+    """Prints the table; returns True if all delays are as expected."""
     rows = [[row for row in delay_rows(data, delays, args.tone_channel, args.samples_between_spectra)
              if drifts[row[0]] == drifts[row[1]]] for data in sets]
     width = max(len(data.label(a1, a2)) for data in sets[:1] for a1, a2 in data.baselines)
     all_good = True
     print("Delay between antennas, in ADC samples")
-    print(f"{'baseline':<{width}}  {'injected':>8}" + "".join(f"  {'recovered ' + data.pol:>22}" for data in sets))
+    print(f"{'baseline':<{width}}  {'expected':>8}" + "".join(f"  {'recovered ' + data.pol:>22}" for data in sets))
     for per_pol in zip(*rows):
-        a1, a2, injected = per_pol[0][:3]
-        line = f"{sets[0].label(a1, a2):<{width}}  {injected:>8g}"
+        a1, a2, expected = per_pol[0][:3]
+        line = f"{sets[0].label(a1, a2):<{width}}  {expected:>8g}"
         good = True
         for _, _, _, recovered, error in per_pol:
-            good = good and abs(recovered - injected) <= TOLERANCE_SAMPLES
+            good = good and abs(recovered - expected) <= TOLERANCE_SAMPLES
             line += f"  {recovered:>12.4f} ± {error:<7.4f}"
         print(line + ("" if good else "  WRONG"))
         all_good = all_good and good
@@ -158,7 +158,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=pathlib.Path, help="UVH5 file")
     parser.add_argument("--delays", type=parse_numbers, required=True,
-                        help="injected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
+                        help="expected delay of each antenna in samples, e.g. --delays=0,5,-3,17")
     parser.add_argument("--drifts", type=parse_numbers,
                         help="by how many samples a second the delay of each antenna drifts; none without")
     parser.add_argument("--tone-channel", type=int, help="channel in which a tone was injected")

@@ -1,7 +1,7 @@
 """The demonstration's array (config/demo), live on the loopback interface: four antennas of which the signals are known.
 
 Ports are free ones instead of the demonstration's, so that it may run beside it; the time of the start is sync_time, as
-scripts/demo has it.
+scripts/demo has it.  Small socket buffers and real time forgive a stall of 50 ms, so its programs run before other tests.
 """
 import time
 
@@ -14,6 +14,7 @@ SYNC_TIME = "1760000000"  # in config/demo
 PORT = ":7148"
 ENGINES = ("xbgpu0", "xbgpu1", "fgpu0", "fgpu1")
 CHANNELS = 1024
+RATE_HZ = 1e6  # of samples
 HALF = 512  # channels of an X-engine
 TONE_CHANNEL = 300
 DELAYS = (0, 5, -3)  # samples, of the antennas whose sky does not drift
@@ -22,7 +23,7 @@ DELAYS = (0, 5, -3)  # samples, of the antennas whose sky does not drift
 class Array:
     """Its processes by name; 'dsim' are overrides of the digitisers' configuration, 'others' of all others'."""
 
-    def __init__(self, daemon, work, dsim=None, others=None):
+    def __init__(self, daemon, work, dsim=None, others=None, katcp=False):
         self.configs = {}
         now = str(int(time.time()))
         delays = work / "m003.delays"
@@ -34,14 +35,21 @@ class Array:
             config = harness.merge(config, (dsim or {}) if name == "dsim" else (others or {}))
             if name != "dsim":
                 config = harness.merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
+            if katcp:
+                config["katcp"] = {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}
+            else:
                 config.pop("katcp", None)
             self.configs[name] = config
-        self.daemon = daemon
-        self.processes = {}
+        self.daemon, self.work = daemon, work
+        self.processes, self.clocks = {}, {}
 
     def start(self, *names):
         for name in names:
-            self.processes[name] = self.daemon(name.rstrip("01"), self.configs[name], name)
+            if not harness.SANITIZED:
+                self.clocks.setdefault(name, harness.Clock(self.work / f"{name}.clock"))
+            again = f"{name}.again" if name in self.processes else name
+            self.processes[name] = self.daemon(name.rstrip("01"), self.configs[name], again, clock=self.clocks.get(name),
+                                                first=True)
         for name in names:
             self.processes[name].wait_ready()
         return self
