@@ -58,6 +58,29 @@ def test_files(machine):
             assert re.fullmatch(r"net\.(core|ipv4)\.[a-z_]+ = \d+", line), line
 
 
+def test_group(machine):
+    """That of limits.d."""
+    assert machine.run("getent group cbf").stdout.startswith("cbf:")
+    assert machine.run("id -u cbf").returncode == 0
+
+
+def test_documents(machine):
+    """Every link and picture of the documents leads to a file, and so does every document that a manual page names."""
+    root = machine.path("/usr/share/doc/gpucbf")
+    pages = [root / "README.md", *(root / "docs").glob("*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        links = re.findall(r'\]\(([^)#]+)[^)]*\)|<img src="([^"]+)"', page.read_text())
+        missing = [a or b for a, b in links if not (a or b).startswith("http") and not (page.parent / (a or b)).exists()]
+        assert not missing, f"{page.name}: {missing}"
+    named = machine.run("bash -c 'zcat /usr/share/man/man[15]/{fgpu,xbgpu,dsim,visrec}*.gz'").stdout
+    named += "".join(path.read_text() for path in machine.path("/usr/share/cbf/config").glob("*.yaml"))
+    paths = set(re.findall(r"[\w./-]*docs/[a-z-]+\.md", named))
+    assert "/usr/share/doc/gpucbf/docs/operation.md" in paths
+    assert not [path for path in paths if not path.startswith("/") or not machine.path(path).exists()], paths
+    assert machine.path("/usr/share/doc/gpucbf/examples/visrec.yaml").exists()
+
+
 @pytest.mark.parametrize("page", ["fgpu", "xbgpu", "visrec", "dsim", "fsim"])
 def test_manual_pages(page, machine):
     program = machine.run(f"MANWIDTH=80 man 1 {page} | col -b").stdout
@@ -78,6 +101,6 @@ def test_programs_of_the_packages(machine):
     """What is no service: they find each other where the packages have put them."""
     machine.run("rm -rf /tmp/array; /usr/share/cbf/scripts/array /usr/share/cbf/config/array/array.yaml "
                 "--output /tmp/array && fgpu --check-config /tmp/array/services/f0.yaml "
-                "&& xbgpu --check-config /tmp/array/services/x0.yaml && test -s /tmp/array/playbook.yaml")
+                "&& xbgpu --check-config /tmp/array/services/x0.yaml && visrec --check-config /tmp/array/services/r0.yaml && test -s /tmp/array/playbook.yaml")
     assert machine.run("cbf-doctor --version").stdout.startswith("cbf-doctor ")
     assert "NAME" in machine.run("man cbf-doctor | col -b").stdout

@@ -38,6 +38,42 @@ def test_start(engine, machine):
         assert "READY" not in machine.journal(unit)
 
 
+def recorder_config(file):
+    stream = {"channels": 64, "channels_per_substream": 64, "samples_between_spectra": 128, "integration_batches": 1000}
+    return {"time": TIME, "recv": {"sources": harness.groups(), "interface": "lo", "buffer": 65536}, "stream": stream,
+            "telescope": {"name": "t", "latitude": -30, "longitude": 21, "altitude": 0},
+            "antennas": [{"name": "m000", "position": [0, 0, 0]}], "output": {"file": file}}
+
+
+def recordings(machine, directory):
+    return set(machine.run(f"ls {directory}/").stdout.split())
+
+
+def test_recorder(machine):
+    """In its own directory; killed in the second in which it began, it goes on in another file.  A stop leaves it."""
+    unit = "visrec@store.service"
+    machine.configure("store", recorder_config("/var/lib/cbf/store/vis-%Y.uvh5"))
+    machine.run(f"systemctl start {unit}")
+    before = recordings(machine, "/var/lib/cbf/store")
+    os.kill(machine.pid(unit), signal.SIGKILL)
+    machine.wait_show(unit, lambda values: values == ["active", "1"], "ActiveState", "NRestarts")
+    after = recordings(machine, "/var/lib/cbf/store")
+    assert len(before) == 1 and len(after) == 2 and before < after, (before, after)
+    machine.run(f"systemctl stop {unit}")
+    assert machine.show(unit, "ActiveState", "Result", "ExecMainStatus") == ["inactive", "success", "0"]
+
+
+def test_recorder_on_another_disk(machine):
+    """Refused as packaged; allowed by the drop-in of the manual."""
+    unit = "visrec@store.service"
+    machine.configure("store", recorder_config("/data/vis.uvh5"))
+    machine.run("install -d -o cbf /data; rm -f /data/*")
+    assert machine.run(f"systemctl start {unit}", check=False).returncode != 0
+    machine.drop_in(unit, "[Unit]\nRequiresMountsFor=/data\n[Service]\nDynamicUser=no\nUser=cbf\nUMask=0022\nReadWritePaths=/data")
+    machine.run(f"systemctl start {unit}")
+    assert machine.run("stat -c '%U %a' /data/vis.uvh5").stdout.split() == ["cbf", "644"]
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_stop_drains(engine, machine):
     """SIGTERM: what has been received is sent, then a stop heap on every stream; a clean end, which is not restarted."""
