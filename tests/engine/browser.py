@@ -8,23 +8,33 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-headless-s
 
 
 @contextlib.contextmanager
-def page(width=1280, height=900, colours="light", scale=1):
-    """A page of a browser of its own; whatever it complains of fails the test."""
+def client():
+    """A browser without pages."""
     playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: scripts/setup ci")
     if not CHROMIUM:
         pytest.skip("there is no Chromium: scripts/setup ci")
-    complaints = []
     with playwright.sync_playwright() as control:
-        browser = control.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=colours,
-                                      device_scale_factor=scale)
-        made = context.new_page()
-        made.set_default_timeout(60000)
-        made.on("console", lambda message: message.type == "error" and complaints.append(message.text))
-        made.on("pageerror", lambda error: complaints.append(str(error)))
-        made.complaints = complaints
+        made = control.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         yield made
-        browser.close()
+        made.close()
+
+
+def new_page(made, width=1280, height=900, colours="light", scale=1):
+    """A page of a browser. The list 'complaints' has the page's errors."""
+    context = made.new_context(viewport={"width": width, "height": height}, color_scheme=colours, device_scale_factor=scale)
+    page_made = context.new_page()
+    page_made.set_default_timeout(150000)  # a loss while the array starts is told for a minute
+    page_made.complaints = []
+    page_made.on("console", lambda message: message.type == "error" and page_made.complaints.append(message.text))
+    page_made.on("pageerror", lambda error: page_made.complaints.append(str(error)))
+    return page_made
+
+
+@contextlib.contextmanager
+def page(**options):
+    """A page of a browser of its own."""
+    with client() as made:
+        yield new_page(made, **options)
 
 
 def wait_shown(made, n=1):

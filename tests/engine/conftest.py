@@ -78,8 +78,8 @@ def daemon(work):
     """Starts daemons; those still running at the end of the test are killed."""
     started = []
 
-    def start(program, config, name=None, stderr=None):
-        process = harness.Daemon(program, config, work, name or f"{program}{len(started)}", stderr)
+    def start(program, config, name=None, **options):
+        process = harness.Daemon(program, config, work, name or f"{program}{len(started)}", **options)
         started.append(process)
         return process
 

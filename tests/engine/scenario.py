@@ -92,7 +92,7 @@ def run_capture(daemon, program, config, source, sink, name="run"):
 
 def check_audits(log):
     """Every output of an xbgpu says at its end how many sums its audit found wrong: none ever may be."""
-    for audited, wrong, dumps in re.findall(r"(\d+) products audited, (\d+) wrong; (\d+) dumps wrong", log):
+    for audited, wrong, dumps in re.findall(r"(\d+) products? audited, (\d+) wrong; (\d+) dumps? wrong", log):
         assert int(wrong) == 0, f"{wrong} of {audited} audited products are wrong"
         assert int(dumps) == 0, f"{dumps} dumps disagree with their checksums"
 

@@ -179,7 +179,7 @@ def counts(stream, metrics):
 
 def heaps_received(log):
     """What each member says at the end, or the recorder, of what it received and missed."""
-    found = re.findall(r"(\d+) heaps received, (\d+) missing|(\d+) dumps, (\d+) of (\d+) heaps missing", log)
+    found = re.findall(r"(\d+) heaps? received, (\d+) missing|(\d+) dumps?, (\d+) of (\d+) heaps missing", log)
     assert found
     return found
 

@@ -4,7 +4,6 @@ At 1712 MS/s half a period of the 48-bit timestamps is 22.8 h: a clock further o
 """
 import json
 import re
-import struct
 import time
 import urllib.request
 
@@ -13,31 +12,17 @@ import pytest
 import harness
 import scenario
 import test_fgpu_stream
-from harness import WIRE
+from harness import SYNCHRONISED, UNSYNCHRONISED, WIRE
 from test_wrap import sister
 
 RATE = 1_712_000_000
 SYNC_TIME = int(time.time()) - 400_000_000
 HOUR, DAY, YEAR = 3600, 86400, 365 * 86400
 OFFSETS = [10 * YEAR, -10 * YEAR, DAY, -DAY, HOUR, -HOUR, 1, -1]
-UNSYNCHRONISED, SYNCHRONISED = 5, 0
 CONFIG = {"outputs": [{"channels": 64, "spectra_per_heap": 48, "gain": 0.4, "taps": 4}],
           "recv": {"packet_samples": 512, "chunk_samples": 24 * 512}, "send": {"packet_payload": 1536},
           "time": {"sync_time": SYNC_TIME, "adc_sample_rate": RATE, "timebase": "clock"}}
 CHUNK = 24 * 512
-
-
-class Clock:
-    """The clock of one process, as tests/fake_clock has it."""
-
-    def __init__(self, path, offset_s):
-        self.path = path
-        self.path.write_bytes(bytes(16))
-        self.set(offset_s, UNSYNCHRONISED)
-
-    def set(self, offset_s, state):
-        with self.path.open("r+b") as file:
-            file.write(struct.pack("=qq", offset_s, state))
 
 
 def true_samples():
@@ -68,16 +53,13 @@ def wait_shown(process, synchronised):
 
 
 @pytest.mark.skipif(harness.SANITIZED, reason="the clock is preloaded, which a sanitizer's runtime does not allow")
-def test_wrong_clock(daemon, work, rng, monkeypatch):
+def test_wrong_clock(daemon, work, rng):
     """Said at the start; whole periods off until the clock is right, and right from then on, wherever the clock goes."""
     base = test_fgpu_stream.live_config(**CONFIG)
-    monkeypatch.setenv("LD_PRELOAD", str(harness.BUILD / "tests" / "fake-clock.so"))
     engines = []
     for i, offset_s in enumerate(OFFSETS):
-        clock = Clock(work / f"clock{i}", offset_s)
-        monkeypatch.setenv("CBF_FAKE_CLOCK", str(clock.path))
-        engines.append((daemon("fgpu", sister(base), f"fgpu{i}"), clock, offset_s))
-    monkeypatch.delenv("LD_PRELOAD")
+        clock = harness.Clock(work / f"clock{i}", offset_s, UNSYNCHRONISED)
+        engines.append((daemon("fgpu", sister(base), f"fgpu{i}", clock=clock), clock, offset_s))
     for process, _, _ in engines:
         process.wait_ready()
         assert "clock is not synchronised" in process.log.read_text()

@@ -225,15 +225,17 @@ def test_impossible_delays(daemon, work, rng):
         assert sum(len(got) for got in streams.values()) < 20
 
 
-def test_bad_file(daemon, work):
+@pytest.mark.parametrize("row, why", [("0 0 0", "a line must have"),
+                                      ("1.5 0 0 0", "a delay must be at most 1 s either way, as recv.max_delay says, not 1.5")])
+def test_bad_file(row, why, daemon, work):
     """A mistake is named by key, file and line, and no restart cures it."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"],
                           recv={"pcap_file": str(work / "none.pcap")}, send={"pcap_file": str(work / "out.pcap")})
     harness.write_pcap(work / "none.pcap", [])
     bad = work / "bad.delays"
-    bad.write_text(f"{SYNC} 0 0 0 0 0\n{SYNC} 1 0 0 0\n")
+    bad.write_text(f"{SYNC} 0 0 0 0 0\n{SYNC} 1 {row}\n")
     config["antennas"][0]["delays"] = str(bad)
     process = daemon("fgpu", config).wait_end(code=78)
     text = process.log.read_text()
-    assert f"antennas[0].delays: {bad}:2: a line must have" in text, text
+    assert f"antennas[0].delays: {bad}:2: {why}" in text, text
     assert ".yaml:" in text

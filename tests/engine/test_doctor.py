@@ -3,7 +3,9 @@ and finds nothing in a chain that is well.
 
 Every finding has an id, a status and a fix; tests look for those, and for the numbers that a reader needs.
 """
+import contextlib
 import ctypes
+import http.server
 import json
 import os
 import re
@@ -153,7 +155,8 @@ PLANTED = [
     ("small-send-buffers", {"proc/sys/net/core/wmem_max": 212992}, "host.wmem_max", "warn", ["212992", "8388608"]),
     ("backlog", {"proc/sys/net/core/netdev_max_backlog": 1000}, "host.netdev_backlog", "warn", ["1000"]),
     ("memberships", {"proc/sys/net/ipv4/igmp_max_memberships": 0}, "host.igmp_memberships", "fail", ["0 groups"]),
-    ("conntrack", {"proc/sys/net/netfilter/nf_conntrack_count": 5}, "host.conntrack", "warn", ["NOTRACK"]),
+    ("conntrack", {"proc/sys/net/netfilter/nf_conntrack_count": 5}, "host.conntrack", "warn",
+     [f"--dports {harness.PORT} -j CT --notrack", "until the next boot", "netfilter-persistent save"]),
     ("thp", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "host.thp", "warn", ["never"]),
     ("swap", {"proc/swaps": "Filename Type\n/dev/sda2 partition"}, "host.swap", "warn", ["1 swap"]),
     ("huge-pages", {"proc/sys/vm/nr_hugepages": 512}, "host.huge_pages", "warn", ["512"]),
@@ -407,11 +410,11 @@ def test_daemon_without_monitoring(files, daemon):
     process = daemon("fgpu", files.config("fgpu0"), "unseen")
     process.wait_ready()
     report = Report("host", files.work / "unseen.yaml")
-    assert "1 daemons run" in report.get("host.memory")["found"]
+    assert "1 daemon runs" in report.get("host.memory")["found"]
     assert report.get("host.socket_buffers", "unseen")["status"] == "ok"
     assert "no http.listen" in Report("loss", files.work / "unseen.yaml").get("loss.verdict")["found"]
     process.terminate().wait_end()
-    assert "daemons that do not run yet" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
+    assert "1 daemon to be started" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
 
 
 def test_port_conflict_of_two_files(files):
@@ -419,6 +422,7 @@ def test_port_conflict_of_two_files(files):
     paths = files({"fgpu0": listen, "xbgpu1": listen}).write("fgpu0", "xbgpu1")
     found = Report("host", *paths).get("host.ports")
     assert found["status"] == "fail" and "fgpu0" in found["found"] and "xbgpu1" in found["subject"]
+    assert found["fix"] == f"give http.listen in {paths[1]} another port"
 
 
 def test_unicast_port_conflict(files):
@@ -564,9 +568,68 @@ def test_file_with_errors(files):
     report = Report("config", *paths)
     bad = report.bad()
     assert {f["id"] for f in bad} == {"config.file"} and len(bad) == 2
-    assert any("chanels" in f["found"] for f in bad) and all("--check-config" in f["fix"] for f in bad)
-    assert all(re.search(r"xbgpu0\.doctor\.yaml:\d+:\d+:", f["found"]) for f in bad)
+    assert any("chanels" in f["found"] for f in bad)
+    for f in bad:
+        line = re.search(r"xbgpu0\.doctor\.yaml:(\d+):\d+:", f["found"])[1]
+        assert f["fix"] == f"correct line {line} of {paths[0]}"
     assert report.get("config.file", "fgpu0")["status"] == "ok"
+
+
+def test_file_that_is_not_there(work):
+    found = Report("config", work / "nope.yaml").get("config.file")
+    assert found["status"] == "fail" and found["fix"].startswith("give the path of an existing file")
+
+
+def test_one_finding_for_one_number(files):
+    """An array of four in the F-engines' files, and one antenna beyond recv.antennas: one finding and one fix."""
+    array_size = {"send": {"array_size": 4}}
+    files = files({"fgpu0": array_size, "fgpu1": array_size, "xbgpu0": {"recv": {"antennas": 1}}})
+    _, fgpu1, xbgpu0 = files.write("fgpu0", "fgpu1", "xbgpu0")
+    report = Report("config", fgpu1, xbgpu0)
+    assert [(f["id"], f["fix"]) for f in report.bad()] == [
+        ("config.antennas", f"set recv.antennas in {xbgpu0} to 4, as send.array_size has it")]
+
+
+@pytest.mark.parametrize("sizes, antennas, expected", [
+    ((2, 4), 3, {"send.array_size in {fgpu0} to 4", "recv.antennas in {xbgpu0} to 4"}),
+    ((2, 4), 2, {"send.array_size in {fgpu0} to 4", "recv.antennas in {xbgpu0} to 4"}),
+    ((2, 4), 1, {"recv.antennas in {xbgpu0} to 4, as send.array_size has it", "send.array_size in {fgpu0} to 4"}),
+    ((2, 2), 3, {"send.array_size in {fgpu0} to 3", "send.array_size in {fgpu1} to 3"}),
+    ((2, 2), 1, {"recv.antennas in {xbgpu0} to 2, as send.array_size has it", "recv.antennas in {xbgpu0} to 2"})])
+def test_one_size_for_the_array(files, sizes, antennas, expected):
+    """Whatever the files have, all fixes name one number: the largest."""
+    sizes = {f"fgpu{i}": {"send": {"array_size": size}} for i, size in enumerate(sizes)}
+    names = ("fgpu0", "fgpu1", "xbgpu0")
+    paths = dict(zip(names, files(sizes | {"xbgpu0": {"recv": {"antennas": antennas}}}).write(*names)))
+    fixes = {f["fix"] for f in Report("config", *paths.values()).bad()}
+    assert fixes == {"set " + text.format(**paths) for text in expected}
+
+
+@pytest.mark.parametrize("key, value, said", [
+    ("spectra_per_heap", 64, "outputs[].spectra_per_heap is 32 in fgpu0.doctor.yaml and 64 in fgpu1.doctor.yaml"),
+    ("sample_bits", 4, "outputs[].sample_bits is 8 in fgpu0.doctor.yaml and 4 in fgpu1.doctor.yaml"),
+    ("channels", 512, "outputs[].channels is 256 in fgpu0.doctor.yaml and 512 in fgpu1.doctor.yaml")])
+def test_f_engines_that_differ(files, key, value, said):
+    """It is said once, and of no X-engine's key, which cannot be right for both."""
+    files = files()
+    files.layout.overrides = {"fgpu1": {"outputs": [files.config("fgpu1")["outputs"][0] | {key: value}]}}
+    paths = files.write(*BOTH)
+    assert [(f["found"], f["fix"]) for f in Report("config", *paths).bad()] == [
+        (said, f"make outputs[].{key} equal in {paths[0]} and {paths[1]}")]
+
+
+def test_output_into_another_input(files):
+    """Of itself --check-config refuses it; of another program only both files show it."""
+    files = files()
+    pol0 = files.config("fgpu1")["antennas"][0]["pol0"]
+    files.layout.overrides = {"fgpu0": {"outputs": [files.config("fgpu0")["outputs"][0] | {"destinations": [pol0]}]}}
+    fgpu0, fgpu1 = files.write("fgpu0", "fgpu1")
+    found = Report("config", fgpu0, fgpu1).get("config.destinations")
+    assert found["status"] == "fail" and f"output wide of fgpu0.doctor.yaml goes to {pol0}" in found["found"], found
+    assert "antennas[0].pol0 of fgpu1.doctor.yaml" in found["found"] and str(fgpu0) in found["fix"]
+    files.layout.overrides = {"fgpu1": files.layout.overrides["fgpu0"]}
+    found = Report("config", *files.write("fgpu1")).get("config.file")
+    assert found["status"] == "fail" and "the program would receive its own output" in found["found"]
 
 
 # ---- Streams ---------------------------------------------------------------------------------------------------------
@@ -773,7 +836,12 @@ def test_losses_before_the_host(files):
 
 # Facts of the machine that tests run on, which may well be so.
 MACHINE = {"time.clock", "time.esterror", "time.maxerror", "time.ptp", "cpu.stolen", "host.rmem_max", "host.wmem_max",
-           "host.socket_buffers"}
+           "host.socket_buffers", "engine.clock"}
+
+
+def circles(report, topics=("config", "streams", "loss")):
+    """Fixes of a report that send the reader to what the report has, of the same files."""
+    return [f for f in report.bad() for topic in topics if re.search(rf"cbf-doctor {topic}\b[^#]*\.doctor\.yaml", f["fix"])]
 
 
 @pytest.fixture
@@ -801,7 +869,7 @@ def test_healthy_chain(healthy):
         for pol in range(2):
             assert ("streams.source", f"fgpu{ant}.doctor.yaml m{ant:03} pol{pol}") in ok
         for index in range(chain.N_SUBSTREAMS):
-            assert ("streams.source", f"xbgpu{index}.doctor.yaml feng {ant}") in ok
+            assert ("streams.source", f"xbgpu{index}.doctor.yaml m{ant:03}") in ok
     for name in BOTH:
         assert ("loss.verdict", f"{name}.doctor.yaml") in ok
         assert "nothing was lost" in report.get("loss.verdict", name)["found"]
@@ -841,13 +909,167 @@ def test_lost_engine(healthy):
     processes, files = healthy()
     processes["fgpu1"].process.kill()
     processes["fgpu1"].process.wait()
-    report = Report("all", *files.write(*BOTH), "--seconds", SECONDS)
-    assert report.ids() - MACHINE == {"streams.silent", "loss.verdict"}, report.bad()
+    paths = files.write(*BOTH)
+    report = Report("all", *paths, "--seconds", SECONDS)
+    assert report.ids() - MACHINE == {"streams.silent", "loss.verdict", "engine.troubles"}, report.bad()
     found = report.get("streams.silent", "xbgpu0")
-    assert found["subject"].endswith("feng 1")
+    assert found["subject"].endswith(" m001")
     assert "antenna m001" in found["why"] and "does not run here" in found["why"]
-    assert "before this host" in report.get("loss.verdict", "xbgpu1")["found"]
+    found = report.get("loss.verdict", "xbgpu1")
+    assert "nothing came from 1 of 2 F-engines: m001 (silent since " in found["found"] and " ago)" in found["found"]
+    assert found["fix"] == f"systemctl status 'fgpu@*'   # on the host of the fgpu of {paths[1]}"
+    assert circles(report) == []
+    assert not any("switch" in f["why"] + f["fix"] for f in report.bad() if f["id"] == "loss.verdict")
     assert report.get("loss.verdict", "fgpu1")["status"] == "skipped"
+    silent = [f for f in report.findings if f["id"] == "engine.troubles" and f["status"] == "fail"]
+    assert [f["subject"] for f in silent] == ["xbgpu0.doctor.yaml m001"], report.bad()
+    assert re.match(r"F-engine to X-engine: no heaps since \d+ s ago; also at 1 other X-engine", silent[0]["found"]), silent
+    assert re.match(f"fgpu {re.escape(str(paths[1]))}   # starts the fgpu of m001, which does not run here", silent[0]["fix"])
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    """/metrics and /status.json of an engine that is not there."""
+
+    def do_GET(self):
+        status, metrics = self.server.pages
+        text = json.dumps(status) if self.path == "/status.json" else metrics
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def pages(files):
+    """pages({"fgpu0": (status, metrics), ...}) -> a report of these engines' files."""
+    with contextlib.ExitStack() as stack:
+        def report(engines, overrides, topic="loss"):
+            paths = files(overrides)
+            for name, pages in engines.items():
+                address = paths.config(name)["http"]["listen"].split(":")
+                server = stack.enter_context(http.server.ThreadingHTTPServer((address[0], int(address[1])), Page))
+                server.pages = pages
+                stack.callback(server.shutdown)
+                threading.Thread(target=server.serve_forever).start()
+            return Report(topic, *paths.write(*engines), "--seconds", "0.1")
+        yield report
+
+
+def trouble(where, stage, what, **keys):
+    now = time.time()
+    return {"where": where, "stage": stage, "what": what, "level": "warn", "ongoing": False, "unit": "", "n_minute": 0, "n_hour": 0,
+            "total": 0, "since": now - 12.2, "last": now - 3.2, "advice": "look there"} | keys
+
+
+def test_troubles_of_running_engines(pages):
+    """A feed cut, one polarisation cut, 1 % of loss, a dead F-engine, a clock and a delay: antenna, stage, since when."""
+    now, flowing = time.time(), {"total": 1000}
+
+    def delays(*values):
+        return {f"wide.input{i}.delay": {"value": f"(123456, {value}, 0.0, 0.0, 0.0)", "status": "nominal", "time": now - 240}
+                for i, value in enumerate(values)}
+
+    inputs = [{"antenna": f"m00{i // 2}", "pol": str(i % 2), "heaps": flowing} for i in range(2)]
+    fgpu0 = {"start_time": now - 3600, "host": "gpu7", "inputs": inputs,
+             "sensors": delays(1e-6, 1e-6), "other": {"clock_synchronised": 0},
+             "troubles": [trouble("host clock", "host clock", "clock not synchronised", ongoing=True, since=now - 31.2),
+                          trouble("m000 pol 1", "digitiser to F-engine", "no packets", ongoing=True, since=now - 12.2,
+                                   advice="look; cbf-doctor streams shows what arrives"),
+                          trouble("m000 wide", "F-engine", "heaps skipped", n_minute=55, n_hour=70),
+                          trouble("m000 pol 0", "digitiser to F-engine", "packets missing", last=now - 90)]}  # is over
+    fgpu1 = {"start_time": now - 3600, "inputs": [{"antenna": "m001", "pol": "0", "heaps": flowing},
+                                                  {"antenna": "m001", "pol": "1", "heaps": {"total": 0}}],
+             "sensors": delays(2e-6, 0.1), "troubles": []}
+    fengs = [{"antenna": "a0", "heaps": flowing, "state": "losing", "since": now - 3},
+             {"antenna": "a1", "heaps": {"total": 0}, "state": "dead", "since": None}]
+    xbgpu0 = {"start_time": now - 180, "fengs": fengs,
+              "troubles": [trouble("a0", "F-engine to X-engine", "heaps missing", n_minute=17, n_hour=17),
+                           trouble("a1", "F-engine to X-engine", "heaps missing", n_minute=99),  # as it is dead
+                           trouble("", "X-engine", "products wrong", level="bad", n_minute=1)]}
+    xbgpu1 = xbgpu0 | {"troubles": xbgpu0["troubles"][:2]}
+    report = pages({"fgpu0": (fgpu0, ""), "fgpu1": (fgpu1, ""), "xbgpu0": (xbgpu0, ""), "xbgpu1": (xbgpu1, "")}, {})
+    told = [(f["status"], f["subject"].replace(".doctor.yaml", ""), f["found"]) for f in report.findings
+            if f["id"] == "engine.troubles"]
+    assert told == [
+        ("fail", "fgpu1 m001 pol 1", "digitiser to F-engine: nothing from m001 pol 1 since the engine's start 60 min ago"),
+        ("fail", "fgpu0 m000 pol 1", "digitiser to F-engine: no packets since 12 s ago"),
+        ("fail", "xbgpu0 m001", "F-engine to X-engine: nothing from m001 since the engine's start 3 min ago; "
+         "also at 1 other X-engine"),
+        ("fail", "xbgpu0", "X-engine: products wrong, 1 in the last minute, first 12 s ago, last 3 s ago"),
+        ("warn", "fgpu0 m000 wide", "F-engine: heaps skipped, 55 in the last minute, first 12 s ago, last 3 s ago"),
+        ("warn", "xbgpu0 m000", "F-engine to X-engine: heaps missing, 17 in the last minute, first 12 s ago, last 3 s ago; "
+         "also at 1 other X-engine"),
+    ], told
+    assert re.search(r"look; cbf-doctor streams \S+/fgpu0.doctor.yaml shows", report.get("engine.troubles", "m000 pol 1")["fix"])
+    assert "unsynchronised clock, since 31 s ago" in report.get("engine.clock", "gpu7")["found"]
+    wrong = report.get("engine.delay")
+    assert wrong["subject"].endswith("m001 pol 1") and "is 0.1 s since 4 min ago" in wrong["found"]
+
+
+AT_SWITCH = "look at this antenna's F-engine and its host, then at the switch"
+ADVICE = {  # of a page, and what remains of it with the topics loss and all; {file} is the engine's
+    f"{AT_SWITCH}; cbf-doctor loss finds the stage": (AT_SWITCH, AT_SWITCH),
+    "look at it; cbf-doctor streams shows what arrives": ("look at it; cbf-doctor streams {file} shows what arrives",
+                                                          "look at it"),
+    "cbf-doctor loss tells more; look": ("look", "look"),
+    "cbf-doctor loss tells more": ("look at the status page and the log of the engine of {file}",) * 2,
+}
+
+
+@pytest.mark.parametrize("topic", ["loss", "all"])
+def test_no_fix_leads_in_a_circle(pages, topic):
+    """Of a broken chain: what this run has done is no fix, and something to do remains."""
+    now = time.time()
+    dead, silent = {"heaps": {"total": 0}, "state": "dead"}, {"heaps": {"total": 9}, "state": "silent", "since": now - 9}
+    fgpu0 = {"start_time": now - 3600, "inputs": [{"antenna": "m000", "pol": "0", **silent},
+                                                  {"antenna": "m000", "pol": "1", **dead}],
+             "troubles": [trouble(f"m00{i}", "F-engine", f"trouble {i}", n_minute=1, advice=advice)
+                          for i, advice in enumerate(ADVICE)]}
+    xbgpu0 = {"start_time": now - 3600, "troubles": [],
+              "fengs": [{"antenna": "m000", **silent}, {"antenna": "m001", **dead}]}
+    metrics = ('xbgpu_feng_heaps_total{feng="0",antenna="m000"} 5\n'
+               'xbgpu_feng_heaps_total{feng="1",antenna="m001"} 0\n')
+    fast = {"time": {"adc_sample_rate": 100 * chain.RATE}}
+    report = pages({"fgpu0": (fgpu0, 'fgpu_input_heaps_total 0\n'), "xbgpu0": (xbgpu0, metrics)},
+                   {"fgpu0": fast, "xbgpu0": fast | {"recv": {"batches_per_chunk": 1}}}, topic)
+    assert circles(report, ("config", "streams", "loss") if topic == "all" else ("loss",)) == [], report.bad()
+    assert {"loss.verdict", "engine.troubles"} <= report.ids(), report.bad()
+    for i, expected in enumerate(ADVICE.values()):
+        (found,) = [f for f in report.bad() if f"trouble {i}," in f["found"]]
+        pattern = re.escape(expected[topic == "all"]).replace(re.escape("{file}"), r"\S+/fgpu0\.doctor\.yaml")
+        assert re.fullmatch(pattern, found["fix"]), found
+
+
+def test_dead_and_losing_engines(pages):
+    """The verdict has each F-engine's name, since when it is silent, and the share that is lost of another."""
+    metrics = "".join(f'xbgpu_feng_{what}_heaps_total{{feng="{i}",antenna="n{i}"}} {{{i}{what}}}\n'
+                      for i in range(3) for what in ("received", "missing")).replace("_received", "")
+
+    class Counting(str):
+        """Pages of which the second has more."""
+
+        def encode(self):
+            grown = grow.pop(0) if grow else grow_by
+            values = {f"{i}received": 5000 * (i != 2) + grown[i][0] for i in range(3)}
+            values |= {f"{i}missing": 7 + grown[i][1] for i in range(3)}
+            text = self
+            for key, value in values.items():
+                text = text.replace(f"{{{key}}}", str(value))
+            return str.encode(text)
+
+    # n1 has fallen silent, n2 was never heard, and 1 % of n0 is missing.
+    grow_by, grow = [(990, 10), (0, 500), (0, 500)], [[(0, 0)] * 3]
+    status = {"fengs": [{"antenna": f"n{i}", "heaps": {"total": 9}, "state": s, "since": time.time() - 12.3}
+                        for i, s in enumerate(("losing", "silent", "dead"))]}
+    recv = {"antennas": 3, "antenna_names": "n0, n1, n2", "batches_per_chunk": 1}
+    fast = {"time": {"adc_sample_rate": 100 * chain.RATE}}  # of which a tenth of a second is more than some chunks
+    report = pages({"xbgpu0": (status, Counting(metrics))}, {"xbgpu0": {"recv": recv} | fast})
+    found = report.get("loss.verdict")
+    assert re.match(r"in 0\.\d s nothing came from 2 of 3 F-engines: n1 \(silent since 12 s ago\), n2 \(dead: nothing since "
+                    r"the engine's start\); heaps were lost of n0 \(1 %\)$", found["found"]), found
+    assert "switch" not in found["why"] + found["fix"] and "xbgpu0.doctor.yaml " in found["fix"]
 
 
 def test_sockets_smaller_than_the_file_says(daemon, files):
@@ -881,6 +1103,9 @@ def test_text(work, files):
     assert any(line.strip().startswith("fix") and "ip link set eth9 mtu 9000" in line for line in lines)
     assert re.match(r"1 failed, 0 warnings, \d+ ok, \d+ skipped", lines[-1])
     assert "\033" not in done.stdout
+    quiet = run("host", *paths, "--root", work / "root", "--quiet").stdout.splitlines()
+    ok = next(i for i, line in enumerate(lines) if line.startswith("ok"))
+    assert quiet == lines[:ok] + lines[-2:], quiet
 
 
 def test_default_files(work, files):

@@ -70,6 +70,36 @@ def test_signals(n_threads, receiver, daemon):  # noqa: F811
         check_switch(receiver, i, changes[i])
 
 
+@pytest.mark.parametrize("specification", [test_dsim.SPECIFICATION, "track(cw(0.5, 300), 1, 1e-6);"], ids=["period", "live"])
+def test_loss(specification, receiver, daemon):  # noqa: F811
+    """A quarter of one polarisation's heaps and all of the other's are left out, nothing else; then all come again."""
+    http = f"127.0.0.1:{harness.free_tcp_port()}"
+    process = daemon("dsim", katcp_config(signals={"specification": specification}, http={"listen": http})).wait_ready()
+    received = lambda i: {heap.immediate(TIMESTAMP) for heap, _ in receiver.data(i)}
+    with control.Client(process) as client:
+        receiver.wait(20)
+        client.request("loss", "bv", 0.25)
+        client.request("loss", "bh", 1)
+        n = len(receiver.data(0))
+        while len(receiver.data(0)) < n + 400:
+            time.sleep(0.01)
+        client.request("loss", "b", 0)
+        receiver.wait(len(receiver.data(3)) + 40)
+        lost = process.metrics().get("dsim_lost_heaps_total")
+    process.terminate().wait_end()
+    deadline = time.monotonic() + harness.TIMEOUT_S
+    while len({max(received(i)) for i in range(4)}) > 1:  # the receivers are behind
+        assert time.monotonic() < deadline, [max(received(i)) for i in range(4)]
+        time.sleep(0.05)
+    end = max(received(0))
+    sent = {t for t in received(0) if t <= end}
+    assert sent == {t for t in received(1) if t <= end}
+    missing = [sorted(sent - received(i)) for i in (2, 3)]
+    assert len(missing[0]) + len(missing[1]) == lost
+    assert np.all(np.diff(missing[1]) == PACKET) and len(missing[1]) >= 380, "a cut cable"
+    assert 0.15 < len(missing[0]) / len(missing[1]) < 0.35 and np.diff(missing[0]).max() > PACKET
+
+
 def test_canonical_signals(receiver, daemon):  # noqa: F811
     """What the signals sensor says gives the same samples again: noise, too, and variables."""
     config = katcp_config()
@@ -119,6 +149,11 @@ def test_sensors(daemon):
 
 
 TRANSCRIPT = [
+    ("?loss a", "!loss (fail|invalid) .*"),
+    ("?loss c 0.5", r"!loss fail there_is_no_antenna_or_input_'c'.*"),
+    ("?loss ax 0.5", r"!loss fail there_is_no_antenna_or_input_'ax'.*"),
+    ("?loss a 1.5", r"!loss fail the_fraction_must_be_a_number_from_0_to_1,_not_'1.5'"),
+    ("?loss a nan", r"!loss fail the_fraction_must.*"),
     ("?signals", "!signals (fail|invalid) .*"),
     (r"?signals \@", r"!signals fail .*there_is_no_output.*"),
     ("?signals cw(1)", r"!signals fail line_1,_column_.*"),

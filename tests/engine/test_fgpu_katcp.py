@@ -103,9 +103,19 @@ def check_gains(config, streams, samples, start, changes):
     return n_last
 
 
+def check_mean_gains(process, config, gains):
+    """fgpu_output_gain of all inputs and outputs; gains[output][ant][chan][pol]."""
+    metrics = process.metrics()
+    for o, output in enumerate(config["outputs"]):
+        for a, antenna in enumerate(config["antennas"]):
+            for pol in range(2):
+                mean = metrics.get("fgpu_output_gain", antenna=antenna["name"], stream=output["name"], pol=pol)
+                assert mean == pytest.approx(np.abs(gains[o][a, :, pol]).mean(), abs=1e-6)
+
+
 def test_gains(daemon, rng):
     """A scalar, a vector, all and default, to labels and numbers; each holds from steady-state-timestamp on."""
-    config = two_outputs()
+    config = two_outputs(http={"listen": f"127.0.0.1:{harness.free_tcp_port()}"})
     samples = scenario.noise(rng, 2, CHUNK * 60, 10)
     start = 2**40
     gains = [[np.full((2, o["channels"], 2), o["gain"], np.complex64)] for o in config["outputs"]]
@@ -142,6 +152,7 @@ def test_gains(daemon, rng):
             changed(1, client, seen)
             assert client.request("gain", "wide1", 3) == gains_text(vector)
             assert client.value("wide1.input3.eq") == "[" + ", ".join(gains_text(vector)) + "]"
+            check_mean_gains(process, config, current)
             timestamp, status, _ = client.reading("wide1.input3.eq")
             assert status == "nominal" and timestamp == pytest.approx(SYNC + seen[0] / RATE, abs=2e-6)
             feed.send(12)
@@ -155,6 +166,7 @@ def test_gains(daemon, rng):
             current[1][:] = np.float32(0.3)
             changed(1, client, seen)
             assert client.value("wide1.input3.eq") == "[" + gains_text([np.float32(0.3)])[0] + "]"
+            check_mean_gains(process, config, current)
             feed.send()
             streams = test_fgpu_stream.finish(config, process, receiver)
     n_last = check_gains(config, streams, samples, start, changes)
@@ -262,6 +274,41 @@ def test_late_delays(daemon, rng):
         scenario.compare_voltages(values, fmodel.delayed_voltages(start, samples[0], output, p), output.limit, f"at {timestamp}")
 
 
+def test_resume(daemon, rng):
+    """After a wrong delay of both inputs a stream says for how long it will be silent, and resumes when told to."""
+    config = katcp_config()
+    samples = scenario.noise(rng, 1, CHUNK * 40, 10)
+    start, wrong = 2**40, 100 * CHUNK
+    output = scenario.model_of(config["outputs"][0], config)
+    with harness.Receiver(destinations(config)) as receiver:
+        process = daemon("fgpu", config).wait_ready()
+        with control.Client(process) as client:
+            feed = Feed(config, samples, start)
+            feed.send(12)
+            wait_batches(config, receiver, feed.end)
+            client.request("delays", "wide0", SYNC, *[f"{wrong / RATE},0:0,0"] * 2)
+            feed.send(8)
+            receiver.wait(lambda heaps: any((h.items.get("timestamp") or 0) > start + wrong for h in heaps), "heaps of the wrong delay")
+            client.request("delays", "wide0", SYNC, *["0,0:0,0"] * 2)
+            feed.send(8)
+            ahead = process.wait_metric(lambda m: m.get("fgpu_output_ahead_seconds") > 0, "the stream to wait").get("fgpu_output_ahead_seconds")
+            assert (wrong - 9 * CHUNK) / RATE <= ahead <= wrong / RATE
+            client.wait("wide0.input1.delay", lambda status, value: status == "error", "in error")
+            assert client.value("device-status") == "degraded"
+            client.request("resume", "wide0", "m000")
+            steady = client.value("steady-state-timestamp", int)
+            assert feed.end - (WINDOW + 1) * CHUNK <= steady <= feed.end + output.batch and steady % output.batch == 0
+            feed.send()
+            client.wait("wide0.input1.delay", lambda status, value: status == "nominal", "nominal")
+            assert process.metrics().get("fgpu_output_ahead_seconds") == 0
+            streams = test_fgpu_stream.finish(config, process, receiver)
+    got = {t: values for t, values in streams[0, 0].items() if steady <= t < start + wrong}
+    models = fmodel.voltages(start, samples[0], output, [t // output.batch for t in got])
+    assert list(got) == list(range(steady, start + 40 * CHUNK - output.reach, output.batch))
+    for timestamp, values in got.items():
+        scenario.compare_voltages(values, models[timestamp // output.batch], output.limit, f"at {timestamp}")
+
+
 # ---- Refusals --------------------------------------------------------------------------------------------------------
 
 
@@ -313,8 +360,14 @@ TRANSCRIPT = [
     ("0,:0,0", r"a\_model\_must\_be"), ("nan,0:0,0", r"delays,.*must\_be\_finite"), ("0,0:0,inf", r"delays,.*finite"),
     ("0,1:0,0", r"the\_rate\_must\_be"), ("0,-1.5:0,0", r"the\_rate\_must\_be"),
     ("1e8,0:0,0", r"the\_delay\_must\_be\_at\_most"), ("0=0,0:0,0", r"either\_all")]] + [
+    ("?resume", "!resume (fail|invalid) .*"),
+    ("?resume wide9", r"!resume fail there\_is\_no\_stream\_'wide9'"),
+    ("?resume wide0 m000 m002", r"!resume fail there\_is\_no\_antenna\_'m002'"),
     ("?delays wide0 1800000000 m001v=100,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
     ("?delays wide0 1800000000 m001v=-1.001,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
+    ("?delays wide0 1800000000 m001v=0,1.001e-3:0,0",
+     r"!delays fail a\_delay\_rate\_must\_be\_at\_most\_0.001\_s/s\_either\_way:\_'m001v=0,1.001e-3:0,0'"),
+    ("?delays wide0 1800000000 1e-9,0:0,0 0,0:0,0 0,0:0,0 0,-0.5:0,0", r"!delays fail a\_delay\_rate\_must.*'0,-0.5:0,0'"),
     ("?delays wide0 1800000000 0=0,0:0,0 m000v=0,0:0,0", r"!delays fail there\_are\_two\_models\_for\_input\_0"),
     ("?delays wide0 1800000000 4=0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
     ("?delays wide0 1800000000 =0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
@@ -349,6 +402,7 @@ def test_formats(daemon):
             assert lines.ask(f"?gain[7] wide0 1 {text}") == "!gain[7] ok"
             assert lines.ask("?gain wide0 1") == f"!gain ok {value.real:.17g}{value.imag:+.17g}j"
         assert lines.ask("?delays wide0 1.8e9 1e-9,0:0,0 0,0:0,0") == "!delays ok"
+        assert lines.ask("?delays wide0 1.8e9 1,1e-3:0,0 -1,-1e-3:0,0") == "!delays ok"  # the limits
         assert lines.ask("?delays wide0 1800000000.12345678901234 1e-9,0:0,0 0,0:0,0") == "!delays ok"
 
 
@@ -650,6 +704,7 @@ def test_restart_takes_effect(daemon, work, rng):
     ("delays.wide0@m000", "# start (UNIX s)\n", "there is no model"),
     ("delays.wide0@m000", "1 0 0 0 0 0\n", "the start must not be before time.sync_time"),
     ("delays.wide0@m000", "1800000000 0 0", "a line must have"),
+    ("delays.wide0@m000", "1800000000 0 1.5 0 0 0\n", "a delay must be at most 1 s either way, as recv.max_delay says"),
 ])
 def test_state_that_does_not_fit(name, text, why, daemon, work):
     """Ignored with one sentence and a sensor in error, until the next start; the next change puts the file right."""

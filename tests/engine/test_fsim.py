@@ -536,14 +536,6 @@ def test_refused(change, says, daemon, work):
     assert not (work / "out.pcap").exists()
 
 
-def test_example():
-    """config/fsim.yaml is what the key table says, and good."""
-    example = harness.ROOT / "config" / "fsim.yaml"
-    shown = subprocess.run([harness.BUILD / "fsim", "--print-example"], capture_output=True, text=True, check=True)
-    assert shown.stdout == example.read_text()
-    subprocess.run([harness.BUILD / "fsim", "--check-config", example], check=True)
-
-
 def test_documentation(work):
     """The manual's example of a recording is a good configuration."""
     page = (harness.ROOT / "docs" / "recordings.md").read_text()

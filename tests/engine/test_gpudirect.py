@@ -205,11 +205,12 @@ def output_counters(metrics):
 
 
 def sure_output(config, samples, present):
-    """Heaps and packets that come without a stop."""
+    """Heaps and packets that come without a stop: all of whole chunks, the last of them behind a second's silence."""
     n_heaps, n_packets = 0, 0
+    chunk = config["recv"]["chunk_samples"]
     for output in config["outputs"]:
         model = scenario.model_of(output, config)
-        sure = test_fgpu_stream.sure_batches(config, model, 0, samples.shape[2])
+        sure = list(fmodel.batches(0, samples.shape[2] // chunk * chunk, model))
         sure = sure[:len(sure) - len(sure) % output.get("batches_per_buffer", 1)]
         where, bits = endpoints(output["destinations"]), output.get("sample_bits", 8)
         for ant in range(len(present)):

@@ -99,10 +99,10 @@ def check_accounts(running_chain, dumps):
     """What the processes say at their end that they lost is what the receiver saw flagged; one life each."""
     for substream, received in enumerate(dumps.dumps):
         engine = running_chain[f"xbgpu{substream}"]
-        n_sent, n_incomplete = last_match(engine, r"vis: (\d+) dumps sent, (\d+) incomplete")
+        n_sent, n_incomplete = last_match(engine, r"vis: (\d+) dumps? sent, (\d+) incomplete")
         assert n_sent == len(received)
         assert n_incomplete == sum(not d.complete for d in received)
-        n_heaps, n_missing = last_match(engine, r"F-engines 0-1: (\d+) heaps received, (\d+) missing")
+        n_heaps, n_missing = last_match(engine, r"F-engines 0-1: (\d+) heaps? received, (\d+) missing")
         # Baselines of an antenna with itself tell whether all of its heaps were there.  What came before the first heap
         # of all is not missing: the first dump has only a part of its window.
         n_present = sum(d.present[0] + d.present[2] for d in received)
@@ -112,7 +112,7 @@ def check_accounts(running_chain, dumps):
 
 
 def check_recorder_accounts(running_chain, windows, present):
-    n_dumps, n_missing, n_expected = last_match(running_chain["visrec"], r"(\d+) dumps, (\d+) of (\d+) heaps missing\n")
+    n_dumps, n_missing, n_expected = last_match(running_chain["visrec"], r"(\d+) dumps?, (\d+) of (\d+) heaps missing")
     assert n_dumps == len(windows)
     assert n_expected == chain.N_SUBSTREAMS * (windows[-1] - windows[0] + 1)
     n_with_data = np.count_nonzero(present.any(axis=1))
@@ -191,7 +191,7 @@ def test_drain_of_a_slow_x_engine(daemon, work):
         receiver.wait_stops()
         heaps = receiver.heaps
     kinds = [h.kind for h in heaps if h.kind != "descriptor"]
-    assert kinds == ["data"] * last_match(engine, r"vis: (\d+) dumps sent")[0] + ["stop"]
+    assert kinds == ["data"] * last_match(engine, r"vis: (\d+) dumps? sent")[0] + ["stop"]
     assert len(kinds) > 1
     assert (np.diff([h.cnt for h in heaps]) == chain.N_SUBSTREAMS).all()
 

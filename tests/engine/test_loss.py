@@ -354,8 +354,9 @@ class XengModel:
 
 
 def check_log(log, what, line):
-    """A daemon says at its end what its counters are."""
-    said = re.findall(rf"info: {re.escape(what)}: (.* (?:heaps|dumps|chunks) .*)", log)
+    """A daemon says at its end what its counters are, 'line', in which nouns have the plural even of one."""
+    said = [re.sub(r"\b1 (heap|dump|packet)\b", r"1 \1s", text)
+            for text in re.findall(rf"info: {re.escape(what)}: (.* (?:heap|dump|chunk)s? .*)", log)]
     assert len(said) == 1 and said[0].startswith(line), f"{what}: {said}, not '{line}'"
 
 
@@ -376,7 +377,7 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
     for i, member in enumerate(model.inputs):
         check_log(log, f"m{i // 2:03} pol{i % 2}", member.line())
     for a in range(N_ANTS):
-        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks discarded .* (\d+) as they came", log)
+        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .* (\d+) as they came", log)
         assert int(unmatched) + int(late) == model.n_discarded(a), (unmatched, late)
     return model
 
@@ -408,7 +409,7 @@ def check_xbgpu(recordings, substream, packets, work, threads=1, name="xbgpu"):
     found, log = recordings.replay("xbgpu", config, packets, work, name)
     for fengs, member in model.members.items():
         check_log(log, fengs, member.line())
-    assert re.findall(r"(\d+) chunks came too late", log) == [str(model.n_late)] * (model.n_late > 0)
+    assert re.findall(r"(\d+) chunks? came too late", log) == [str(model.n_late)] * (model.n_late > 0)
     for o, output in enumerate(config["outputs"]):
         check_log(log, output["name"], model.outputs[o].line())
         scenario.check_dumps(config, o, found[endpoints(output["destination"])[0]], model.outputs[o].sent)
@@ -469,7 +470,9 @@ def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
     windows = sorted({window for _, window in member.complete})
     n_heaps = SUBSTREAMS * (windows[-1] + 1 - windows[0]) if windows else 0
     # The recorder speaks of the dumps in the file, though heaps of others may have begun.
-    assert f"{len(windows)} dumps, {n_heaps - len(member.complete)} of {n_heaps} heaps missing" in log.splitlines(), log
+    plural = "" if len(windows) == 1 else "s"
+    last = f"{len(windows)} dump{plural}, {n_heaps - len(member.complete)} of {n_heaps} heaps missing"
+    assert re.findall(r" (\d+ dumps?, \d+ of \d+ heaps missing), \d+\.\d\d % flagged\n", log)[-1] == last, log
     if not windows:
         assert not path.exists()
         return

@@ -38,8 +38,8 @@ def ended(tmp_path_factory):
     """The demonstration's array after three seconds of data: nothing counts any more."""
     work, started = tmp_path_factory.mktemp("ended"), []
 
-    def daemon(program, config, name):
-        started.append(harness.Daemon(program, config, work, name))
+    def daemon(program, config, name, **options):
+        started.append(harness.Daemon(program, config, work, name, **options))
         return started[-1]
 
     try:

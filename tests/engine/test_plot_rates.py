@@ -23,6 +23,8 @@ def test_picture_is_of_the_page(plot_rates):
     picture = xml.etree.ElementTree.parse(plot_rates.PICTURE)
     described = next(e.text for e in picture.iter() if e.tag.endswith("}description"))
     assert json.loads(described) == found, "scripts/plot_rates.py renews the picture"
+    texts = [e.text for e in picture.iter() if e.tag.endswith("}text")]
+    assert texts.count("not measured") == len(set(found["fgpu"]) - {str(n) for n in plot_rates.REFERENCE}) == 1
 
 
 def test_page_has_the_reference(plot_rates):

@@ -1,5 +1,6 @@
 """docs/reference, which the manual pages have as well, is what the programs say of themselves."""
 import re
+import subprocess
 
 import pytest
 
@@ -21,3 +22,12 @@ def test_no_metric_is_left_out():
     names = set(re.findall(rf'"((?:{"|".join(reference.PROGRAMS)})_[a-z_]+)"', "\n".join(sources)))
     assert len(names) > 40
     assert not [name for name in sorted(names) if f"\n{name}" not in known]
+
+
+@pytest.mark.parametrize("program", reference.PROGRAMS)
+def test_example(program):
+    """config/PROGRAM.yaml has every key of the table, and is good."""
+    example = harness.ROOT / "config" / f"{program}.yaml"
+    shown = subprocess.run([harness.BUILD / program, "--print-example"], capture_output=True, text=True, check=True)
+    assert shown.stdout == example.read_text(), "make examples writes config/ anew"
+    subprocess.run([harness.BUILD / program, "--check-config", example], check=True)

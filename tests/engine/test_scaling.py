@@ -3,6 +3,7 @@ import importlib.machinery
 import importlib.util
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import pytest
 
@@ -74,6 +75,14 @@ def test_the_page_is_what_is_computed(scaling):
     page = scaling.PAGE.read_text()
     assert page == scaling.written(page), "scripts/scaling --write renews docs/scaling.md"
     assert all(f"<!-- {name}: begin -->\n|" in page for name in scaling.TABLES)
+
+
+def test_the_picture_names_every_pass(scaling):
+    texts = [e.text for e in xml.etree.ElementTree.parse(scaling.PICTURE).iter() if e.tag.endswith("}text")]
+    named = sorted({text.split("  ")[1] for text in texts if "  " in text})
+    drawn = {f"{way}: {p.what}" for way, table in (("in", scaling.host_traffic.RECEIVED), ("out", scaling.host_traffic.SENT))
+             for passes in table.values() for p in passes}
+    assert named == sorted(drawn), "scripts/scaling --write renews the picture"
 
 
 def test_the_command(scaling):

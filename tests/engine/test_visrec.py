@@ -3,9 +3,11 @@
 Stands alone: the recorder is $CBF_BUILD/visrec (default build/), nothing else of the project is used but scripts/.
 """
 
+import importlib
 import math
 import os
 import pathlib
+import re
 import resource
 import signal
 import socket
@@ -176,10 +178,15 @@ class Recorder:
                                         env=environment, **kwargs)
 
     def finish(self):
-        """Waits for the end; returns (exit status, standard output, log)."""
+        """Waits for the end; returns (exit status, the account of dumps and heaps in the last line, log)."""
         output, _ = self.process.communicate(timeout=TIMEOUT_S)
         self.log.close()
-        return self.process.returncode, output.decode(), self.log_text()
+        log = self.log_text()
+        assert not output
+        for line in log.splitlines():
+            assert re.match(r"20\d\d-\d\d-\d\dT[\d:.]+Z visrec\[\d+\] |.*\.yaml:\d+:", line), line
+        account = re.search(r" info: (\d+ dumps?, \d+ of \d+ heaps missing), \d+\.\d\d % flagged\n$", log)
+        return self.process.returncode, account[1] if account else "", log
 
     def run(self, **kwargs):
         self.start(**kwargs)
@@ -224,6 +231,14 @@ class Recorder:
 
     def wait_for_packets(self, n):
         wait_for(lambda: self.n_packets() >= n or self.process.poll() is not None, self.log_text)
+
+    def wait_until_taken(self, n):
+        """Until 'n' dumps are written or counted as unwritten.  A dump that comes while the writer is busy with as many
+        as it has buffers is lost in the receive thread."""
+        def n_taken():
+            metrics = self.metrics()
+            return metrics["visrec_dumps_total"] + metrics["visrec_unwritten_dumps_total"]
+        wait_for(lambda: n_taken() >= n, self.log_text)
 
     def wait_for_dumps(self, n):
         wait_for(lambda: self.n_dumps() >= n or self.process.poll() is not None, self.log_text)
@@ -304,7 +319,7 @@ def test_complete_dumps(recorder, tmp_path, rng):
     dumps = {index: stream.random_vis(rng) for index in range(7, 12)}
     packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, i, vis) for i, vis in dumps.items())))
     one, output = record_capture(recorder, tmp_path, stream, packets, {"stream": {"centre_frequency": 1284e6}})
-    assert output == "5 dumps, 0 of 20 heaps missing\n"
+    assert output == "5 dumps, 0 of 20 heaps missing"
 
     uvd = one.read()
     assert (uvd.Ntimes, uvd.Nbls, uvd.Nfreqs, uvd.Npols) == (5, 10, 32, 4)
@@ -366,7 +381,7 @@ def test_loss(recorder, tmp_path, rng):
     packets += flatten(packets_of(stream, heaps_of_dump(stream, 0, dumps[8]) and
                                   [(sub, stream.heap(8 * stream.dump_samples, sub, dumps[8])) for sub in range(4)]))
     one, output = record_capture(recorder, tmp_path, stream, packets)
-    assert output == "5 dumps, 6 of 24 heaps missing\n"  # 1 of dump 4, 4 of dump 5, 1 of dump 6
+    assert output == "5 dumps, 6 of 24 heaps missing"  # 1 of dump 4, 4 of dump 5, 1 of dump 6
 
     expected = {index: stream.expected(vis) for index, vis in dumps.items()}
     flags = {index: np.zeros(expected[index].shape, bool) for index in indices}
@@ -375,6 +390,7 @@ def test_loss(recorder, tmp_path, rng):
     for pair in [(0, 2), (2, 2)]:
         flags[4][pairs.index(pair)] = True
     flags[6][:, 24:32] = True
+    assert f", {100 * np.mean(list(flags.values())):.2f} % flagged\n" in one.log_text()
     uvd = one.read()
     starts = (uvd.time_array[::6] - 2440587.5) * 86400 - 1700000000.5
     np.testing.assert_allclose(starts * 64e6 / stream.dump_samples - 0.5, indices, atol=0.05)
@@ -412,7 +428,7 @@ def test_wire_timestamp_wraps(recorder, tmp_path, rng):
     wrap_s = 1700000000 + 2**48 / stream.sample_rate
     one, output = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps)),
                                  {"telescope": {"ut1_utc": ut1_utc_s(wrap_s)}})
-    assert output == "5 dumps, 0 of 10 heaps missing\n"
+    assert output == "5 dumps, 0 of 10 heaps missing"
     uvd = one.read()
     steps_s = np.diff(uvd.time_array) * 86400
     np.testing.assert_allclose(steps_s, stream.dump_samples / 64e6, atol=1e-4)
@@ -429,7 +445,7 @@ def test_pause(recorder, tmp_path, rng):
     starts = (uvd.time_array - 2440587.5) * 86400 - 1700000000.5
     np.testing.assert_allclose(starts * 64e6 / stream.dump_samples - 0.5, [0, 1, 1000, 1001, 1002, 1003], atol=0.1)
     assert not uvd.flag_array.any()
-    assert output == f"6 dumps, {4 * 998} of {4 * 1004} heaps missing\n"
+    assert output == f"6 dumps, {4 * 998} of {4 * 1004} heaps missing"
 
 
 def indices_in(path, stream):
@@ -438,6 +454,42 @@ def indices_in(path, stream):
         starts_s = (file["Header/time_array"][::stream.n_baselines] - 2440587.5) * 86400 - 1700000000.5
         indices = np.rint(starts_s * stream.sample_rate / stream.dump_samples - 0.5).astype(int).tolist()
         return indices, file["Data/visdata"][()].reshape(len(indices), stream.n_baselines, stream.n_chan, 4)
+
+
+# A dump has 10 baselines x 1024 channels x 4 polarisations x 8 bytes that cannot be compressed: 0.33 MB.
+@pytest.mark.parametrize("limit", ["size", "time"])
+def test_rotation(recorder, tmp_path, rng, limit):
+    """Files by size, or by time with a dump that never comes: each is whole, and together they are all that came."""
+    stream = Stream(n_ants=4, n_chan=1024, n_sub=2)
+    dump_s = stream.dump_samples / stream.sample_rate
+    kinds = [stream.random_vis(rng) for _ in range(3)]
+    came = [index for index in range(100, 145) if index != 110]
+    heaps = flatten(heaps_of_dump(stream, index, kinds[index % 3]) for index in came)
+    keys = {"size": {"max_file_size": 11_000_000}, "time": {"max_file_time": 15.01 * dump_s}}[limit]
+    one, output = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps, payload=8192)),
+                                 {"output": keys | {"file": str(tmp_path / "out-%Y.uvh5")}})
+    assert output == f"44 dumps, 2 of {2 * 45} heaps missing"
+    year = time.gmtime().tm_year
+    paths = [tmp_path / f"out-{year}{number}.uvh5" for number in ("", "-2", "-3")]
+    assert sorted(paths) == sorted(tmp_path.glob("*.uvh5*"))
+    recorded = []
+    for path in paths:
+        one.path = path
+        uvd = one.read()
+        indices, _ = indices_in(path, stream)
+        recorded += indices
+        expected = np.concatenate([stream.expected(kinds[index % 3]) for index in indices])
+        np.testing.assert_array_equal(uvd.data_array, expected)
+        assert not uvd.flag_array.any()
+    assert recorded == came
+    together = type(uvd).from_file(paths, run_check_acceptability=False)
+    assert together.Ntimes == len(came) and (np.diff(together.time_array) >= 0).all()
+    if limit == "size":  # nearly full: HDF5's tables are allowed 4 MiB
+        sizes = [path.stat().st_size for path in paths]
+        assert all(11_000_000 - 5_000_000 < size <= 11_000_000 for size in sizes[:-1]) and sizes[-1] <= 11_000_000
+    else:
+        assert indices_in(paths[0], stream)[0] == [index for index in range(100, 115) if index != 110]
+        assert indices_in(paths[1], stream)[0] == list(range(115, 130))
 
 
 FAR = 1 << 16  # dumps: 67 s
@@ -496,7 +548,7 @@ def test_synchronised_anew(recorder, tmp_path, rng):
     second = indices_in(tmp_path / "out-2.uvh5", stream)[0]
     assert set(range(2, 10)) <= set(second) <= set(range(10)) and second == sorted(second)
     n_missing = 4 * (second[-1] - second[0] + 1 - len(second))
-    assert output == f"{10 + len(second)} dumps, {n_missing} of {4 * (10 + second[-1] - second[0] + 1)} heaps missing\n"
+    assert output == f"{10 + len(second)} dumps, {n_missing} of {4 * (10 + second[-1] - second[0] + 1)} heaps missing"
     one.path = tmp_path / "out-2.uvh5"
     assert one.read().Ntimes == len(second)
 
@@ -504,7 +556,7 @@ def test_synchronised_anew(recorder, tmp_path, rng):
 def test_nothing_came(recorder, tmp_path):
     """A recording without a dump leaves no file, which would be in the way of the next."""
     one, output = record_capture(recorder, tmp_path, Stream(), [b"not SPEAD"])
-    assert output == "0 dumps, 0 of 0 heaps missing\n"
+    assert output == "0 dumps, 0 of 0 heaps missing"
     assert not one.path.exists()
 
 
@@ -514,7 +566,7 @@ def test_all_refused(recorder, tmp_path, rng):
     packets = flatten(packets_of(wrong, heaps_of_dump(wrong, 0, wrong.random_vis(rng))))
     one = recorder(Stream(n_ants=3), from_capture(tmp_path, packets))
     status, output, log = one.run()
-    assert status == 1 and output == "0 dumps, 0 of 0 heaps missing\n", log
+    assert status == 1 and output == "0 dumps, 0 of 0 heaps missing", log
     assert f"{len(packets)} refused as heap_size" in log
     assert not one.path.exists()
 
@@ -551,14 +603,17 @@ def test_read_without_network(recorder, tmp_path, rng):
     from astropy.time import Time
     from astropy.utils import iers
 
-    if subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode != 0:
+    root, user = ["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]
+    alone = next((way for way in (root, user)
+                  if subprocess.run([*way, sys.executable, "-c", ""], capture_output=True).returncode == 0), None)
+    if not alone:
         pytest.skip("a namespace without a network cannot be made here")
     now_s = round(Time(iers.IERS_Auto.open().meta["predictive_mjd"] + 60, format="mjd").unix)
     stream = Stream(n_ants=3)
     heaps = flatten(heaps_of_dump(stream, index, stream.random_vis(rng)) for index in range(3))
     one, _ = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps)),
                             {"time": {"sync_time": str(now_s - 3600)}, "telescope": {"ut1_utc": ut1_utc_s(now_s)}})
-    reader = subprocess.run(["unshare", "--net", sys.executable, "-c", READ_OFFLINE, one.path, str(now_s)],
+    reader = subprocess.run([*alone, sys.executable, "-c", READ_OFFLINE, one.path, str(now_s)],
                             capture_output=True, text=True, timeout=TIMEOUT_S)
     assert reader.returncode == 0, reader.stderr
     middle = Time(now_s - 3600 + stream.dump_samples / 2 / stream.sample_rate, format="unix")
@@ -679,7 +734,7 @@ def test_multicast_until_max_dumps(recorder, rng):
     send_paced(one, sender, first, dumps)  # more than it wants, for its window to move on
     status, output, log = one.finish()
     assert status == 0, log
-    assert output == "4 dumps, 0 of 16 heaps missing\n"
+    assert output == "4 dumps, 0 of 16 heaps missing"
     uvd = one.read()
     np.testing.assert_array_equal(uvd.data_array, np.concatenate([stream.expected(vis) for vis in dumps[:4]]))
     start_s = (uvd.time_array[0] - 2440587.5) * 86400 - sync_s
@@ -702,7 +757,7 @@ def test_sigterm_writes_what_is_open(recorder, rng):
     status, output, log = one.finish()
     assert status == 0, log
     # Of the last dump the recorder may not have taken all packets from the socket yet.
-    assert output in [f"6 dumps, {n} of 24 heaps missing\n" for n in range(4)] + ["5 dumps, 0 of 20 heaps missing\n"]
+    assert output in [f"6 dumps, {n} of 24 heaps missing" for n in range(4)] + ["5 dumps, 0 of 20 heaps missing"]
     assert one.read().Ntimes in (5, 6)
 
 
@@ -753,6 +808,38 @@ def test_existing_file_is_kept(recorder, tmp_path, rng):
     assert one.read().Ntimes == 1
 
 
+def test_restart_beside_the_file_before(recorder, tmp_path, rng):
+    """With a time in its name, which is the same again, a recording gets a file of its own: what init systems need."""
+    stream = Stream(n_ants=1)
+    packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
+    one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"file": str(tmp_path / "%Y.uvh5")}})
+    year = time.gmtime().tm_year
+    for name in (f"{year}.uvh5", f"{year}-2.uvh5"):
+        status, output, log = one.run()
+        assert status == 0 and output == "1 dump, 0 of 4 heaps missing", log
+        assert re.search(r" info: visrec \S+ \(", log.splitlines()[0]) and f"channels to {tmp_path / name}\n" in log
+        one.path = tmp_path / name
+        assert one.read().Ntimes == 1
+
+
+def test_absent_antenna_is_named(recorder, rng):
+    """In the log, once, and as a label of its counter of flags: two dumps are without m001."""
+    stream = Stream(n_ants=3)
+    sender = Sender(stream)
+    one, first, _ = live(recorder, stream, sender)
+    dumps = [stream.random_vis(rng) for _ in range(7)]
+    for vis in dumps[1:3]:
+        vis[:, [baseline_index(*pair) for pair in ((0, 1), (1, 1), (1, 2))]] = MAGIC
+    one.start()
+    one.wait_until_recording()
+    send_paced(one, sender, first, dumps)
+    metrics = one.metrics()
+    flagged = {n: metrics[f'visrec_antenna_flagged_values_total{{feng="{n}",antenna="m00{n}"}}'] for n in range(3)}
+    assert flagged == {0: 0, 1: 2 * 32 * 4, 2: 0}
+    assert one.log_text().count("the dumps have no data of m001\n") == 1
+    assert metrics["visrec_files_total"] == 1
+
+
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("link", ["to nothing", "to a file"])
 def test_symbolic_link(recorder, tmp_path, rng, link, overwrite):
@@ -786,6 +873,8 @@ def test_symbolic_link(recorder, tmp_path, rng, link, overwrite):
         ("recv", {"interface": "nosuch0"}, ["nosuch0"]),
         ("recv", {"pcap_file": "/nonexistent.pcap"}, ["/nonexistent.pcap"]),
         ("telescope", {"latitude": 91}, ["latitude"]),
+        ("output", {"max_file_size": 8_000_000}, ["max_file_size", "8399168 bytes"]),  # 8 MiB, 6 x 32 x 4 x 13, 6 x 12 x 8
+        ("output", {"max_file_time": 0.001}, ["max_file_time", "0.001024 s"]),
     ],
 )
 def test_what_a_restart_cannot_cure(recorder, section, changes, words):
@@ -824,7 +913,40 @@ def fringe_capture(recorder, tmp_path, rng):
     return one
 
 
-def test_scripts(recorder, tmp_path, rng):
+@pytest.fixture
+def plot_fringes(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module("plot_fringes")
+
+
+def check_pictures_data(plot_fringes, path, models_path):
+    """What the pictures show: delay models put back, lost data by antenna, models as fgpu reads them."""
+    data = plot_fringes.visfile.load(path, "yy")
+    offsets_hz = data.freqs_hz - data.freqs_hz[64]
+    start = data.unix_s[1]
+    models_path.write_text(f"# comment\n{start:.9f} 0 1 2 3 4\n{start:.9f} 1 -3e-6 2e-9 0.5 0.25 1e-8 0.125  # of y\n"
+                           f"{data.unix_s[3] - data.integration_s / 4:.9f} 1 0 0 1 0\n")
+    models = plot_fringes.read_models(models_path)
+    t = data.unix_s[2] - start
+    angle = 0.5 + 0.25 * t + 0.0625 * t**2 - 2 * np.pi * offsets_hz * (-3e-6 + 2e-9 * t + 0.5e-8 * t**2)
+    for name, a1, a2, sign in [("m003", 0, 3, -1), ("m001", 1, 3, 1)]:
+        vis = data.vis[:, data.index(a1, a2)]
+        found = plot_fringes.untracked(data, a1, a2, {name: models}) / vis
+        assert np.all(np.abs(found[0] - 1) < 1e-9)  # before the first model
+        assert np.all(np.abs(found[2] - np.exp(1j * sign * angle)) < 1e-4)
+        assert np.all(np.abs(found[3] - np.exp(1j * sign)) < 1e-4)
+
+    assert not plot_fringes.lost_percent([data]).any()
+    data.unix_s = data.unix_s + np.array([0, 0, 1, 1]) * data.integration_s  # the third dump never came
+    data.vis[0, data.index(1, 1), :32] = np.ma.masked
+    data.nsamples[3, data.index(2, 2)] = 0.5
+    np.testing.assert_allclose(plot_fringes.lost_percent([data]),
+                               [[0, 25, 0, 0], [0, 0, 0, 0], [100, 100, 100, 100], [0, 0, 0, 0], [0, 0, 50, 0]])
+    level = plot_fringes.coefficient(data, data.vis, 0, 2)
+    np.testing.assert_allclose(level[:, :20], 1, atol=0.15)  # one sky, as strong in both, and noise of 3 %
+
+
+def test_scripts(recorder, plot_fringes, tmp_path, rng):
     """The table says yes to what was injected and no to anything else; the plots come out as PNGs."""
     one = fringe_capture(recorder, tmp_path, rng)
 
@@ -835,6 +957,7 @@ def test_scripts(recorder, tmp_path, rng):
     good = table("--delays", "0,5,-3,17", "--tone-channel", "40")
     assert good.returncode == 0, good.stdout + good.stderr
     assert good.stdout.count("WRONG") == 0
+    assert good.stdout.splitlines()[1].split() == "baseline expected recovered xx recovered yy".split()
     assert table("--delays", "0,5,-3,17", "--tracked", "0").returncode == 0  # of an autocorrelation, the phase is 0
     for arguments in [("--delays=0,5,-3,16", "--tone-channel=40"), ("--delays=0,5,-3,17", "--tone-channel=41"),
                       ("--delays=0,-5,3,-17", "--tone-channel=40"), ("--delays=0,5,-3,17", "--lost-heaps=1"),
@@ -846,10 +969,17 @@ def test_scripts(recorder, tmp_path, rng):
     still = table("--delays=0,5,-3,17", "--drifts=0,0,0,0.2")
     assert still.returncode == 1 and still.stdout.count("WRONG") == 3, still.stdout  # three baselines do not drift so
 
-    plots = subprocess.run([sys.executable, ROOT / "scripts/plot_fringes.py", one.path, "--output", tmp_path / "png",
-                            "--pol", "yy", "--baseline", "3,1"], capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert plots.returncode == 0, plots.stderr
-    names = ["fringes_yy.png", "autos_yy.png", "waterfall_1-3_yy.png"]
+    check_pictures_data(plot_fringes, one.path, tmp_path / "models")
+
+    def plots(*arguments):
+        return subprocess.run([sys.executable, ROOT / "scripts/plot_fringes.py", one.path, "--output", tmp_path / "png",
+                               *arguments], capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    drawn = plots("--baseline", "m003,m001", "--model", "m003", tmp_path / "models", "--mark", "m003", "0.4", "0.5", "why")
+    assert drawn.returncode == 0, drawn.stderr
+    names = ["fringes.png", "autos.png", "waterfall_m001-m003.png", "lost.png"]
     assert sorted(path.name for path in (tmp_path / "png").iterdir()) == sorted(names)
     for name in names:
         assert (tmp_path / "png" / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    wrong = plots("--baseline", "0,3")
+    assert wrong.returncode == 1 and "it has m000, m001, m002, m003" in wrong.stderr

@@ -5,8 +5,10 @@ Packets come through a FIFO, so that a test decides how far the stream is when i
 import ast
 import asyncio
 import contextlib
+import json
 import os
 import socket
+import urllib.request
 
 import aiokatcp
 import numpy as np
@@ -63,6 +65,13 @@ class Fed:
         finally:
             client.close()
             await client.wait_closed()
+
+
+def sending_from(fed):
+    """What /status.json says of each output."""
+    url = f"http://{fed.config['http']['listen']}/status.json"
+    with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
+        return [output["sending_from"] for output in json.load(reply)["outputs"]]
 
 
 async def reading(client, name):
@@ -198,13 +207,16 @@ def test_capture_stop(daemon, work, rng):
     async def drive(run):
         async with run.fed.client() as client:
             await run.go(client, 80, 20)
+            assert sending_from(run.fed) == [0, 0]
             await client.request("capture-stop", "bcp0")
+            assert sending_from(run.fed) == [None, 0]
             stopped = await value(client, "bcp0.tx.next-timestamp")
             clipped = await value(client, "bcp0.xeng-clip-cnt")
             await run.go(client, 170, 130)
             assert await value(client, "bcp0.xeng-clip-cnt") == clipped
             await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) > 120 * run.step, "dumps go on")
             await client.request("capture-start", "bcp0", 180 * run.step)
+            assert sending_from(run.fed) == [180 * run.step, 0]
             return stopped
 
     run = Run(Fed(daemon, config, work), rng, 260)

@@ -1,4 +1,5 @@
 """xbgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+import re
 import time
 
 import numpy as np
@@ -145,6 +146,7 @@ def test_counters(daemon, rng):
                   for name in ("heaps", "missing_heaps", "late_heaps", "refused_heaps")}
         assert counts["missing_heaps"] == n_missing and counts["late_heaps"] == counts["refused_heaps"] == 0
         assert counts["heaps"] + n_missing in (24, 26, 28)
+    assert re.search(r"info: m000, m001, m017: \d+ heaps received, 4 missing", process.log.read_text())
 
 
 def test_interface_that_does_not_exist(daemon):

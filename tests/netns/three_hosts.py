@@ -416,8 +416,8 @@ def run(out):
         # The recorder has some dumps open, and the X-engines some chunks.
         events["h2 gone"] = array.n_dumps() + 8
         events["h2 lost"] -= 1
-        prometheus.expect(("EngineDown", "h2"), *((alert, host) for alert in ("VoltagesSilent", "DumpsIncomplete")
-                                                  for host in ("h1", "h3")))
+        prometheus.expect(("EngineDown", "h2"), ("AntennaSilent", "h2"), ("DumpsIncomplete", "h1"),
+                          ("DumpsIncomplete", "h3"))
         array.wait_dumps(12)
         events["h2 starts"] = array.n_dumps()
         array.hosts["h2"].link("up")

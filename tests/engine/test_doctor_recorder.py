@@ -1,0 +1,228 @@
+"""cbf-doctor and the recorder: files that do not fit the X-engines', disks, units, and what a running recorder counts."""
+import re
+import http.server
+import shutil
+import socket
+import struct
+import subprocess
+import threading
+
+import harness
+import pytest
+import yaml
+from harness import endpoints
+from test_doctor import TUNED, Report, files, plant  # noqa: F401
+
+
+def write_all(files, change):  # noqa: F811
+    made = files({"visrec": change})
+    return made, made.write("visrec", "xbgpu0", "xbgpu1")
+
+
+MISFITS = {
+    "shape": ({"stream": {"channels_per_substream": 64}}, "config.x-recorder", ["channels_per_substream", "128"]),
+    "weights": ({"stream": {"weights": True}}, "config.x-recorder", ["stream.weights: false"]),
+    "spectra": ({"stream": {"samples_between_spectra": 4096}}, "config.x-recorder", ["samples_between_spectra: 512"]),
+    "length": ({"stream": {"integration_batches": 3}}, "config.x-recorder", ["3 batches"]),
+    "antennas": ({"antennas": [{"name": "m000", "position": [0, 0, 0]}]}, "config.x-recorder", ["1 antenna,"]),
+    "groups": ({"recv": {"sources": "239.1.2.3"}}, "config.x-recorder", ["no output", "receives nothing"]),
+    "time": ({"time": {"adc_sample_rate": 2e6}}, "config.time", ["2000000 Hz"]),
+}
+
+
+def test_files_that_fit(files):  # noqa: F811
+    _, paths = write_all(files, {})
+    report = Report("config", *paths)
+    assert report.ids() == set(), report.bad()
+    assert "2 outputs" in report.get("config.x-recorder")["found"]
+    assert "visrec, 2 antennas" in report.get("config.file", "visrec")["found"]
+
+
+@pytest.mark.parametrize("change, id, words", MISFITS.values(), ids=MISFITS)
+def test_files_that_do_not_fit(files, change, id, words):  # noqa: F811
+    _, paths = write_all(files, change)
+    report = Report("config", *paths)
+    assert report.ids() == {id}, report.bad()
+    text = " ".join(" ".join(finding.values()) for finding in report.bad())
+    assert all(word in text for word in words), text
+
+
+FIXES = {
+    "weights": ({"weights": True}, {}, "set stream.weights in {file} to false"),
+    "no-weights": ({"weights": False}, {"missing": "weights"}, "set stream.weights in {file} to true"),
+    "batches": ({"integration_batches": 3}, {}, "set stream.integration_batches in {file} to {batches}"),
+    "time": ({"integration_batches": None, "integration_time": 0.5}, {},
+             "set stream.integration_time in {file} to {seconds:.12g}"),
+}
+
+
+@pytest.mark.parametrize("stream, output, fix", FIXES.values(), ids=FIXES)
+def test_fixes_that_fix(files, stream, output, fix):  # noqa: F811
+    """A key that the recorder has, and a value that it takes: with both, the files fit."""
+    made = files()
+    recv, batches = made.config("xbgpu0")["recv"], made.config("xbgpu0")["outputs"][0]["integration_batches"]
+    seconds = batches * recv["spectra_per_heap"] * recv["samples_between_spectra"] \
+        / made.config("visrec")["time"]["adc_sample_rate"]
+    made.layout.overrides = {name: {"outputs": [made.config(name)["outputs"][0] | output]}
+                             for name in ("xbgpu0", "xbgpu1")}
+    recorder = made.config("visrec")
+    recorder["stream"] = {k: v for k, v in (recorder["stream"] | stream).items() if v is not None}
+    made.config = lambda name, config=made.config: recorder if name == "visrec" else config(name)
+    paths = made.write("visrec", "xbgpu0", "xbgpu1")
+    fixes = {finding["fix"] for finding in Report("config", *paths).bad()}
+    assert fixes == {fix.format(file=paths[0], batches=batches, seconds=seconds)}
+    key, value = re.search(r"stream\.(\w+) .* (\S+)$", fixes.pop()).groups()
+    recorder["stream"][key] = yaml.safe_load(value)
+    assert Report("config", *made.write("visrec", "xbgpu0", "xbgpu1")).ids() == set()
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_fix_of_the_antennas(files, n):  # noqa: F811
+    """They are a list, not a number."""
+    antennas = [{"name": f"m{i:03}", "position": [i, 0, 0]} for i in range(n)]
+    _, paths = write_all(files, {"antennas": antennas})
+    fixes = {finding["fix"] for finding in Report("config", *paths).bad()}
+    assert fixes == {f"list the 2 antennas of the array under antennas in {paths[0]}"}
+
+
+def test_antennas_in_another_order(files):  # noqa: F811
+    made = files({"xbgpu0": {"recv": {"antenna_names": "m001, m000"}}})
+    report = Report("config", *made.write("visrec", "xbgpu0", "xbgpu1"))
+    assert report.ids() == {"config.antennas"} and "is m000" in report.bad()[0]["found"], report.bad()
+
+
+def test_wrong_file(files):  # noqa: F811
+    made = files({"visrec": {"telescope": {"latitude": 91}}})
+    report = Report("host", *made.write("visrec"))
+    assert "latitude" in report.get("config.file")["found"]
+    assert re.fullmatch(r"correct (line \d+ of )?\S+", report.get("config.file")["fix"])
+
+
+def installed(files, work, **output):  # noqa: F811
+    """A tree with /etc/cbf/store.yaml, and the configuration in it."""
+    made = files({"visrec": {"output": output}} if output else {})
+    root = plant(work / "root", {path: text for path, text in TUNED.items()})
+    (path,) = made.write("visrec")
+    (root / "etc/cbf").mkdir(parents=True)
+    path.rename(root / "etc/cbf/store.yaml")
+    return root, made.config("visrec")
+
+
+def recorder_ids(report):
+    return {id for id in report.ids() if id.startswith("recorder.")} - {"recorder.disk"}  # that of this machine
+
+
+def test_disk(files, work):  # noqa: F811
+    """Days of room are those that Python counts; the file's values are 8 + 1 + 4 bytes, its rows 12 x 8."""
+    root, config = installed(files, work)
+    stream = config["stream"]
+    n_baselines = len(config["antennas"]) * (len(config["antennas"]) + 1) // 2
+    dump_s = stream["integration_batches"] * stream["spectra_per_heap"] * stream["samples_between_spectra"] \
+        / config["time"]["adc_sample_rate"]
+    rate = n_baselines * (stream["channels"] * 4 * 13 + 12 * 8) / dump_s
+    said = Report("host", root=root).get("recorder.disk")["found"].split()
+    free = shutil.disk_usage(work).free
+    assert float(said[2]) == pytest.approx(free / 1e9, rel=0.02)
+    hours = float(said[said.index("for") + 1]) * (24 if "days" in said else 1)
+    assert hours == pytest.approx(free / rate / 3600, rel=0.02)
+
+
+def test_disk_without_room(files, work):  # noqa: F811
+    root, _ = installed(files, work, max_dumps=1000000000)
+    finding = Report("host", root=root).get("recorder.disk")
+    assert finding["status"] in ("warn", "fail") and finding["expected"] == "room for output.max_dumps"
+
+
+def test_unit(files, work):  # noqa: F811
+    """A unit writes below its own directory, unless a drop-in says more; and a service needs a time in the name."""
+    root, _ = installed(files, work)
+    report = Report("host", root=root)
+    assert recorder_ids(report) == {"recorder.unit", "recorder.name"}
+    assert "/var/lib/cbf/store" in report.get("recorder.unit")["expected"]
+    plant(root, {"etc/systemd/system/visrec@store.service.d/data.conf": "[Service]\nReadWritePaths=/data"})
+    assert recorder_ids(Report("host", root=root)) == {"recorder.name"}
+
+
+def test_no_directory(files, work):  # noqa: F811
+    root, _ = installed(files, work, file=str(work / "missing" / "%Y.uvh5"))
+    finding = Report("host", root=root).get("recorder.directory")
+    assert finding["status"] == "fail" and finding["fix"] == f"sudo mkdir -p {work}/missing"
+    root, _ = installed(files, work / "other", file="/var/lib/cbf/store/%Y.uvh5")  # systemd makes this one
+    assert recorder_ids(Report("host", root=root)) == set()
+
+
+@pytest.fixture
+def recorder_that_says():
+    """Serves a text as /metrics at an address."""
+    servers = []
+
+    def serve(listen, text):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_):
+                pass
+
+        host, port = listen.split(":")
+        servers.append(http.server.ThreadingHTTPServer((host, int(port)), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+GOOD = {"visrec_dumps_total": 10, "visrec_packets_total": 500}
+SAID = {
+    "good": (GOOD, {}),
+    "unwritten": (GOOD | {"visrec_unwritten_dumps_total": 3}, {"recorder.unwritten": ["3 dumps", "df -h"]}),
+    "slow": (GOOD | {'visrec_rejected_packets_total{reason="no_chunk"}': 7}, {"recorder.slow": ["7 packets", "iostat"]}),
+    "socket": (GOOD | {'visrec_kernel_drops{thread="visrec-recv"}': 2}, {"recorder.socket": ["recv.buffer"]}),
+    "missing": (GOOD | {"visrec_missing_heaps_total": 4}, {"recorder.missing": ["4 heaps"]}),
+    # Of 10 dumps x 256 channels x 4 polarisations.
+    "antenna": (GOOD | {'visrec_antenna_flagged_values_total{feng="1",antenna="m001"}': 2560},
+                {"recorder.antennas": ["25 %", "m001"]}),
+    "silent": ({"visrec_dumps_total": 0, "visrec_packets_total": 9,
+                'visrec_rejected_packets_total{reason="heap_size"}': 9}, {"recorder.dumps": ["9 packets", "9 of them"]}),
+}
+
+
+@pytest.mark.parametrize("metrics, expected", SAID.values(), ids=SAID)
+def test_running_recorder(files, recorder_that_says, metrics, expected):  # noqa: F811
+    made = files()
+    assert made.config("visrec")["stream"]["channels"] == 256
+    recorder_that_says(made.config("visrec")["http"]["listen"], "".join(f"\n{k} {v}" for k, v in metrics.items()) + "\n")
+    report = Report("loss", *made.write("visrec"), "--seconds", "0.1")
+    assert recorder_ids(report) == set(expected), report.bad()
+    for id, words in expected.items():
+        text = " ".join(report.get(id).values())
+        assert all(word in text for word in words), text
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_groups(files, work, recorder_that_says, joined):  # noqa: F811
+    root, config = installed(files, work)
+    recorder_that_says(config["http"]["listen"], "\nvisrec_dumps_total 1\n")
+    all_groups = [struct.unpack("<I", socket.inet_aton(host))[0] for host, _ in endpoints(config["recv"]["sources"])]
+    plant(root, {"proc/net/igmp": "\n".join(f"\t\t\t\t{group:08X}     1 0:00000000\t\t0"
+                                            for group in all_groups[0 if joined else 1:])})
+    assert ("recorder.groups" in Report("host", root=root).ids()) == (not joined)
+
+
+def test_port_of_another(files, work, recorder_that_says):  # noqa: F811
+    root, config = installed(files, work)
+    recorder_that_says(config["http"]["listen"], "\nfgpu_x 1\n")
+    assert "host.ports" in Report("host", root=root).ids()
+
+
+def test_all_topics_and_bundle(files, work):  # noqa: F811
+    """Nothing trips over a file without an engine's keys."""
+    (path,) = files().write("visrec")
+    assert Report("all", path, "--seconds", "0.1").get("config.file")["status"] == "ok"
+    done = subprocess.run([harness.BUILD / "cbf-doctor", "bundle", work / "out.tar.gz", path, "--seconds", "0.1"],
+                          capture_output=True, check=False)
+    assert done.returncode in (0, 1, 2) and (work / "out.tar.gz").exists(), done.stderr
