@@ -43,10 +43,13 @@ def start(daemon, program, config, end, name=None, **env):
 
 
 class Recorder:
-    """Keeps each datagram to these destinations that comes out of an end, with the kernel's time of its arrival."""
+    """Keeps each datagram to these destinations that comes out of an end, with the kernel's time of its arrival.
+
+    The kernel stamps a packet before it queues it for the CPU that sent it.  A sender that changes CPUs may have packets
+    in two queues, which are emptied in any order; so the stamps have the order in which packets left."""
 
     def __init__(self, destinations, end):
-        self.packets = defaultdict(list)  # by destination: (seconds, payload)
+        self.packets = defaultdict(list)  # by destination: (ns, payload), in the order in which they left
         self.sockets = {}
         self.ending = False
         for where in endpoints(destinations):
@@ -71,7 +74,7 @@ class Recorder:
                 s, where = self.sockets[fd]
                 payload, (control,), _, _ = s.recvmsg(65536, 100)
                 seconds, nanoseconds = struct.unpack("qq", control[2])
-                self.packets[where].append((seconds + nanoseconds / 1e9, payload))
+                self.packets[where].append((seconds * 10**9 + nanoseconds, payload))
             if not ready and self.ending:
                 return
 
@@ -82,6 +85,8 @@ class Recorder:
         """What has come is kept to the last."""
         self.ending = True
         self.thread.join()
+        for packets in self.packets.values():
+            packets.sort(key=lambda packet: packet[0])
         for s, _ in self.sockets.values():
             s.close()
 
@@ -243,10 +248,10 @@ def check_pace(config, packets):
         rate = None
         by_feng = defaultdict(list)
         for where in endpoints(output["destinations"]):
-            for seconds, packet in packets[where]:
+            for ns, packet in packets[where]:
                 at = heap_cnt_at(packet)
                 cnt = int.from_bytes(packet[at + 2:at + 8], "big")
-                by_feng[cnt % config["send"]["array_size"]].append((seconds, len(packet)))
+                by_feng[cnt % config["send"]["array_size"]].append((ns / 1e9, len(packet)))
         for sent in by_feng.values():
             sent = np.array(sorted(sent)[len(endpoints(output["destinations"])):-20])  # without descriptors and the end
             packet_bytes = sent[:, 1].max()
