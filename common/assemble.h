@@ -62,9 +62,9 @@
 #define COMMON_ASSEMBLE_H
 
 #include "common/chunk.h"
+#include "common/counter.h"
 #include "common/inbox.h"
 #include "common/reject.h"
-#include "common/stats.h"
 #include "common/timebase.h"
 
 #include <stdbool.h>

@@ -18,6 +18,7 @@
 #define COMMON_CLAIMS_H
 
 #include "common/assemble.h"
+#include "common/counter.h"
 #include "common/held.h"
 #include "common/log.h"
 

@@ -8,7 +8,7 @@
 #define COMMON_DAEMON_H
 
 #include "common/config.h"
-#include "common/stats.h"
+#include "common/counter.h"
 
 #include <stdbool.h>
 #include <stddef.h>

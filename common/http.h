@@ -3,8 +3,8 @@
 #ifndef COMMON_HTTP_H
 #define COMMON_HTTP_H
 
+#include "common/counter.h"
 #include "common/sections.h"
-#include "common/stats.h"
 
 #include <stddef.h>
 

@@ -5,9 +5,9 @@
 #include "common/log.h"
 
 #include "common/clock.h"
+#include "common/counter.h"
 #include "common/datagram.h"
 #include "common/log_ring.h"
-#include "common/stats.h"
 #include "common/thread.h"
 #include "common/units.h"
 

@@ -29,7 +29,7 @@
 #define COMMON_MATCHER_H
 
 #include "common/chunk.h"
-#include "common/stats.h"
+#include "common/counter.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -18,7 +18,6 @@
 
 #include "common/endpoint.h"
 #include "common/packet_filter.h"
-#include "common/stats.h"
 
 #include <stdbool.h>
 #include <stddef.h>

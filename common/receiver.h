@@ -18,6 +18,7 @@
 #define COMMON_RECEIVER_H
 
 #include "common/assemble.h"
+#include "common/counter.h"
 #include "common/packet_source.h"
 #include "common/spead.h"
 

@@ -2,6 +2,7 @@
 #include "common/receiver_set.h"
 
 #include "common/receiver_metrics.h"
+#include "common/stats.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -33,10 +33,10 @@
 #ifndef COMMON_SENDER_H
 #define COMMON_SENDER_H
 
+#include "common/counter.h"
 #include "common/loan.h"
 #include "common/packet_sink.h"
 #include "common/spead.h"
-#include "common/stats.h"
 #include "common/units.h"
 
 #include <stdbool.h>

@@ -2,6 +2,7 @@
 #include "fgpu/monitor.h"
 
 #include "common/clock.h"
+#include "common/stats.h"
 #include "common/units.h"
 #include "fgpu/level.h"
 

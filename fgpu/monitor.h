@@ -8,8 +8,8 @@
 #define FGPU_MONITOR_H
 
 #include "common/chunk.h"
+#include "common/counter.h"
 #include "common/sensor.h"
-#include "common/stats.h"
 #include "fgpu/layout.h"
 
 struct fgpu_monitor {

@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "common/memory.h"
 #include "common/service.h"
+#include "common/stats.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "fgpu/antenna.h"

@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/spead.h"
+#include "common/stats.h"
 #include "common/units.h"
 
 #include <assert.h>

@@ -9,6 +9,7 @@
 #ifndef FGPU_SEND_H
 #define FGPU_SEND_H
 
+#include "common/counter.h"
 #include "common/device.h"
 #include "common/loan.h"
 #include "common/sender_group.h"

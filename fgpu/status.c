@@ -4,6 +4,7 @@
 #include "common/clock.h"
 #include "common/snapshot.h"
 #include "common/spectrum.h"
+#include "common/stats.h"
 #include "common/timebase.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "common/inbox.h"
 #include "common/log.h"
 #include "common/memory.h"
+#include "common/stats.h"
 #include "common/thread.h"
 #include "tools/dsim_recording.h"
 

@@ -9,8 +9,8 @@
 #ifndef TOOLS_DSIM_RECORDING_H
 #define TOOLS_DSIM_RECORDING_H
 
+#include "common/counter.h"
 #include "common/log.h"
-#include "common/stats.h"
 #include "common/timebase.h"
 
 #include <stddef.h>

@@ -9,10 +9,10 @@
 #ifndef TOOLS_FSIM_ANTENNA_H
 #define TOOLS_FSIM_ANTENNA_H
 
+#include "common/counter.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
 #include "common/spead.h"
-#include "common/stats.h"
 #include "tools/fsim_config.h"
 #include "tools/fsim_heaps.h"
 

@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/service.h"
+#include "common/stats.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "tools/visrec_antennas.h"

@@ -12,8 +12,8 @@
 #ifndef TOOLS_VISREC_WRITER_H
 #define TOOLS_VISREC_WRITER_H
 
+#include "common/counter.h"
 #include "common/inbox.h"
-#include "common/stats.h"
 #include "common/timebase.h"
 #include "tools/visrec_dump.h"
 

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/stats.h"
 #include "common/units.h"
 #include "xbgpu/labels.h"
 

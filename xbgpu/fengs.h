@@ -11,6 +11,7 @@
 #define XBGPU_FENGS_H
 
 #include "common/assemble.h"
+#include "common/counter.h"
 #include "common/log.h"
 #include "common/sensor.h"
 

@@ -5,6 +5,7 @@
 #include "common/data_time.h"
 #include "common/receiver_metrics.h"
 #include "common/receiver_set.h"
+#include "common/stats.h"
 #include "common/units.h"
 #include "xbgpu/labels.h"
 

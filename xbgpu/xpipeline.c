@@ -10,6 +10,7 @@
 #include "common/memory.h"
 #include "common/service.h"
 #include "common/matcher.h"
+#include "common/stats.h"
 #include "common/thread.h"
 #include "common/units.h"
 #include "xbgpu/control.h"

@@ -4,6 +4,7 @@
 #include "common/device.h"
 #include "common/log.h"
 #include "common/spead.h"
+#include "common/stats.h"
 #include "common/units.h"
 #include "xbgpu/gate.h"
 #include "kernels/correlate.h"

@@ -9,6 +9,7 @@
 #ifndef XBGPU_XSEND_H
 #define XBGPU_XSEND_H
 
+#include "common/counter.h"
 #include "common/loan.h"
 #include "common/sender_group.h"
 #include "common/sensor.h"

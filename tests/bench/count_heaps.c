@@ -19,6 +19,7 @@
  * and latency_s, the longest time in the last interval from when the last sample of a heap would have been taken to
  * when its first packets were received. */
 #include "common/clock.h"
+#include "common/counter.h"
 #include "common/log.h"
 #include "common/packet_source.h"
 #include "common/spead_shape.h"

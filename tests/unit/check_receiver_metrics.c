@@ -1,5 +1,6 @@
 /* check_receiver_metrics - under which names refused packets are published. */
 #include "common/receiver_metrics.h"
+#include "common/stats.h"
 
 #include "common/units.h"
 

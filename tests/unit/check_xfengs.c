@@ -1,4 +1,5 @@
 /* check_xfengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
+#include "common/stats.h"
 #include "common/units.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
