@@ -36,7 +36,6 @@ struct packet_out {
 
 struct device_exported;
 struct packet_sink;
-struct service;
 
 struct packet_sink_config {
     const struct endpoint_list *destinations;
@@ -49,7 +48,9 @@ struct packet_sink_config {
     size_t packet_bytes;      /* of the largest packet, header and payload */
     double rate_bytes_per_s;  /* that the caller keeps, headers included, by which the card smooths; 0: unpaced */
     double mean_packet_bytes; /* at that rate, of which what the wire needs besides depends; 0: packet_bytes */
-    struct service *service;  /* stopped with 1 when the card is lost for good; NULL: nobody */
+    /* Called once, on the sink's thread, when the card is lost for good; NULL: nobody is told. */
+    void (*on_lost)(void *arg);
+    void *on_lost_arg;
 };
 
 /* Returns 0 or negative errno with one sentence in 'why'. */

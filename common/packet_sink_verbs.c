@@ -10,15 +10,14 @@
  * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
  *            made ready again; what was in it counts as failed, as of a socket that refuses.  A reset is allowed in any
  *            state, needs no permission and takes the queue's completions away; one that came all the same would be of
- *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: the service ends
- *            with 1, to be started again.
+ *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: on_lost() of the
+ *            configuration is called, once.
  * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
  *            it is asked to; else there is none. */
 #include "common/clock.h"
 #include "common/frame.h"
 #include "common/log.h"
 #include "common/packet_sink.h"
-#include "common/service.h"
 #include "common/verbs.h"
 
 #include <assert.h>
@@ -54,7 +53,8 @@ struct verbs_sink {
     double rate_bytes_per_s; /* of the card; 0: none */
     double wire_per_byte;    /* what it has to send for each byte of ours */
     size_t packet_bytes;     /* of the largest */
-    struct service *service;
+    void (*on_lost)(void *arg);
+    void *on_lost_arg;
     int port_fd; /* a socket that is never read: its port is ours */
     char first_destination[32];
 
@@ -176,8 +176,8 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
     log_error("the queue of %s to %s and others failed (%s) and cannot be made ready again (%s): nothing more is sent",
               sink->port.interface, sink->first_destination, reason, strerror(err_again));
     sink->is_ready = false;
-    if (sink->service)
-        service_stop(sink->service, 1);
+    if (sink->on_lost)
+        sink->on_lost(sink->on_lost_arg);
 }
 
 /* Packets before one that failed have left. */
@@ -597,7 +597,8 @@ int packet_sink_verbs_open(const struct packet_sink_config *config, struct packe
     sink->rate_bytes_per_s = config->rate_bytes_per_s;
     sink->wire_per_byte =
         1 + WIRE_BYTES / (config->mean_packet_bytes > 0 ? config->mean_packet_bytes : (double)config->packet_bytes);
-    sink->service = config->service;
+    sink->on_lost = config->on_lost;
+    sink->on_lost_arg = config->on_lost_arg;
     endpoint_format(&config->destinations->items[0], sink->first_destination, sizeof(sink->first_destination));
     err = open_sink(sink, config, why, why_bytes);
     if (err) {

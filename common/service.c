@@ -314,6 +314,12 @@ void service_stop(struct service *service, int exit_code)
     ev_async_send(service->loop, &service->stop);
 }
 
+void service_fail(void *service)
+{
+    if (service)
+        service_stop(service, 1);
+}
+
 void service_status(struct service *service, const char *format, ...)
 {
     va_list args;

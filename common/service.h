@@ -2,7 +2,7 @@
  *
  * Flow:      main: service_catch_signals -> configuration -> service_open -> build everything -> service_run (libev,
  *            until a stop) -> tear down -> exit code
- * Threads:   main thread, except service_stop() and service_status(), which any thread may call.
+ * Threads:   main thread, except service_stop(), service_fail() and service_status(), which any thread may call.
  * Watchdog:  where systemd asks for it (WatchdogSec=, at least 4 s), service_run() tells it that all is well as long
  *            as every thread passes its loop (thread.h), with or without data, and the main thread its own.  A thread
  *            that stands still for half of WatchdogSec is named in the log and in STATUS, and systemd hears nothing
@@ -53,6 +53,9 @@ int service_run(struct service *service);
 
 /* Ends the loop from any thread; the first exit code given that is not 0 counts. */
 void service_stop(struct service *service, int exit_code);
+
+/* The same with 1, for what calls back with a pointer.  NULL is accepted. */
+void service_fail(void *service);
 
 /* STATUS= to systemd: one line of what it is doing. */
 void service_status(struct service *service, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -3,6 +3,7 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/service.h"
 #include "common/spead.h"
 #include "common/stats.h"
 #include "common/units.h"
@@ -345,7 +346,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file,
-                 .service = send->service},
+                 .on_lost = service_fail,
+                 .on_lost_arg = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .crc = c->crc,
         .heap_bytes = fgpu_batch_bytes(output) / output->destinations.n,

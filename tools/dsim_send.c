@@ -512,7 +512,8 @@ static int open_lane(struct lane *lane, const struct dsim_config *config, size_t
         .buffer_bytes = (size_t)config->send.buffer_bytes,
         .pcap_file = config->send.pcap_file,
         .packet_bytes = spead_built_header_bytes(N_ITEMS) + payload_bytes,
-        .service = send->service,
+        .on_lost = service_fail,
+        .on_lost_arg = send->service,
     };
     int err = deal_inputs(lane, config, l, why, why_bytes);
     if (!err)

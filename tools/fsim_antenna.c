@@ -2,6 +2,7 @@
 #include "tools/fsim_antenna.h"
 
 #include "common/sender.h"
+#include "common/service.h"
 
 #include <assert.h>
 #include <string.h>
@@ -96,7 +97,8 @@ int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t
         .buffer_bytes = (size_t)send->buffer_bytes,
         .pcap_file = send->pcap_file,
         .packet_bytes = packet_bytes(wire),
-        .service = wire->service,
+        .on_lost = service_fail,
+        .on_lost_arg = wire->service,
     };
 
     ant->wire = wire;

@@ -3,6 +3,7 @@
 
 #include "common/device.h"
 #include "common/log.h"
+#include "common/service.h"
 #include "common/spead.h"
 #include "common/stats.h"
 #include "common/units.h"
@@ -339,7 +340,8 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
                  .ttl = (int)c->ttl,
                  .buffer_bytes = (size_t)c->buffer_bytes,
                  .pcap_file = c->pcap_file,
-                 .service = send->service},
+                 .on_lost = service_fail,
+                 .on_lost_arg = send->service},
         .packet_payload_bytes = (size_t)c->packet_payload_bytes,
         .crc = c->crc,
         .heap_bytes = stream->dumps[0].heap.payload_bytes,

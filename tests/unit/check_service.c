@@ -106,6 +106,16 @@ START_TEST(released_signal)
 }
 END_TEST
 
+START_TEST(failing_ends_with_1)
+{
+    service_fail(NULL);
+    ck_assert_int_eq(service_open(&service), 0);
+    service_fail(service);
+    ck_assert_int_eq(service_run(service), 1);
+    service_close(service);
+}
+END_TEST
+
 /* A signal that comes when the exit code is decided does not change it. */
 START_TEST(late_signal)
 {
@@ -360,6 +370,7 @@ int main(void)
     tcase_add_exit_test(tcase, two_signals, 1);
     tcase_add_loop_exit_test(tcase, early_signal, 0, 0, 2);
     tcase_add_test_raise_signal(tcase, released_signal, SIGTERM);
+    tcase_add_test(tcase, failing_ends_with_1);
     tcase_add_test(tcase, late_signal);
     tcase_add_test(tcase, broken_pipe);
     tcase_add_test(tcase, notifications);
