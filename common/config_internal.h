@@ -15,17 +15,6 @@ struct config_mark {
     size_t line, column;
 };
 
-/* ---- config_main.c ----------------------------------------------------------------------------------------------- */
-
-struct config_option {
-    const char *name;
-    const char *help;
-    bool needs_file;
-};
-
-/* Of the command line; ends with a NULL name.  The first is --tune (struct config_table, tunes). */
-extern const struct config_option config_options[];
-
 /* ---- config.c: the book of errors and places ----------------------------------------------------------------------
  * */
 
@@ -105,5 +94,17 @@ void config_value_print(const struct config_key *key, const void *field, bool js
 
 /* Writes a text as a JSON string, which is YAML, too. */
 void config_text_print(const char *text, FILE *out);
+
+/* ---- config_print.c ---------------------------------------------------------------------------------------------- */
+
+struct config_option {
+    const char *name;
+    const char *help;
+    bool needs_file;
+};
+
+/* Of the command line (config_main.c), for --help and manual pages; ends with a NULL name.  The first is --tune, which
+ * is left out where the table does not offer it. */
+extern const struct config_option config_options[];
 
 #endif

@@ -1,6 +1,7 @@
-/* config_main.c - from the command line to loaded and checked values, the same for all programs. */
-#include "common/config_internal.h"
+/* config_main.c - between main() and its program: the command line.  config_load.c and config_print.c do what it says. */
+#include "common/config_main.h"
 
+#include "common/config_internal.h"
 #include "common/service.h"
 #include "common/version.h"
 
@@ -8,6 +9,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 
+/* What runs, then the options in the order of config_options. */
 enum action {
     ACTION_RUN,
     ACTION_TUNE,
@@ -17,18 +19,6 @@ enum action {
     ACTION_EXAMPLE,
     ACTION_VERSION,
     ACTION_HELP
-};
-
-/* In the order of enum action; the first, --tune, is left out where the table does not offer it. */
-const struct config_option config_options[] = {
-    {"tune", "measure what suits the GPU best, and keep it for the next start", true},
-    {"check-config", "report every error of the file", true},
-    {"print-config", "print the values in effect, defaults included", true},
-    {"print-schema", "print the JSON Schema of the file", false},
-    {"print-example", "print an example with every key explained", false},
-    {"version", "print the version", false},
-    {"help", "print this", false},
-    {NULL, NULL, false},
 };
 
 static const struct option options[] = {

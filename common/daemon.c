@@ -2,6 +2,7 @@
 #include "common/daemon.h"
 
 #include "common/clock.h"
+#include "common/config_main.h"
 #include "common/device.h"
 #include "common/drain.h"
 #include "common/http.h"

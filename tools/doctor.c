@@ -3,6 +3,7 @@
  * Exit codes: 0 all is well, 1 warnings, 2 failures, 78 the command line is wrong. */
 #include "tools/doctor.h"
 
+#include "common/config_main.h"
 #include "common/file.h"
 #include "common/log.h"
 #include "common/service.h"

@@ -1,4 +1,5 @@
 /* dsim.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
+#include "common/config_main.h"
 #include "common/daemon.h"
 #include "common/http.h"
 #include "common/log.h"

@@ -1,4 +1,5 @@
 /* fsim.c - main of the F-engine simulator: boot order, and shutdown as its mirror. */
+#include "common/config_main.h"
 #include "common/daemon.h"
 #include "common/http.h"
 #include "common/log.h"

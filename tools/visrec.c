@@ -4,6 +4,7 @@
  *                                ^---- free chunks ----'
  * The main thread listens for signals.  Once a second it looks whether dumps come and are written. */
 #include "common/chunk.h"
+#include "common/config_main.h"
 #include "common/daemon.h"
 #include "common/data_time.h"
 #include "common/device.h"
