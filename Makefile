@@ -61,7 +61,8 @@ SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap
            common/sender_group.o
 TIME     = common/clock.o common/clock_state.o common/timebase.o
 SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o \
-           common/config_print.o common/config_man.o common/config_main.o common/sections.o common/stats.o \
+           common/config_print.o common/config_man.o common/config_main.o common/time_keys.o common/device_keys.o \
+           common/transport_keys.o common/recv_keys.o common/send_keys.o common/http_keys.o common/katcp_keys.o common/stats.o \
            common/datagram.o common/notify.o common/log_ring.o common/log.o common/thread.o common/service.o common/process.o \
            common/status.o common/history.o common/spectrum.o common/page.o common/http.o common/http_clients.o common/http_names.o \
            common/daemon.o common/drain.o common/file.o common/trust.o common/table_file.o common/state_file.o \

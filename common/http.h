@@ -4,7 +4,7 @@
 #define COMMON_HTTP_H
 
 #include "common/counter.h"
-#include "common/sections.h"
+#include "common/http_keys.h"
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 #include "common/katcp_internal.h"
 
 #include "common/endpoint.h"
+#include "common/katcp_keys.h"
 #include "common/log.h"
-#include "common/sections.h"
 #include "common/stats.h"
 
 #include <assert.h>

@@ -25,7 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct config_katcp; /* sections.h */
+struct config_katcp; /* katcp_keys.h */
 struct ev_loop;
 struct katcp_call; /* one request, until it is answered */
 struct katcp_server;

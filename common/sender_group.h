@@ -4,7 +4,7 @@
 #ifndef COMMON_SENDER_GROUP_H
 #define COMMON_SENDER_GROUP_H
 
-#include "common/sections.h"
+#include "common/send_keys.h"
 #include "common/sender.h"
 
 struct sender_group;

@@ -8,7 +8,6 @@
 #include "common/file.h"
 #include "common/inbox.h"
 #include "common/log.h"
-#include "common/sections.h"
 #include "common/sensor.h"
 #include "common/thread.h"
 #include "common/trust.h"
@@ -62,6 +61,14 @@ struct state_files {
     _Atomic bool busy;
     struct log_limit failed_limit;
 };
+
+#define AT(member) offsetof(struct config_state, member)
+const struct config_key config_state_keys[] = {
+    {"directory", CFG_STRING, UNIT_NONE, 0, 4000, "", false, AT(directory), NULL,
+     "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the service's "
+     "(StateDirectory=), or nothing is kept."},
+};
+#undef AT
 
 /* ---- The writer -------------------------------------------------------------------------------------------------- */
 

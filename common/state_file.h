@@ -14,16 +14,34 @@
 #ifndef COMMON_STATE_FILE_H
 #define COMMON_STATE_FILE_H
 
+#include "common/config.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
-struct config_state; /* sections.h */
 struct ev_loop;
 struct sensor;
 struct sensors;
 struct state_file;
 struct state_files;
+
+/* The section state of a configuration file. */
+struct config_state {
+    char *directory; /* NULL: the service's, or none */
+};
+
+#define CONFIG_N_STATE_KEYS 1
+
+extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
+
+/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+#define CONFIG_STATE_SECTION(type)                                                                                     \
+    {                                                                                                                  \
+        .name = "state", .help = "Settings that are kept across restarts.", .keys = config_state_keys,                 \
+        .n_keys = CONFIG_N_STATE_KEYS, .struct_bytes = sizeof(struct config_state), .offset = offsetof(type, state),   \
+        .optional = true                                                                                               \
+    }
 
 /* Writes the whole of a file's text; returns false where there is nothing to keep: then there will be no file.  It may
  * take some milliseconds, for which no request is answered, so what grows beyond a MiB is cut in several files. */

@@ -1,6 +1,7 @@
 /* config.c - the keys of fgpu's YAML. */
 #include "fgpu/config.h"
 
+#include "common/recv_keys.h"
 #include "common/units.h"
 
 static const char *const kind_choices[] = {"wideband", "narrowband", NULL};

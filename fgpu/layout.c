@@ -5,8 +5,10 @@
 #include "common/matcher.h"
 #include "common/memory.h"
 #include "common/receiver.h"
+#include "common/recv_keys.h"
 #include "common/sender.h"
 #include "common/spead.h"
+#include "common/transport_keys.h"
 #include "common/units.h"
 #include "fgpu/baseband.h"
 #include "kernels/design_ddc.h"
@@ -512,7 +514,7 @@ void fgpu_config_check(void *values, struct config *errors)
                         &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
     config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
-    config_check_katcp(&config->katcp, &config->http, errors);
+    config_check_katcp(&config->katcp, &config->http.listen, errors);
     config_check_http(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);

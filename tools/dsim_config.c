@@ -2,6 +2,8 @@
 #include "tools/dsim_config.h"
 
 #include "common/file.h"
+#include "common/send_keys.h"
+#include "common/transport_keys.h"
 #include "tools/dsim_parse.h"
 #include "tools/dsim_recording.h"
 
@@ -294,7 +296,7 @@ void dsim_config_check(void *values, struct config *config)
     check_send(dsim, config);
     if (dsim->http.listen.n > 1)
         config_error(config, &dsim->http.listen, "listen must be one address.");
-    config_check_katcp(&dsim->katcp, &dsim->http, config);
+    config_check_katcp(&dsim->katcp, &dsim->http.listen, config);
 }
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)

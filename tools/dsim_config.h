@@ -6,7 +6,8 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
-#include "common/sections.h"
+#include "common/http_keys.h"
+#include "common/katcp_keys.h"
 #include "common/timebase.h"
 #include "common/units.h"
 

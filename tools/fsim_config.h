@@ -6,7 +6,10 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
-#include "common/sections.h"
+#include "common/http_keys.h"
+#include "common/send_keys.h"
+#include "common/time_keys.h"
+#include "common/timebase.h"
 #include "common/units.h"
 #include "kernels/voltages.h"
 

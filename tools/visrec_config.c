@@ -3,6 +3,8 @@
 
 #include "common/chunk.h"
 #include "common/file.h"
+#include "common/recv_keys.h"
+#include "common/transport_keys.h"
 #include "common/units.h"
 
 #include <math.h>

@@ -6,7 +6,9 @@
 
 #include "common/config.h"
 #include "common/endpoint.h"
-#include "common/sections.h"
+#include "common/http_keys.h"
+#include "common/katcp_access.h"
+#include "common/time_keys.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* config.c - the keys of xbgpu's YAML. */
 #include "xbgpu/config.h"
 
+#include "common/recv_keys.h"
 #include "common/units.h"
 
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};

@@ -6,8 +6,14 @@
 
 #include "common/config.h"
 #include "common/device.h"
+#include "common/device_keys.h"
 #include "common/endpoint.h"
-#include "common/sections.h"
+#include "common/http_keys.h"
+#include "common/katcp_access.h"
+#include "common/katcp_keys.h"
+#include "common/send_keys.h"
+#include "common/state_file.h"
+#include "common/time_keys.h"
 #include "xbgpu/gate_config.h"
 
 #include <stdbool.h>

@@ -2,8 +2,8 @@
 #include "xbgpu/settings.h"
 
 #include "common/log.h"
-#include "common/sections.h"
 #include "common/table_file.h"
+#include "common/time_keys.h"
 #include "common/units.h"
 
 #include <assert.h>

@@ -4,9 +4,9 @@
  *
  * Input: pieces of what the client sends, each after a byte that says how long it is.  An odd length is
  * a stranger's. */
+#include "common/katcp_keys.h"
 #include "common/katcp_message.h"
 #include "common/katcp_server.h"
-#include "common/sections.h"
 #include "common/units.h"
 #include "tests/fuzz/fuzz_connect.h"
 #include "tests/fuzz/fuzz_input.h"

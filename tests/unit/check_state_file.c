@@ -1,7 +1,6 @@
 /* check_state_file - files come at once, then at their pace, then once more at the end; and are restored. */
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/sections.h"
 #include "common/sensor.h"
 #include "common/state_file.h"
 #include "common/thread.h"

@@ -3,11 +3,11 @@
 #ifndef TESTS_UNIT_KATCP_FIXTURE_H
 #define TESTS_UNIT_KATCP_FIXTURE_H
 
+#include "common/katcp_keys.h"
 #include "common/katcp_server.h"
 
 #include "common/clock.h"
 #include "common/log.h"
-#include "common/sections.h"
 #include "common/units.h"
 
 #include <arpa/inet.h>
