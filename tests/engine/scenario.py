@@ -3,6 +3,8 @@
 Used by the tests of both daemons.  The checks here are about the streams (which heaps, in which order, with which counts);
 the values are compared by the callers.
 """
+import hashlib
+import os
 import re
 from collections import defaultdict
 
@@ -84,10 +86,23 @@ def run_capture(daemon, program, config, source, sink, name="run"):
     process = daemon(program, config, name).wait_end()
     check_audits(process.log.read_text())
     found = harness.decode_pcap(sink)
+    note_digest(sink, name)
     recv = config["recv"]
     step = config["send"]["array_size"] if program == "fgpu" else recv["channels"] // recv["channels_per_substream"]
     assert min(heaps[0].cnt for heaps in found.values()) < step, "the heap counts of a replay do not begin at the first"
     return found
+
+
+def note_digest(sink, name):
+    """CBF_DIGESTS=FILE appends a line for each capture: test, run, packets, digest of their bytes.  Two builds that write
+    the same bytes have the same lines (sort them), if CBF_SEED is the same."""
+    if not os.environ.get("CBF_DIGESTS"):
+        return
+    # Senders that share a destination take turns in any order.
+    packets = sorted(hashlib.sha256(f"{endpoint}".encode() + packet).digest() for endpoint, packet in harness.read_pcap(sink))
+    test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].rpartition("/")[2]
+    with open(os.environ["CBF_DIGESTS"], "a") as file:
+        file.write(f"{test} {name} {len(packets)} {hashlib.sha256(b''.join(packets)).hexdigest()}\n")
 
 
 def check_audits(log):
