@@ -42,39 +42,39 @@ BUILD   ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
 
 # ---- The pipeline, in the order in which data meet it ------------------------------------------------------------
-PACKETS  = common/endpoint.o common/frame.o common/packet_source.o common/packet_source_udp.o common/gro.o common/packet_filter.o \
-           common/packet_source_pcap.o $(VERBS_OBJS) common/spead.o common/spead_shape.o common/crc32c.o common/copy.o
-# Where they cannot be built, common/verbs.h takes their place.
-VERBS_OBJS = $(if $(VERBS),common/verbs.o common/packet_source_verbs.o common/packet_source_verbs_open.o,common/verbs_none.o)
-CHUNKS   = common/inbox.o common/loan.o common/chunk.o common/reject.o common/chunk_heap.o common/data_time.o \
-           common/held.o common/claims.o common/assemble.o common/receiver.o common/receiver_metrics.o \
-           common/receiver_set.o common/matcher.o common/presence.o
-DEVICE   = common/device.o common/device_plugin.o common/device_cpu.o common/device_cpu_direct.o common/memory.o
+PACKETS  = common/net/endpoint.o common/net/frame.o common/recv/source.o common/recv/source_udp.o common/recv/gro.o common/net/packet_filter.o \
+           common/recv/source_pcap.o $(VERBS_OBJS) common/net/spead.o common/net/spead_shape.o common/net/crc32c.o common/base/copy.o
+# Where they cannot be built, common/net/verbs.h takes their place.
+VERBS_OBJS = $(if $(VERBS),common/net/verbs.o common/recv/source_verbs.o common/recv/source_verbs_open.o,common/recv/source_verbs_none.o)
+CHUNKS   = common/base/inbox.o common/base/loan.o common/recv/chunk.o common/recv/reject.o common/recv/chunk_heap.o common/telemetry/data_time.o \
+           common/recv/held.o common/recv/claims.o common/recv/assemble.o common/recv/receiver.o common/recv/receiver_metrics.o \
+           common/recv/receiver_set.o common/recv/matcher.o common/base/presence.o
+DEVICE   = common/device/device.o common/device/plugin.o common/device/cpu.o common/device/cpu_direct.o common/base/memory.o
 # The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
-IMAGES   = common/cuda/image.o common/cuda/cache.o common/cuda/nvrtc.o common/cuda/library.o common/cuda/texts.o \
-           common/cuda/vulkan.o
-CUDA_SO  = common/cuda/device.o common/cuda/gpu.o common/cuda/memory.o common/cuda/direct.o common/cuda/exported.o common/cuda/tensor.o common/cuda/stream.o \
-           common/cuda/failure.o common/cuda/fft.o common/cuda/kernel.o $(IMAGES) common/clock.o common/thread.o common/file.o common/trust.o \
-           common/memory.o common/version.o
-SENDING  = common/packet_sink.o common/packet_sink_udp.o common/packet_sink_pcap.o \
-           $(if $(VERBS),common/packet_sink_verbs.o,common/packet_sink_verbs_none.o) common/send_stream.o common/sender.o \
-           common/sender_group.o
-TIME     = common/clock.o common/clock_state.o common/timebase.o
-SERVICE  = common/config.o common/config_file.o common/config_load.o common/config_values.o common/config_format.o \
-           common/config_print.o common/config_man.o common/config_main.o common/time_keys.o common/device_keys.o \
-           common/transport_keys.o common/recv_keys.o common/send_keys.o common/http_keys.o common/katcp_keys.o common/stats.o \
-           common/datagram.o common/notify.o common/log_ring.o common/log.o common/thread.o common/service.o common/process.o \
-           common/status.o common/history.o common/spectrum.o common/page.o common/http.o common/http_clients.o common/http_names.o \
-           common/daemon.o common/drain.o common/file.o common/trust.o common/table_file.o common/state_file.o \
-           common/python_number.o common/version.o
-CONTROL  = common/sensor.o common/katcp_message.o common/katcp_access.o common/katcp_server.o common/katcp_client.o \
-           common/katcp_call.o common/katcp_standard.o common/katcp_sampling.o common/katcp_log.o common/katcp_sensors.o \
-           common/name_pattern.o
-KERNELS  = kernels/design_pfb.o kernels/remez.o kernels/design_ddc.o kernels/mixer.o kernels/ddc.o \
-           kernels/pfb_fir.o kernels/pfb_fir_complex.o kernels/power.o kernels/postproc.o \
-           kernels/channelise_fused.o kernels/channelise_narrow.o kernels/channelise.o kernels/channelise_choice.o \
-           kernels/channelise_timing.o kernels/channelise_tune.o kernels/gather.o kernels/select_spectra.o kernels/correlate.o \
-           kernels/correlate_shape.o kernels/checksum.o kernels/checksum_dump.o kernels/reduce.o
+IMAGES   = common/device/cuda/image.o common/device/cuda/cache.o common/device/cuda/nvrtc.o common/device/cuda/library.o common/device/cuda/texts.o \
+           common/device/cuda/vulkan.o
+CUDA_SO  = common/device/cuda/device.o common/device/cuda/gpu.o common/device/cuda/memory.o common/device/cuda/direct.o common/device/cuda/exported.o common/device/cuda/tensor.o common/device/cuda/stream.o \
+           common/device/cuda/failure.o common/device/cuda/fft.o common/device/cuda/kernel.o $(IMAGES) common/base/clock.o common/base/thread.o common/base/file.o common/base/trust.o \
+           common/base/memory.o common/base/version.o
+SENDING  = common/send/sink.o common/send/sink_udp.o common/send/sink_pcap.o \
+           $(if $(VERBS),common/send/sink_verbs.o,common/send/sink_verbs_none.o) common/send/stream.o common/send/sender.o \
+           common/send/sender_group.o
+TIME     = common/base/clock.o common/time/clock_state.o common/time/timebase.o
+SERVICE  = common/config/config.o common/config/file.o common/config/load.o common/config/values.o common/config/format.o \
+           common/config/print.o common/config/man.o common/daemon/command_line.o common/config/time_keys.o common/device/keys.o \
+           common/config/transport_keys.o common/recv/keys.o common/send/keys.o common/http/keys.o common/katcp/keys.o common/telemetry/stats.o \
+           common/base/datagram.o common/daemon/notify.o common/base/log_ring.o common/base/log.o common/base/thread.o common/daemon/service.o common/base/process.o \
+           common/http/status.o common/http/history.o common/http/spectrum.o common/http/page.o common/http/http.o common/http/clients.o common/http/names.o \
+           common/daemon/daemon.o common/daemon/drain.o common/base/file.o common/base/trust.o common/config/table_file.o common/daemon/state_file.o \
+           common/katcp/python_number.o common/base/version.o
+CONTROL  = common/telemetry/sensor.o common/katcp/message.o common/net/access.o common/katcp/server.o common/katcp/client.o \
+           common/katcp/call.o common/katcp/standard.o common/katcp/sampling.o common/katcp/log.o common/katcp/sensors.o \
+           common/katcp/name_pattern.o
+KERNELS  = kernels/filterbank/design_pfb.o kernels/ddc/remez.o kernels/ddc/design_ddc.o kernels/ddc/mixer.o kernels/ddc/ddc.o \
+           kernels/filterbank/pfb_fir.o kernels/filterbank/pfb_fir_complex.o kernels/util/power.o kernels/filterbank/postproc.o \
+           kernels/filterbank/channelise_fused.o kernels/filterbank/channelise_narrow.o kernels/filterbank/channelise.o kernels/filterbank/channelise_choice.o \
+           kernels/filterbank/channelise_timing.o kernels/filterbank/channelise_tune.o kernels/util/gather.o kernels/correlate/select_spectra.o kernels/correlate/correlate.o \
+           kernels/correlate/correlate_shape.o kernels/correlate/checksum.o kernels/correlate/checksum_dump.o kernels/correlate/reduce.o
 FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.o \
            fgpu/delay_text.o fgpu/gain_file.o fgpu/baseband.o fgpu/walk.o fgpu/level.o fgpu/monitor.o \
            fgpu/antenna.o fgpu/status.o fgpu/pipeline.o fgpu/send.o fgpu/settings.o fgpu/control.o fgpu/facts.o \
@@ -82,25 +82,27 @@ FGPU     = fgpu/config.o fgpu/layout.o fgpu/recv.o fgpu/delay.o fgpu/delay_file.
 XBGPU    = xbgpu/config.o xbgpu/gate_config.o xbgpu/labels.o xbgpu/layout.o xbgpu/fengs.o xbgpu/recv.o xbgpu/window.o xbgpu/audit.o xbgpu/checksums.o \
            xbgpu/gate.o xbgpu/gating.o xbgpu/correlation.o xbgpu/xinput.o xbgpu/xsend.o xbgpu/facts.o xbgpu/settings.o \
            xbgpu/control.o xbgpu/status.o xbgpu/xpipeline.o
-DSIM     = tools/dsim_config.o tools/dsim_parse.o tools/dsim_print.o tools/dsim_control.o tools/dsim_signal.o tools/dsim_live.o tools/vdif.o \
-           tools/dsim_recording.o tools/dsim_recording_raw.o tools/dsim_recording_vdif.o \
-           tools/dsim_recording_vdif_read.o tools/dsim_play.o tools/dsim_send.o
-FSIM     = tools/fsim_config.o tools/fsim_signal.o tools/fsim_recording.o tools/fsim_heaps.o tools/fsim_antenna.o \
-           tools/fsim_send.o
-VISREC   = tools/visrec_config.o tools/visrec_recv.o tools/visrec_array.o tools/visrec_dump.o tools/visrec_writer.o \
-           tools/visrec_health.o tools/visrec_antennas.o tools/visrec_files.o tools/visrec_uvh5_header.o tools/visrec_uvh5_rows.o tools/visrec_uvh5.o
-DOCTOR   = tools/doctor_report.o tools/doctor_sys.o tools/doctor_files.o tools/doctor_http.o tools/doctor_kernel.o \
-           tools/doctor_sockets.o tools/doctor_cpu.o tools/doctor_nic.o tools/doctor_nics.o tools/doctor_verbs.o tools/doctor_gpu.o \
-           tools/doctor_direct.o tools/doctor_memory.o tools/doctor_time.o tools/doctor_config.o tools/doctor_recorder.o tools/doctor_listen.o \
-           tools/doctor_source.o tools/doctor_streams.o tools/doctor_judge.o tools/doctor_drops.o \
-           tools/doctor_loss.o tools/doctor_engine.o tools/doctor_bundle.o
+DSIM     = tools/dsim/config.o tools/dsim/parse.o tools/dsim/print.o tools/dsim/control.o tools/dsim/signal.o tools/dsim/live.o tools/shared/vdif.o \
+           tools/dsim/recording.o tools/dsim/recording_raw.o tools/dsim/recording_vdif.o \
+           tools/dsim/recording_vdif_read.o tools/dsim/play.o tools/dsim/send.o
+FSIM     = tools/fsim/config.o tools/fsim/signal.o tools/fsim/recording.o tools/fsim/heaps.o tools/fsim/antenna.o \
+           tools/fsim/send.o
+VISREC   = tools/visrec/config.o tools/visrec/recv.o tools/visrec/array.o tools/visrec/dump.o tools/visrec/writer.o \
+           tools/visrec/health.o tools/visrec/antennas.o tools/visrec/files.o tools/visrec/uvh5_header.o tools/visrec/uvh5_rows.o tools/visrec/uvh5.o
+DOCTOR   = tools/doctor/report.o tools/doctor/sys.o tools/doctor/files.o tools/doctor/http.o tools/doctor/kernel.o \
+           tools/doctor/sockets.o tools/doctor/cpu.o tools/doctor/nic.o tools/doctor/nics.o tools/doctor/verbs.o tools/doctor/gpu.o \
+           tools/doctor/direct.o tools/doctor/memory.o tools/doctor/time.o tools/doctor/config.o tools/doctor/recorder.o tools/doctor/listen.o \
+           tools/doctor/source.o tools/doctor/streams.o tools/doctor/judge.o tools/doctor/drops.o \
+           tools/doctor/loss.o tools/doctor/engine.o tools/doctor/bundle.o
 
 LIB_OBJS     := $(PACKETS) $(CHUNKS) $(DEVICE) $(IMAGES) $(SENDING) $(TIME) $(SERVICE) $(CONTROL) $(KERNELS)
 DAEMON_OBJS  := $(FGPU) $(XBGPU)
 TOOL_OBJS    := $(DSIM) $(FSIM) $(VISREC) $(DOCTOR)
 PROGRAMS     := fgpu xbgpu dsim fsim visrec
+# One program for each tests/unit/FOLDER/check_*.c, FOLDER being that of what is tested.
+UNIT_SOURCES := $(basename $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/))))
 # Programs that need a part that is not built are left out.
-UNIT_TESTS   := $(filter-out $(if $(VERBS),,check_fake_verbs check_packet_sink_verbs check_packet_source_verbs),$(patsubst tests/unit/%.c,%,$(wildcard tests/unit/check_*.c)))
+UNIT_TESTS   := $(filter-out $(if $(VERBS),,check_fake_verbs check_packet_sink_verbs check_packet_source_verbs),$(notdir $(UNIT_SOURCES)))
 
 # ---- Flags ---------------------------------------------------------------------------------------------------------
 PACKAGES = yaml-0.1 libmicrohttpd jansson libpcap kissfft-float $(VERBS)
@@ -154,10 +156,10 @@ objects  = $(addprefix $(OBJ)/,$(1))
 PARTS_fgpu   = $(FGPU)
 PARTS_xbgpu  = $(XBGPU)
 PARTS_dsim   = $(DSIM)
-PARTS_fsim   = $(FSIM) tools/vdif.o
+PARTS_fsim   = $(FSIM) tools/shared/vdif.o
 PARTS_visrec = $(VISREC)
-PARTS_cbf-doctor = $(DOCTOR) $(FGPU) $(XBGPU) tools/visrec_config.o
-main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(patsubst cbf-%,%,$(1)).o)
+PARTS_cbf-doctor = $(DOCTOR) $(FGPU) $(XBGPU) tools/visrec/config.o
+main_of  = $(if $(wildcard $(1)/main.c),$(1)/main.o,tools/$(patsubst cbf-%,%,$(1))/main.o)
 
 $(BUILD)/libcbf.a: $(call objects,$(LIB_OBJS))
 	@rm -f $@
@@ -176,7 +178,7 @@ $(BUILD)/clock-state: $(call objects,tools/clock_state.o) $(BUILD)/libcbf.a
 
 # The manual pages, from the key tables and docs/reference; those of programs without a configuration lie beside them.
 TABLE_PAGES = $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
-MAN_PAGES   = $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*.1)))
+MAN_PAGES   = $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*/*.1)))
 $(BUILD)/manpage: $(call objects,tools/manpage.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(PIE) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(LIBS)
@@ -185,14 +187,14 @@ $(TABLE_PAGES): $(BUILD)/manpage $(wildcard docs/reference/*.txt)
 	@mkdir -p $(@D)
 	@$< $(@F) $(patsubst %.1,docs/reference/%.txt,$(filter %.1,$(@F))) > $@ || { rm -f $@; false; }
 	@sed -i 's| (docs/|\n(docs/|; $(INSTALLED_DOCS)' $@
-$(BUILD)/man/man1/%.1: tools/%.1
+$(BUILD)/man/man1/%.1: tools/doctor/%.1
 	@mkdir -p $(@D)
 	@cp $< $@
 man: $(MAN_PAGES)
 
 # Their loops cost a sixth more with checks in them; what comes in was checked before.
 $(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
-$(OBJ)/tools/visrec%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
+$(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(call pkg,--cflags,check)
 
 # Files that are embedded as text; written when they change.  $(call embed,header,array,files): struct {name, text}.
@@ -206,25 +208,25 @@ define embed
 endef
 
 # The kernels' texts, which the cuda device compiles when it runs.
-$(BUILD)/common/cuda/texts.c: FORCE
-	$(call embed,common/cuda/texts.h,kernel_text,$(wildcard kernels/*.cu kernels/*.cuh kernels/*.h))
+$(BUILD)/common/device/cuda/texts.c: FORCE
+	$(call embed,common/device/cuda/texts.h,kernel_text,$(wildcard kernels/*/*.cu kernels/*/*.h) common/device/tensor_map.h)
 
 # The status page, which http.c serves.
-$(BUILD)/common/page.c: FORCE
-	$(call embed,common/page.h,page_text,$(wildcard common/page/*))
+$(BUILD)/common/http/page.c: FORCE
+	$(call embed,common/http/page.h,page_text,$(wildcard common/http/page/*))
 
-# Its objects may lie anywhere in memory, and nothing of it is seen but what device_plugin.h says.
+# Its objects may lie anywhere in memory, and nothing of it is seen but what device/plugin.h says.
 CUDA_LIBRARIES = $(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64)
 $(OBJ)/pic/%: EXTRA_CFLAGS += -fPIC -fvisibility=hidden -isystem $(CUDA)/include
-$(OBJ)/common/cuda/library.o $(OBJ)/pic/common/cuda/library.o: EXTRA_CFLAGS += -DCBF_CUDA_LIBRARIES='"$(patsubst %/,%,$(CUDA_LIBRARIES))"'
-$(OBJ)/common/cuda/vulkan.o $(OBJ)/pic/common/cuda/vulkan.o: EXTRA_CFLAGS += $(VULKAN_CFLAGS)
+$(OBJ)/common/device/cuda/library.o $(OBJ)/pic/common/device/cuda/library.o: EXTRA_CFLAGS += -DCBF_CUDA_LIBRARIES='"$(patsubst %/,%,$(CUDA_LIBRARIES))"'
+$(OBJ)/common/device/cuda/vulkan.o $(OBJ)/pic/common/device/cuda/vulkan.o: EXTRA_CFLAGS += $(VULKAN_CFLAGS)
 # Made anew when the headers have come or gone since.
 VULKAN_MARK = $(OBJ)/vulkan-$(or $(VULKAN),no)
-$(OBJ)/common/cuda/vulkan.o $(OBJ)/pic/common/cuda/vulkan.o: $(VULKAN_MARK)
+$(OBJ)/common/device/cuda/vulkan.o $(OBJ)/pic/common/device/cuda/vulkan.o: $(VULKAN_MARK)
 $(VULKAN_MARK):
 	@mkdir -p $(@D)
 	@rm -f $(OBJ)/vulkan-* && touch $@
-$(OBJ)/common/device_plugin.o: EXTRA_CFLAGS += -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
+$(OBJ)/common/device/plugin.o: EXTRA_CFLAGS += -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
 $(BUILD)/cbf-cuda.so: $(addprefix $(OBJ)/pic/,$(CUDA_SO))
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $^ $(CUDART) -ldl -lrt -lpthread
@@ -234,8 +236,8 @@ BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
 $(BUILD)/build-id: FORCE
 	@mkdir -p $(@D)
 	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' > $@
-$(OBJ)/common/version.o $(OBJ)/pic/common/version.o: $(BUILD)/build-id
-$(OBJ)/common/version.o $(OBJ)/pic/common/version.o: EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
+$(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o: $(BUILD)/build-id
+$(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o: EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 FORCE:
 
 # Said once, instead of what a compiler says of each header.  libev has no file for pkg-config.
@@ -273,30 +275,31 @@ install-commands: all
 
 # ---- Tests ---------------------------------------------------------------------------------------------------------
 # Every unit test is one Check suite, linked with everything but the main files.
-$(addprefix $(BUILD)/tests/,$(UNIT_TESTS)): $(BUILD)/tests/%: $(OBJ)/tests/unit/%.o \
-		$(call objects,tests/emulator/device_emulated.o tests/emulator/kernel_cache.o tests/direct_guard/direct_guard.o $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
+UNIT_OBJS = $(call objects,tests/fakes/emulator/device_emulated.o tests/fakes/emulator/kernel_cache.o tests/fakes/direct_guard/direct_guard.o $(DAEMON_OBJS) $(TOOL_OBJS))
+$(foreach t,$(UNIT_SOURCES),$(eval $(BUILD)/tests/$(notdir $(t)): $(OBJ)/$(t).o $(UNIT_OBJS) $(BUILD)/libcbf.a))
+$(addprefix $(BUILD)/tests/,$(UNIT_TESTS)):
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) $(PIE) $(ALL_LDFLAGS) -o $@ $^ $(HDF5_LIBS) $(CHECK_LIBS) $(LIBS)
 
-# The cuda device on a CUDA runtime of our own that needs no GPU (tests/fake_cuda/fake_cuda.h).
-FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/cuda/fft.o,$(CUDA_SO)) common/device_cpu.o common/device_cpu_direct.o tests/emulator/device_emulated.o tests/emulator/kernel_cache.o tests/fake_cuda/fake_runtime.o tests/fake_cuda/fake_image.o tests/fake_cuda/fake_counts.o
+# The cuda device on a CUDA runtime of our own that needs no GPU (tests/fakes/cuda/fake_cuda.h).
+FAKE_CUDA = $(filter-out $(filter-out %/library.o %/vulkan.o,$(IMAGES)) common/device/cuda/fft.o,$(CUDA_SO)) common/device/cpu.o common/device/cpu_direct.o tests/fakes/emulator/device_emulated.o tests/fakes/emulator/kernel_cache.o tests/fakes/cuda/fake_runtime.o tests/fakes/cuda/fake_image.o tests/fakes/cuda/fake_counts.o
 $(BUILD)/tests/cbf-cuda-fake.so: $(addprefix $(OBJ)/pic/,$(FAKE_CUDA))
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(call pkg,--libs,kissfft-float) -lpthread
 
-# libibverbs and librdmacm without a network card (tests/fake_verbs/README.md), where their headers are.
+# libibverbs and librdmacm without a network card (tests/fakes/verbs/README.md), where their headers are.
 FAKE_VERBS_DIR = $(BUILD)/tests/fake_verbs
 FAKE_VERBS     = $(if $(VERBS),$(addprefix $(FAKE_VERBS_DIR)/,libibverbs.so.1 librdmacm.so.1))
-fake_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(wildcard $(addprefix tests/fake_verbs/,$(1))))
-$(OBJ)/pic/tests/fake_verbs/%: EXTRA_CFLAGS = -fPIC
-$(FAKE_VERBS_DIR)/libibverbs.so.1: $(filter-out %/fake_rdmacm.o,$(call fake_objects,fake_*.c)) tests/fake_verbs/libibverbs.map
-$(FAKE_VERBS_DIR)/librdmacm.so.1: $(call fake_objects,fake_rdmacm.c) tests/fake_verbs/librdmacm.map $(FAKE_VERBS_DIR)/libibverbs.so.1
+fake_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(wildcard $(addprefix tests/fakes/verbs/,$(1))))
+$(OBJ)/pic/tests/fakes/verbs/%: EXTRA_CFLAGS = -fPIC
+$(FAKE_VERBS_DIR)/libibverbs.so.1: $(filter-out %/fake_rdmacm.o,$(call fake_objects,fake_*.c)) tests/fakes/verbs/libibverbs.map
+$(FAKE_VERBS_DIR)/librdmacm.so.1: $(call fake_objects,fake_rdmacm.c) tests/fakes/verbs/librdmacm.map $(FAKE_VERBS_DIR)/libibverbs.so.1
 $(FAKE_VERBS_DIR)/%.so.1:
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
-	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fake_verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fakes/verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
 
 fake-verbs: $(FAKE_VERBS)
 VERBS_TESTS = $(addprefix $(BUILD)/tests/check_,fake_verbs packet_source_verbs)
@@ -305,21 +308,21 @@ $(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
 
 # A Vulkan of our own that needs no GPU either, under the name of the real one.
 FAKE_VULKAN = $(if $(VULKAN),$(BUILD)/tests/fake_vulkan/libvulkan.so.1)
-$(BUILD)/tests/fake_vulkan/libvulkan.so.1: tests/fake_vulkan/fake_vulkan.c
+$(BUILD)/tests/fake_vulkan/libvulkan.so.1: tests/fakes/vulkan/fake_vulkan.c
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared -fPIC -fvisibility=hidden -Wl,-soname,libvulkan.so.1 -std=c11 -D_GNU_SOURCE $(WARN) $(VULKAN_CFLAGS) -g -o $@ $<
 
-# Preloaded, it notices who reads direct memory (tests/direct_guard/direct_guard.h).
+# Preloaded, it notices who reads direct memory (tests/fakes/direct_guard/direct_guard.h).
 DIRECT_GUARD = $(BUILD)/tests/direct-guard.so
-$(DIRECT_GUARD): tests/direct_guard/direct_guard.c tests/direct_guard/preload.c tests/direct_guard/direct_guard.h
+$(DIRECT_GUARD): tests/fakes/direct_guard/direct_guard.c tests/fakes/direct_guard/preload.c tests/fakes/direct_guard/direct_guard.h
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared -fPIC -std=c11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $(filter %.c,$^)
 
 # Preloaded, it is the kernel's clock, and as wrong as a test says.
 FAKE_CLOCK = $(BUILD)/tests/fake-clock.so
-$(FAKE_CLOCK): tests/fake_clock/fake_clock.c
+$(FAKE_CLOCK): tests/fakes/clock/fake_clock.c
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared -fPIC -std=c11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $<

@@ -13,7 +13,7 @@
 #ifndef FGPU_ANTENNA_H
 #define FGPU_ANTENNA_H
 
-#include "common/chunk.h"
+#include "common/recv/chunk.h"
 #include "fgpu/layout.h"
 #include "fgpu/walk.h"
 

@@ -1,12 +1,12 @@
 /* baseband.c - between antenna.c's device inputs and walk.c, for narrowband outputs. */
 #include "fgpu/baseband.h"
 
-#include "common/device.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/base/units.h"
 #include "fgpu/walk.h"
-#include "kernels/design_ddc.h"
-#include "kernels/mixer.h"
-#include "kernels/power.h"
+#include "kernels/ddc/design_ddc.h"
+#include "kernels/ddc/mixer.h"
+#include "kernels/util/power.h"
 
 #include <assert.h>
 #include <errno.h>

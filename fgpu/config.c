@@ -1,8 +1,8 @@
 /* config.c - the keys of fgpu's YAML. */
 #include "fgpu/config.h"
 
-#include "common/recv_keys.h"
-#include "common/units.h"
+#include "common/recv/keys.h"
+#include "common/base/units.h"
 
 static const char *const kind_choices[] = {"wideband", "narrowband", NULL};
 static const char *const window_choices[] = {"hann", "rect", NULL};

@@ -4,17 +4,17 @@
 #ifndef FGPU_CONFIG_H
 #define FGPU_CONFIG_H
 
-#include "common/config.h"
-#include "common/device.h"
-#include "common/device_keys.h"
-#include "common/endpoint.h"
-#include "common/http_keys.h"
-#include "common/katcp_access.h"
-#include "common/katcp_keys.h"
-#include "common/send_keys.h"
-#include "common/state_file.h"
-#include "common/time_keys.h"
-#include "common/timebase.h"
+#include "common/config/config.h"
+#include "common/device/device.h"
+#include "common/device/keys.h"
+#include "common/net/endpoint.h"
+#include "common/http/keys.h"
+#include "common/net/access.h"
+#include "common/katcp/keys.h"
+#include "common/send/keys.h"
+#include "common/daemon/state_file.h"
+#include "common/config/time_keys.h"
+#include "common/time/timebase.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,12 +1,12 @@
 /* control.c - between the KATCP server and the settings. */
 #include "fgpu/control.h"
 
-#include "common/clock.h"
-#include "common/katcp_sensors.h"
-#include "common/katcp_server.h"
-#include "common/python_number.h"
-#include "common/service.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/katcp/sensors.h"
+#include "common/katcp/server.h"
+#include "common/katcp/python_number.h"
+#include "common/daemon/service.h"
+#include "common/base/units.h"
 #include "fgpu/delay_text.h"
 #include "fgpu/facts.h"
 #include "fgpu/layout.h"

@@ -17,7 +17,7 @@
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
 
-#include "common/daemon.h"
+#include "common/daemon/daemon.h"
 #include "fgpu/config.h"
 #include "fgpu/settings.h"
 

@@ -1,7 +1,7 @@
 /* delay.c - the arithmetic of delays, between the commands that set them and walk.c, which shifts windows by them. */
 #include "fgpu/delay.h"
 
-#include "common/units.h"
+#include "common/base/units.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* delay_file.c - read before the start; what it gives goes the way of every other command. */
 #include "fgpu/delay_file.h"
 
-#include "common/table_file.h"
+#include "common/config/table_file.h"
 #include "fgpu/delay_text.h"
 
 #include <math.h>

@@ -11,8 +11,8 @@
 #ifndef FGPU_DELAY_FILE_H
 #define FGPU_DELAY_FILE_H
 
-#include "common/timebase.h"
-#include "common/units.h"
+#include "common/time/timebase.h"
+#include "common/base/units.h"
 #include "fgpu/delay.h"
 
 #include <stddef.h>

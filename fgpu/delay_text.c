@@ -1,8 +1,8 @@
 /* delay_text.c - between requests and files, which have seconds, and walk.c, which has samples; and back to sensors. */
 #include "fgpu/delay_text.h"
 
-#include "common/python_number.h"
-#include "common/units.h"
+#include "common/katcp/python_number.h"
+#include "common/base/units.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -9,8 +9,8 @@
 #ifndef FGPU_DELAY_TEXT_H
 #define FGPU_DELAY_TEXT_H
 
-#include "common/sensor.h"
-#include "common/timebase.h"
+#include "common/telemetry/sensor.h"
+#include "common/time/timebase.h"
 #include "fgpu/delay.h"
 
 /* A model's numbers in seconds and radians, in this order. */

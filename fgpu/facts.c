@@ -1,8 +1,8 @@
 /* facts.c - beside the pipeline: nothing here changes while it runs. */
 #include "fgpu/facts.h"
 
-#include "common/clock.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/units.h"
 #include "fgpu/layout.h"
 
 #include <assert.h>

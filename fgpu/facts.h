@@ -5,7 +5,7 @@
 #ifndef FGPU_FACTS_H
 #define FGPU_FACTS_H
 
-#include "common/sensor.h"
+#include "common/telemetry/sensor.h"
 #include "fgpu/config.h"
 
 #include <stdint.h>

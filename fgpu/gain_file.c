@@ -1,8 +1,8 @@
 /* gain_file.c - read once, before the start; what it gives goes the way of every other command. */
 #include "fgpu/gain_file.h"
 
-#include "common/units.h"
-#include "common/table_file.h"
+#include "common/base/units.h"
+#include "common/config/table_file.h"
 
 #include <errno.h>
 #include <math.h>

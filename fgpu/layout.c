@@ -1,17 +1,17 @@
 /* layout.c - sizes that follow from the configuration, and the checks across its keys. */
 #include "fgpu/layout.h"
 
-#include "common/device.h"
-#include "common/matcher.h"
-#include "common/memory.h"
-#include "common/receiver.h"
-#include "common/recv_keys.h"
-#include "common/sender.h"
-#include "common/spead.h"
-#include "common/transport_keys.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/recv/matcher.h"
+#include "common/base/memory.h"
+#include "common/recv/receiver.h"
+#include "common/recv/keys.h"
+#include "common/send/sender.h"
+#include "common/net/spead.h"
+#include "common/config/transport_keys.h"
+#include "common/base/units.h"
 #include "fgpu/baseband.h"
-#include "kernels/design_ddc.h"
+#include "kernels/ddc/design_ddc.h"
 
 #include <errno.h>
 #include <stdio.h>

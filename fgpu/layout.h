@@ -4,10 +4,10 @@
 #ifndef FGPU_LAYOUT_H
 #define FGPU_LAYOUT_H
 
-#include "common/chunk.h"
+#include "common/recv/chunk.h"
 #include "fgpu/config.h"
-#include "kernels/channelise_choice.h"
-#include "kernels/ddc.h"
+#include "kernels/filterbank/channelise_choice.h"
+#include "kernels/ddc/ddc.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -11,7 +11,7 @@
 #ifndef FGPU_LEVEL_H
 #define FGPU_LEVEL_H
 
-#include "common/units.h"
+#include "common/base/units.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
-/* main.c - fgpu: what the process is; its life is common/daemon.c. */
+/* main.c - fgpu: what the process is; its life is common/daemon/daemon.c. */
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
 #include "fgpu/tune.h"
 
-#include "common/daemon.h"
+#include "common/daemon/daemon.h"
 
 static const struct daemon daemon_fgpu = {
     .name = "fgpu",

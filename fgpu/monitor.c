@@ -1,9 +1,9 @@
 /* monitor.c - beside the first stage: what is known of an input without computing anything. */
 #include "fgpu/monitor.h"
 
-#include "common/clock.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 #include "fgpu/level.h"
 
 #include <float.h>

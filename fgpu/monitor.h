@@ -7,9 +7,9 @@
 #ifndef FGPU_MONITOR_H
 #define FGPU_MONITOR_H
 
-#include "common/chunk.h"
-#include "common/counter.h"
-#include "common/sensor.h"
+#include "common/recv/chunk.h"
+#include "common/base/counter.h"
+#include "common/telemetry/sensor.h"
 #include "fgpu/layout.h"
 
 struct fgpu_monitor {

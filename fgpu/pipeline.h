@@ -6,7 +6,7 @@
 #ifndef FGPU_PIPELINE_H
 #define FGPU_PIPELINE_H
 
-#include "common/daemon.h"
+#include "common/daemon/daemon.h"
 #include "fgpu/walk.h"
 
 #include <stdbool.h>

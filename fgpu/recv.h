@@ -7,9 +7,9 @@
 #ifndef FGPU_RECV_H
 #define FGPU_RECV_H
 
-#include "common/assemble.h"
-#include "common/inbox.h"
-#include "common/receiver.h"
+#include "common/recv/assemble.h"
+#include "common/base/inbox.h"
+#include "common/recv/receiver.h"
 #include "fgpu/layout.h"
 
 struct fgpu_recv;

@@ -1,12 +1,12 @@
 /* send.c - the last stage: batches as heaps, one per substream, on their way out. */
 #include "fgpu/send.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/service.h"
-#include "common/spead.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/daemon/service.h"
+#include "common/net/spead.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -9,12 +9,12 @@
 #ifndef FGPU_SEND_H
 #define FGPU_SEND_H
 
-#include "common/counter.h"
-#include "common/device.h"
-#include "common/loan.h"
-#include "common/sender_group.h"
-#include "common/sensor.h"
-#include "common/snapshot.h"
+#include "common/base/counter.h"
+#include "common/device/device.h"
+#include "common/base/loan.h"
+#include "common/send/sender_group.h"
+#include "common/telemetry/sensor.h"
+#include "common/telemetry/snapshot.h"
 #include "fgpu/layout.h"
 
 struct service;

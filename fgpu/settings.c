@@ -1,11 +1,11 @@
 /* settings.c - between requests and files, which come one by one, and the worker, which takes snapshots. */
 #include "fgpu/settings.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/sensor.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/telemetry/sensor.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/layout.h"

@@ -15,7 +15,7 @@
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
 
-#include "common/state_file.h"
+#include "common/daemon/state_file.h"
 #include "fgpu/config.h"
 #include "fgpu/delay.h"
 

@@ -1,11 +1,11 @@
 /* status.c - beside the output: what people want to see of it. */
 #include "fgpu/status.h"
 
-#include "common/clock.h"
-#include "common/snapshot.h"
-#include "common/spectrum.h"
-#include "common/stats.h"
-#include "common/timebase.h"
+#include "common/base/clock.h"
+#include "common/telemetry/snapshot.h"
+#include "common/http/spectrum.h"
+#include "common/telemetry/stats.h"
+#include "common/time/timebase.h"
 
 #include <errno.h>
 #include <math.h>

@@ -10,7 +10,7 @@
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H
 
-#include "common/status.h"
+#include "common/http/status.h"
 #include "fgpu/antenna.h"
 
 struct fgpu_status;

@@ -1,9 +1,9 @@
 /* tune.c - from outputs to the work that is measured, and from what was measured to their kernels. */
 #include "fgpu/tune.h"
 
-#include "common/log.h"
+#include "common/base/log.h"
 #include "fgpu/layout.h"
-#include "kernels/channelise_tune.h"
+#include "kernels/filterbank/channelise_tune.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -5,7 +5,7 @@
 #define FGPU_TUNE_H
 
 #include "fgpu/config.h"
-#include "kernels/channelise_choice.h"
+#include "kernels/filterbank/channelise_choice.h"
 
 /* Measures what is best for the outputs' sizes and keeps it ('values' is a struct fgpu_config); says in the log what it
  * found, or that there is nothing to measure.  Signature and errors: daemon.h. */

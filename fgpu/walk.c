@@ -1,9 +1,9 @@
 /* walk.c - the middle of the middle stage: from an antenna's device inputs to one output's buffers. */
 #include "fgpu/walk.h"
 
-#include "common/device.h"
-#include "common/presence.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/base/presence.h"
+#include "common/base/units.h"
 #include "fgpu/baseband.h"
 #include "fgpu/delay_text.h"
 

@@ -23,8 +23,8 @@
 #ifndef FGPU_WALK_H
 #define FGPU_WALK_H
 
-#include "common/loan.h"
-#include "common/sensor.h"
+#include "common/base/loan.h"
+#include "common/telemetry/sensor.h"
 #include "fgpu/delay.h"
 #include "fgpu/layout.h"
 #include "fgpu/send.h"

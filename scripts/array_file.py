@@ -320,7 +320,7 @@ def written(node):
 
 
 def hint(rule, text):
-    """What people write in place of a number, and what to write instead; as hint_of() of common/config_values.c."""
+    """What people write in place of a number, and what to write instead; as hint_of() of common/config/values.c."""
     if rule.get("type") not in ("integer", "number"):
         return ""
     if unit_of(rule) == " s" and re.match(r"\d{4}-", text):

@@ -17,8 +17,8 @@ LIMIT_MIB = 50
 
 SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/host_traffic.py",
            "scripts/kernel_limits.py", "scripts/pacing*", "scripts/repair_uvh5.py", "config/demo/*", "docs/loss.md",
-           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/*.[ch]", "tests/emulator/*",
-           "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/*"]
+           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/**/*.[ch]", "tests/fakes/emulator/*",
+           "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/**/*", "common/device/tensor_map.h"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "bench/bench_xbgpu", "bench/bench_ddc",
             "bench/bench_direct", "bench/count_heaps", "bench/arrivals", "bench/bench_pace", "*.so"]
 
@@ -39,7 +39,7 @@ def build():
 
 def suites(root):
     """The unit tests that run on the device that CBF_TEST_DEVICE names, themselves or through a header."""
-    sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").glob("*.[ch]"))}
+    sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").rglob("*.[ch]"))}
     marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
                                    if name.endswith(".h") and "CBF_TEST_DEVICE" in text]
     return [name.removesuffix(".c") for name, text in sources.items()

@@ -180,7 +180,7 @@ def cases(root, suite):
     """The cases of a unit test of kernels, which may run beside each other; the others have some that are not for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
-    text = (root / f"tests/unit/{suite}.c").read_text()
+    text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
     found = re.findall(r'(?:tcase_create|add_case)\((?:suite, )?"([^"]+)"\)', text)
     assert found, f"{suite} has no cases"
     return [(suite, {"CK_RUN_CASE": case}) for case in found]

@@ -1,11 +1,11 @@
 /* clock_state.c - what gpucbf-clock.service runs: writes how right the kernel's clock is, for engines that may not
  * ask. */
-#include "common/clock_state.h"
+#include "common/time/clock_state.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/notify.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/daemon/notify.h"
+#include "common/base/units.h"
 
 #include <string.h>
 

@@ -3,14 +3,14 @@
  *
  * What programs have in common, and every key, comes from the tables, and requests, sensors and metrics from what a
  * running program said of them (tests/engine/reference.py); here is what neither says.  The pages are mdoc. */
-#include "common/config.h"
-#include "common/service.h"
-#include "common/units.h"
-#include "common/version.h"
+#include "common/config/config.h"
+#include "common/daemon/service.h"
+#include "common/base/units.h"
+#include "common/base/version.h"
 #include "fgpu/config.h"
-#include "tools/dsim_config.h"
-#include "tools/fsim_config.h"
-#include "tools/visrec_config.h"
+#include "tools/dsim/config.h"
+#include "tools/fsim/config.h"
+#include "tools/visrec/config.h"
 #include "xbgpu/config.h"
 
 #include <assert.h>

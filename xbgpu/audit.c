@@ -1,10 +1,10 @@
 /* audit.c - the host's own sums, on the side of the device's. */
 #include "xbgpu/audit.h"
 
-#include "kernels/correlate.h"
-#include "kernels/half.h"
-#include "kernels/philox.h"
-#include "kernels/reduce.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/util/half.h"
+#include "kernels/util/philox.h"
+#include "kernels/correlate/reduce.h"
 
 #include <errno.h>
 #include <math.h>

@@ -16,8 +16,8 @@
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
 
-#include "common/units.h"
-#include "kernels/voltages.h"
+#include "common/base/units.h"
+#include "kernels/util/voltages.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* checksums.c - beside correlation.c: what is queued with every correlate and before every dump, and the host's part. */
 #include "xbgpu/checksums.h"
 
-#include "common/device.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/base/units.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #ifndef XBGPU_CHECKSUMS_H
 #define XBGPU_CHECKSUMS_H
 
-#include "kernels/checksum_dump.h"
+#include "kernels/correlate/checksum_dump.h"
 #include "xbgpu/layout.h"
 
 #include <stdbool.h>

@@ -1,8 +1,8 @@
 /* config.c - the keys of xbgpu's YAML. */
 #include "xbgpu/config.h"
 
-#include "common/recv_keys.h"
-#include "common/units.h"
+#include "common/recv/keys.h"
+#include "common/base/units.h"
 
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};

@@ -1,13 +1,13 @@
-/* control.c - requests, between katcp_server.c and the worker. */
+/* control.c - requests, between katcp/server.c and the worker. */
 #include "xbgpu/control.h"
 
-#include "common/inbox.h"
-#include "common/katcp_sensors.h"
-#include "common/katcp_server.h"
-#include "common/log.h"
-#include "common/sensor.h"
-#include "common/state_file.h"
-#include "common/units.h"
+#include "common/base/inbox.h"
+#include "common/katcp/sensors.h"
+#include "common/katcp/server.h"
+#include "common/base/log.h"
+#include "common/telemetry/sensor.h"
+#include "common/daemon/state_file.h"
+#include "common/base/units.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/settings.h"

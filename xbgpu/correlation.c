@@ -1,12 +1,12 @@
 /* correlation.c - from batches to dumps. */
 #include "xbgpu/correlation.h"
 
-#include "common/device.h"
-#include "common/log.h"
-#include "common/units.h"
-#include "kernels/correlate.h"
-#include "kernels/reduce.h"
-#include "kernels/select_spectra.h"
+#include "common/device/device.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/correlate/reduce.h"
+#include "kernels/correlate/select_spectra.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -8,7 +8,7 @@
 #ifndef XBGPU_CORRELATION_H
 #define XBGPU_CORRELATION_H
 
-#include "kernels/correlate_shape.h"
+#include "kernels/correlate/correlate_shape.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/checksums.h"
 #include "xbgpu/layout.h"

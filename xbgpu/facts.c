@@ -1,8 +1,8 @@
 /* facts.c - sensors of what the configuration says; xpipeline.c adds them before READY. */
 #include "xbgpu/facts.h"
 
-#include "common/clock.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/units.h"
 #include "xbgpu/labels.h"
 
 #include <assert.h>

@@ -5,7 +5,7 @@
 #ifndef XBGPU_FACTS_H
 #define XBGPU_FACTS_H
 
-#include "common/sensor.h"
+#include "common/telemetry/sensor.h"
 #include "xbgpu/layout.h"
 
 struct xlabels;

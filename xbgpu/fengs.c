@@ -1,10 +1,10 @@
 /* fengs.c - between the assemblers' counters of each F-engine and who wants to know which antenna is ill. */
 #include "xbgpu/fengs.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 #include "xbgpu/labels.h"
 
 #include <errno.h>

@@ -10,10 +10,10 @@
 #ifndef XBGPU_FENGS_H
 #define XBGPU_FENGS_H
 
-#include "common/assemble.h"
-#include "common/counter.h"
-#include "common/log.h"
-#include "common/sensor.h"
+#include "common/recv/assemble.h"
+#include "common/base/counter.h"
+#include "common/base/log.h"
+#include "common/telemetry/sensor.h"
 
 #include <ev.h>
 #include <jansson.h>

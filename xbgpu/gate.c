@@ -1,7 +1,7 @@
 /* gate.c - what a gate takes; xinput.c asks for each batch, before the outputs walk it. */
 #include "xbgpu/gate.h"
 
-#include "common/units.h"
+#include "common/base/units.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate_config.h"
 

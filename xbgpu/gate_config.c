@@ -1,7 +1,7 @@
 /* gate_config.c - the keys of a gate, and the checks across them. */
 #include "xbgpu/gate_config.h"
 
-#include "common/units.h"
+#include "common/base/units.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"

@@ -2,8 +2,8 @@
 #ifndef XBGPU_GATE_CONFIG_H
 #define XBGPU_GATE_CONFIG_H
 
-#include "common/config.h"
-#include "common/timebase.h"
+#include "common/config/config.h"
+#include "common/time/timebase.h"
 
 #include <stdint.h>
 #include <stdio.h>

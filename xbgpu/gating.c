@@ -1,7 +1,7 @@
 /* gating.c - what gates take of each device input; xinput.c asks when it makes one. */
 #include "xbgpu/gating.h"
 
-#include "common/device.h"
+#include "common/device/device.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* labels.c - names of inputs, for control.c and facts.c. */
 #include "xbgpu/labels.h"
 
-#include "common/config.h"
-#include "common/units.h"
+#include "common/config/config.h"
+#include "common/base/units.h"
 #include "xbgpu/config.h"
 
 #include <ctype.h>

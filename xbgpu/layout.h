@@ -4,8 +4,8 @@
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
-#include "common/chunk.h"
-#include "kernels/voltages.h"
+#include "common/recv/chunk.h"
+#include "kernels/util/voltages.h"
 #include "xbgpu/config.h"
 
 #include <stddef.h>

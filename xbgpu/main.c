@@ -1,8 +1,8 @@
-/* main.c - xbgpu: what the process is; its life is common/daemon.c. */
+/* main.c - xbgpu: what the process is; its life is common/daemon/daemon.c. */
 #include "xbgpu/config.h"
 #include "xbgpu/xpipeline.h"
 
-#include "common/daemon.h"
+#include "common/daemon/daemon.h"
 
 static const struct daemon daemon_xbgpu = {
     .name = "xbgpu",

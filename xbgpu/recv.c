@@ -1,12 +1,12 @@
 /* recv.c - the first stage: which packets make which member's chunks. */
 #include "xbgpu/recv.h"
 
-#include "common/chunk.h"
-#include "common/data_time.h"
-#include "common/receiver_metrics.h"
-#include "common/receiver_set.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/recv/chunk.h"
+#include "common/telemetry/data_time.h"
+#include "common/recv/receiver_metrics.h"
+#include "common/recv/receiver_set.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 #include "xbgpu/labels.h"
 
 #include <errno.h>

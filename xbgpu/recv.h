@@ -7,9 +7,9 @@
 #ifndef XBGPU_RECV_H
 #define XBGPU_RECV_H
 
-#include "common/assemble.h"
-#include "common/inbox.h"
-#include "common/receiver.h"
+#include "common/recv/assemble.h"
+#include "common/base/inbox.h"
+#include "common/recv/receiver.h"
 #include "xbgpu/layout.h"
 
 struct xbgpu_recv;

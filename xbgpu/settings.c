@@ -1,10 +1,10 @@
 /* settings.c - what has been set, beside the requests that set it (control.c). */
 #include "xbgpu/settings.h"
 
-#include "common/log.h"
-#include "common/table_file.h"
-#include "common/time_keys.h"
-#include "common/units.h"
+#include "common/base/log.h"
+#include "common/config/table_file.h"
+#include "common/config/time_keys.h"
+#include "common/base/units.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,12 +1,12 @@
 /* status.c - beside the dumps: what people want to see of them. */
 #include "xbgpu/status.h"
 
-#include "common/clock.h"
-#include "common/snapshot.h"
-#include "common/spectrum.h"
-#include "common/stats.h"
-#include "common/timebase.h"
-#include "kernels/correlate.h"
+#include "common/base/clock.h"
+#include "common/telemetry/snapshot.h"
+#include "common/http/spectrum.h"
+#include "common/telemetry/stats.h"
+#include "common/time/timebase.h"
+#include "kernels/correlate/correlate.h"
 
 #include <errno.h>
 #include <math.h>

@@ -11,7 +11,7 @@
 #ifndef XBGPU_STATUS_H
 #define XBGPU_STATUS_H
 
-#include "common/status.h"
+#include "common/http/status.h"
 #include "xbgpu/xsend.h"
 
 #define XBGPU_N_VIEWS     4

@@ -1,8 +1,8 @@
 /* window.c - presence over an accumulation; the arithmetic behind flags and weights. */
 #include "xbgpu/window.h"
 
-#include "common/units.h"
-#include "kernels/correlate.h"
+#include "common/base/units.h"
+#include "kernels/correlate/correlate.h"
 
 #include <assert.h>
 #include <errno.h>

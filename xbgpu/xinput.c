@@ -1,12 +1,12 @@
 /* xinput.c - from sets of chunks to batches on the device, between the matcher and correlation.c. */
 #include "xbgpu/xinput.h"
 
-#include "common/chunk.h"
-#include "common/device.h"
-#include "common/matcher.h"
-#include "common/timebase.h"
-#include "common/units.h"
-#include "kernels/select_spectra.h"
+#include "common/recv/chunk.h"
+#include "common/device/device.h"
+#include "common/recv/matcher.h"
+#include "common/time/timebase.h"
+#include "common/base/units.h"
+#include "kernels/correlate/select_spectra.h"
 #include "xbgpu/gating.h"
 
 #include <assert.h>

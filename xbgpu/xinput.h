@@ -19,8 +19,8 @@
 #ifndef XBGPU_XINPUT_H
 #define XBGPU_XINPUT_H
 
-#include "common/inbox.h"
-#include "common/sensor.h"
+#include "common/base/inbox.h"
+#include "common/telemetry/sensor.h"
 #include "xbgpu/correlation.h"
 #include "xbgpu/layout.h"
 

@@ -11,7 +11,7 @@
 #ifndef XBGPU_XPIPELINE_H
 #define XBGPU_XPIPELINE_H
 
-#include "common/daemon.h"
+#include "common/daemon/daemon.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,15 +1,15 @@
 /* xsend.c - the last stage of correlation: dumps as heaps on their way out. */
 #include "xbgpu/xsend.h"
 
-#include "common/device.h"
-#include "common/log.h"
-#include "common/service.h"
-#include "common/spead.h"
-#include "common/stats.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/base/log.h"
+#include "common/daemon/service.h"
+#include "common/net/spead.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 #include "xbgpu/gate.h"
-#include "kernels/correlate.h"
-#include "kernels/reduce.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/correlate/reduce.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -9,10 +9,10 @@
 #ifndef XBGPU_XSEND_H
 #define XBGPU_XSEND_H
 
-#include "common/counter.h"
-#include "common/loan.h"
-#include "common/sender_group.h"
-#include "common/sensor.h"
+#include "common/base/counter.h"
+#include "common/base/loan.h"
+#include "common/send/sender_group.h"
+#include "common/telemetry/sensor.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/layout.h"
 

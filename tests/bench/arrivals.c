@@ -9,10 +9,10 @@
  * HEADER_BYTES of a packet say what it is.  Prints READY; at the end, by a signal or when the room is used up, writes
  * struct arrival for each packet to FILE and prints one line of JSON: how many packets came, and how many the kernel
  * dropped for want of socket buffer. */
-#include "common/endpoint.h"
-#include "common/log.h"
-#include "common/spead.h"
-#include "common/units.h"
+#include "common/net/endpoint.h"
+#include "common/base/log.h"
+#include "common/net/spead.h"
+#include "common/base/units.h"
 
 #include <errno.h>
 #include <netinet/in.h>

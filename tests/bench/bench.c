@@ -1,7 +1,7 @@
 /* bench.c - what the benchmarks share.  See bench.h. */
 #include "tests/bench/bench.h"
 
-#include "common/version.h"
+#include "common/base/version.h"
 
 #include <assert.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* bench.h - what the benchmarks (tests/bench/bench_*.c) share: a core of one's own, statistics of repetitions, and how
- * the results are printed.  Time comes from common/clock.h.
+ * the results are printed.  Time comes from common/base/clock.h.
  *
  * How a benchmark goes: bench_print_machine(); then for each table bench_print_head(), and for each of its rows do the
  * work once to warm up and BENCH_REPETITIONS times for the figures, bench_stat_of(), bench_print_row().
@@ -12,7 +12,7 @@
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
 
-#include "common/device.h"
+#include "common/device/device.h"
 
 #include <stddef.h>
 

@@ -3,14 +3,14 @@
  * Everything runs as in the daemons: as operations of a device stream, with the sizes of the default configuration
  * (one batch of 256 spectra, 16 taps, 10-bit samples, dither; 8 heaps of 256 spectra).  So do the ceilings: they are
  * kernels, too.  Work of one core is timed by the CPU time of the stream's thread, of several by the wall clock. */
-#include "common/clock.h"
-#include "common/units.h"
-#include "kernels/channelise.h"
-#include "kernels/checksum.h"
-#include "kernels/correlate.h"
-#include "kernels/pfb_fir.h"
-#include "kernels/postproc.h"
-#include "kernels/reduce.h"
+#include "common/base/clock.h"
+#include "common/base/units.h"
+#include "kernels/filterbank/channelise.h"
+#include "kernels/correlate/checksum.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/filterbank/pfb_fir.h"
+#include "kernels/filterbank/postproc.h"
+#include "kernels/correlate/reduce.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/ceilings.h"
 #include "tests/unit/test_random.h"

@@ -12,13 +12,13 @@
  * polarisations done.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where
  * there is cuBLASLt, that of its product of half floats for the multiplications that the kernel has the matrix unit do;
  * both are measured in the same run.  Before it is timed, each kernel's output is compared with the twin's. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/units.h"
-#include "kernels/channelise.h"
-#include "kernels/ddc.h"
-#include "kernels/design_ddc.h"
-#include "kernels/mixer.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/filterbank/channelise.h"
+#include "kernels/ddc/ddc.h"
+#include "kernels/ddc/design_ddc.h"
+#include "kernels/ddc/mixer.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/fgpu_runs.h"
 #include "tests/bench/matrix_product.h"

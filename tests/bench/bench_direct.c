@@ -7,11 +7,11 @@
  *
  * As a receive thread does it: packets from a buffer that stays in the cache are copied past it, one behind the other, into
  * chunks.  The device copies whole chunks.  The host's reading of such memory is there to be seen: nobody does it. */
-#include "common/clock.h"
-#include "common/copy.h"
-#include "common/device.h"
-#include "common/log.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/copy.h"
+#include "common/device/device.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
 #include "tests/bench/bench.h"
 
 #include <pthread.h>

@@ -14,10 +14,10 @@
  * Not faster: the kernel is asked (sock_diag) what waits in the receiver's socket, and no more than IN_FLIGHT_BYTES of
  * packets are there at a time, so whoever receives, nothing is lost and the receiver alone sets the speed.
  * Prints one line of JSON: what was sent, how long it took, how much of it was waiting, what the socket dropped. */
-#include "common/clock.h"
-#include "common/endpoint.h"
-#include "common/spead.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/net/endpoint.h"
+#include "common/net/spead.h"
+#include "common/base/units.h"
 #include "tests/bench/bench_shapes.h"
 
 #include <errno.h>

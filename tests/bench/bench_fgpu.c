@@ -13,12 +13,12 @@
  *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
  * 16 taps, 10 bits in, 8 bits out, uniform dither, heaps of 256 spectra; random input.  The defaults are for a GPU; on
  * the cpu device they are small.  A Gsample/s is 10^9 sampling instants of the ADC a second, both polarisations done. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/units.h"
-#include "common/version.h"
-#include "kernels/channelise_timing.h"
-#include "kernels/channelise_tune.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/base/version.h"
+#include "kernels/filterbank/channelise_timing.h"
+#include "kernels/filterbank/channelise_tune.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/fgpu_runs.h"
 #include "tests/unit/test_random.h"

@@ -2,11 +2,11 @@
  *
  * bench_katcp [SENSORS CLIENTS SECONDS]: a thread sets every sensor 100 times a second, as a worker would with chunks of
  * 10 ms; each client samples all of them, and only reads.  Printed: CPU of the main thread, which serves them. */
-#include "common/clock.h"
-#include "common/katcp_keys.h"
-#include "common/katcp_server.h"
-#include "common/log.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/katcp/keys.h"
+#include "common/katcp/server.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
 
 #include <arpa/inet.h>
 #include <assert.h>

@@ -5,10 +5,10 @@
  *   GBIT        payload, of all streams together; each is paced at 1.1 times its share
  * A buffer of one group is handed to each stream whenever its time has come.  Prints one line of JSON: what was sent,
  * and the CPU time of the send thread. */
-#include "common/clock.h"
-#include "common/inbox.h"
-#include "common/sender.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/inbox.h"
+#include "common/send/sender.h"
+#include "common/base/units.h"
 #include "tests/bench/bench_thread.h"
 
 #include <stdio.h>

@@ -6,13 +6,13 @@
  *          packets (UDP_GRO) into a buffer that stays in the cache, and non-temporal copies from there to the chunks
  * Says READY, receives until a stop heap comes, prints one line of JSON: packets, payload bytes in chunks, what was
  * missing, CPU time of the receive thread. */
-#include "common/assemble.h"
-#include "common/chunk.h"
-#include "common/clock.h"
-#include "common/device.h"
-#include "common/receiver.h"
-#include "common/thread.h"
-#include "common/units.h"
+#include "common/recv/assemble.h"
+#include "common/recv/chunk.h"
+#include "common/base/clock.h"
+#include "common/device/device.h"
+#include "common/recv/receiver.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
 #include "fgpu/recv.h"
 #include "tests/bench/bench_shapes.h"
 #include "tests/bench/bench_thread.h"

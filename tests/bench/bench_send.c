@@ -5,10 +5,10 @@
  *   ENDPOINTS  as in a configuration; the heaps of a timestamp go to one each, run by run in turn
  * Jobs of at least JOB_MIB (1: they stay in the cache); as many as there are buffers are queued at any time.  Prints one
  * line of JSON. */
-#include "common/clock.h"
-#include "common/inbox.h"
-#include "common/sender.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/inbox.h"
+#include "common/send/sender.h"
+#include "common/base/units.h"
 #include "tests/bench/bench_shapes.h"
 #include "tests/bench/bench_thread.h"
 

@@ -6,7 +6,7 @@
 #ifndef TESTS_BENCH_BENCH_SHAPES_H
 #define TESTS_BENCH_BENCH_SHAPES_H
 
-#include "common/spead.h"
+#include "common/net/spead.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -20,12 +20,12 @@
  *
  * checksum is measured beside correlate, on the same voltages, and checksum_dump beside reduce.
  * reduce is measured in each of its uses: a dump of sums, one of totals and sums, and sums added to totals. */
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/units.h"
-#include "kernels/checksum_dump.h"
-#include "kernels/correlate_shape.h"
-#include "kernels/reduce.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/correlate/checksum_dump.h"
+#include "kernels/correlate/correlate_shape.h"
+#include "kernels/correlate/reduce.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/matrix_product.h"
 #include "tests/unit/test_random.h"

@@ -5,7 +5,7 @@
 #ifndef TESTS_BENCH_CEILINGS_H
 #define TESTS_BENCH_CEILINGS_H
 
-#include "common/device.h"
+#include "common/device/device.h"
 
 #define CEILING_COPY_BYTES ((size_t)128 << 20) /* larger than a cache */
 

@@ -18,14 +18,14 @@
  *         newest     timestamp of the newest heap of the endpoint that is furthest behind
  * and latency_s, the longest time in the last interval from when the last sample of a heap would have been taken to
  * when its first packets were received. */
-#include "common/clock.h"
-#include "common/counter.h"
-#include "common/log.h"
-#include "common/packet_source.h"
-#include "common/spead_shape.h"
-#include "common/thread.h"
-#include "common/timebase.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/counter.h"
+#include "common/base/log.h"
+#include "common/recv/source.h"
+#include "common/net/spead_shape.h"
+#include "common/base/thread.h"
+#include "common/time/timebase.h"
+#include "common/base/units.h"
 
 #include <signal.h>
 #include <stdatomic.h>

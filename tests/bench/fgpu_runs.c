@@ -1,8 +1,8 @@
 /* fgpu_runs.c - what bench_fgpu times.  See fgpu_runs.h. */
 #include "tests/bench/fgpu_runs.h"
 
-#include "common/clock.h"
-#include "common/loan.h"
+#include "common/base/clock.h"
+#include "common/base/loan.h"
 #include "fgpu/layout.h"
 #include "tests/unit/test_random.h"
 

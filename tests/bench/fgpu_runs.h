@@ -1,6 +1,6 @@
 /* fgpu_runs.h - the work that bench_fgpu times: the F-engine's kernels alone, and the chain with uploads and downloads.
  *
- * Only through kernels/channelise.h and common/device.h: how the spectra are made is not known here.
+ * Only through kernels/filterbank/channelise.h and common/device/device.h: how the spectra are made is not known here.
  *
  * Flow:   kernels: input on the device --append, finish--> output buffers
  *         chain:   pinned chunks --upload--> device inputs [history | chunk] --append, finish--> buffers --download-->
@@ -12,7 +12,7 @@
 #ifndef TESTS_BENCH_FGPU_RUNS_H
 #define TESTS_BENCH_FGPU_RUNS_H
 
-#include "kernels/channelise.h"
+#include "kernels/filterbank/channelise.h"
 
 struct fgpu_runs_config {
     struct device *device;

@@ -1,8 +1,8 @@
 /* matrix_product.c - see matrix_product.h.  What is declared here of cuBLASLt and of the driver is in their references. */
 #include "tests/bench/matrix_product.h"
 
-#include "common/clock.h"
-#include "common/cuda/library.h"
+#include "common/base/clock.h"
+#include "common/device/cuda/library.h"
 #include "tests/bench/fgpu_runs.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #ifndef TESTS_BENCH_MATRIX_PRODUCT_H
 #define TESTS_BENCH_MATRIX_PRODUCT_H
 
-#include "common/device.h"
+#include "common/device/device.h"
 #include "tests/bench/bench.h"
 
 /* 10^12 operations a second, a multiplication and an addition being two, of int8 with int32 sums, or where 'real' of half

@@ -1,4 +1,4 @@
-"""fsim's voltages in numpy: written from tools/fsim_signal.h, not from the C code.
+"""fsim's voltages in numpy: written from tools/fsim/signal.h, not from the C code.
 
 Voltages are float64 [batch][ant][channel][spectrum][pol][re, im], where batch 0 is that of timestamp 0.
 """

@@ -446,7 +446,7 @@ SYNCHRONISED, UNSYNCHRONISED = 0, 5  # as adjtimex(2) returns
 
 
 class Clock:
-    """The kernel's clock of one process (tests/fake_clock), which a sanitizer's runtime does not allow."""
+    """The kernel's clock of one process (tests/fakes/clock), which a sanitizer's runtime does not allow."""
 
     def __init__(self, path, offset_s=0, state=SYNCHRONISED):
         self.path = path

@@ -100,7 +100,7 @@ FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 
 @pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
 def test_cuda_kernels(daemon, work, rng, monkeypatch):
-    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda)."""
+    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fakes/cuda)."""
     monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
     monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,gpus=1")
     for name in ("common", "kernels", "tests"):

@@ -1,6 +1,6 @@
 """A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and nothing wrong sent.
 
-The cuda device runs on a CUDA runtime that needs no GPU (tests/fake_cuda/fake_cuda.h), which fails when it is told to.
+The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h), which fails when it is told to.
 """
 import re
 import shutil

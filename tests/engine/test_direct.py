@@ -1,6 +1,6 @@
 """recv.direct: the same bits and the same counters, and nobody reads from the host what lies in device memory.
 
-On the cpu device that memory is ordinary, at two addresses; of replays direct-guard.so (tests/direct_guard) watches the
+On the cpu device that memory is ordinary, at two addresses; of replays direct-guard.so (tests/fakes/direct_guard) watches the
 host's.  With CBF_TEST_DIRECT=1 every fgpu and xbgpu of all engine tests is direct.
 """
 import re

@@ -1,4 +1,4 @@
-"""The software libibverbs of tests/fake_verbs by the opinion of spead2, whose ibverbs sender and receiver work with
+"""The software libibverbs of tests/fakes/verbs by the opinion of spead2, whose ibverbs sender and receiver work with
 real cards: they exchange heaps over it with each other, with sockets, and with our engines.  check_fake_verbs.c tests
 the rest."""
 import os

@@ -314,7 +314,7 @@ def test_drop(drop, daemon, work):
 
 
 def test_closed_form(daemon, work):
-    """The sums that fsim_signal.h promises, without a model of each voltage in between."""
+    """The sums that fsim/signal.h promises, without a model of each voltage in between."""
     signal = {"kind": "tone", "amplitude": 11, "delays": [0, 1, 2, 3, -5, 7, 4, 9], "rates": [0, 0, 1, 1, 0, 4, 2, 3]}
     config = fsim_config(signal, 10, 1, stream={"antennas": 4})
     xbgpu = xbgpu_config(config, [{"integration_batches": 5}])

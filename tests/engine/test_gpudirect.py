@@ -1,4 +1,4 @@
-"""recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fake_verbs): the same output and
+"""recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fakes/verbs): the same output and
 the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the
 packets are the same, and what fails while it runs.
 

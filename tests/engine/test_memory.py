@@ -1,5 +1,5 @@
 """The memory that an engine says it takes, and that it checks before it starts, is what it takes: counted by the CUDA runtime
-of tests/fake_cuda, for random configurations."""
+of tests/fakes/cuda, for random configurations."""
 import re
 import shutil
 import subprocess

@@ -175,7 +175,7 @@ FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 @pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
 @pytest.mark.parametrize("many", [False, True], ids=["few", "many channels"])
 def test_emulated_kernels(many, daemon, work, rng, monkeypatch):
-    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fake_cuda); of many channels in
+    """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fakes/cuda); of many channels in
     two kernels."""
     monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
     monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,gpus=1")

@@ -1,6 +1,6 @@
 """Streams in a storm of all that may go wrong with packets at once: what leaves is that of the stream without it.
 
-A storm is made packet by packet beside a judge, which knows by the words of common/assemble.h what becomes of each.  So
+A storm is made packet by packet beside a judge, which knows by the words of common/recv/assemble.h what becomes of each.  So
 each packet too many is known to be refused, and as what, before it is let into the storm; one that would be taken for
 good (a flip of a bit that makes it the packet that another lacks, or a clock that is a little fast) is left out.  A
 second copy with other bytes contests its heap, which then is missing: it is let in for some chosen heaps only.

@@ -18,7 +18,7 @@ def test_no_metric_is_left_out():
     """What only some configurations have is in those of reference.py: every name in the sources, or its beginning."""
     known = "\n".join((reference.DIRECTORY / f"{program}.txt").read_text() for program in reference.PROGRAMS)
     sources = [path.read_text() for folder in ("common", "fgpu", "xbgpu", "tools")
-               for path in (harness.ROOT / folder).glob("*.c")]
+               for path in (harness.ROOT / folder).rglob("*.c")]
     names = set(re.findall(rf'"((?:{"|".join(reference.PROGRAMS)})_[a-z_]+)"', "\n".join(sources)))
     assert len(names) > 40
     assert not [name for name in sorted(names) if f"\n{name}" not in known]

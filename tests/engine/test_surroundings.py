@@ -324,7 +324,7 @@ def taken_http(case):
 
 
 def fake_cuda(settings, **device):
-    """kind: cuda on a CUDA runtime that needs no GPU, and how that is made up (tests/fake_cuda/fake_cuda.h)."""
+    """kind: cuda on a CUDA runtime that needs no GPU, and how that is made up (tests/fakes/cuda/fake_cuda.h)."""
 
     def change(case):
         plugin = BUILD / "tests" / "cbf-cuda-fake.so"

@@ -1,4 +1,4 @@
-"""recv.transport: ibverbs, over a software libibverbs (tests/fake_verbs): the same packets give the same output and the
+"""recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets give the same output and the
 same counters as from a socket or a capture, whatever else is on the wire; and whatever fails is one sentence and an end.
 """
 import errno

@@ -1,4 +1,4 @@
-"""send.transport: ibverbs, over a software libibverbs (tests/fake_verbs): the same packets in the same order as from a
+"""send.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets in the same order as from a
 socket, at the same pace; and whatever fails is one sentence and a clean end, or some packets that are counted.
 """
 import os

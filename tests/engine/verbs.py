@@ -1,4 +1,4 @@
-"""A wire between two Ethernet ports that are devices of the software libibverbs of tests/fake_verbs.
+"""A wire between two Ethernet ports that are devices of the software libibverbs of tests/fakes/verbs.
 
     with verbs.fake_wire() as (a, b):
         subprocess.Popen([program, ...], env=os.environ | a.env)     # uses a.interface, a.address

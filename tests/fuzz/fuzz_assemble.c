@@ -5,9 +5,9 @@
  * time but after a jump back or a flush; what is expected is handed on or missing.  With 'timebase: clock' no claim is
  * believed that the synchronised clock contradicts, and none is refused that it does not.
  * Input: the layout, then commands. */
-#include "common/assemble.h"
-#include "common/device.h"
-#include "common/units.h"
+#include "common/recv/assemble.h"
+#include "common/device/device.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,10 +1,10 @@
-/* fuzz_clock.h - takes the place of common/clock.c and common/clock_state.c in the one target that includes it: time is
+/* fuzz_clock.h - takes the place of common/base/clock.c and common/time/clock_state.c in the one target that includes it: time is
  * what the input says, so a failure repeats itself. */
 #ifndef TESTS_FUZZ_FUZZ_CLOCK_H
 #define TESTS_FUZZ_FUZZ_CLOCK_H
 
-#include "common/clock.h"
-#include "common/clock_state.h"
+#include "common/base/clock.h"
+#include "common/time/clock_state.h"
 
 #include <errno.h>
 

@@ -2,12 +2,12 @@
  *
  * A text that loads without an error is printed as --print-config does, and that must load to the same text again.
  * Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
-#include "common/config.h"
+#include "common/config/config.h"
 #include "fgpu/config.h"
 #include "tests/fuzz/fuzz_input.h"
-#include "tools/dsim_config.h"
-#include "tools/fsim_config.h"
-#include "tools/visrec_config.h"
+#include "tools/dsim/config.h"
+#include "tools/fsim/config.h"
+#include "tools/visrec/config.h"
 #include "xbgpu/config.h"
 
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* fuzz_files.c - any bytes as a file, or a text, that an operator or an earlier run left: the first byte chooses which.
  *
  * Nothing may crash, every refusal has a sentence, and what was read and can be written reads the same again. */
-#include "common/config.h"
-#include "common/cuda/cache.h"
-#include "common/endpoint.h"
-#include "common/http_names.h"
-#include "common/python_number.h"
-#include "common/units.h"
+#include "common/config/config.h"
+#include "common/device/cuda/cache.h"
+#include "common/net/endpoint.h"
+#include "common/http/names.h"
+#include "common/katcp/python_number.h"
+#include "common/base/units.h"
 #include "fgpu/config.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/delay_text.h"

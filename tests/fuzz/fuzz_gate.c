@@ -4,7 +4,7 @@
  * What a phase takes is computed here as a quotient of exact integers.  A spectrum nearer to an edge of a bin than the
  * gate's stated error may be on either side.  Gates are drawn as keys that the check of a running engine accepts.
  * Input: the engine's rate and shape, then gates and questions. */
-#include "common/units.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate.h"

@@ -2,7 +2,7 @@
  * order, in packets of the size that the kernel named, a shorter one at the end of a message.
  *
  * Input: commands: a message with control messages of any kind, or a number of slots to fill. */
-#include "common/gro.h"
+#include "common/recv/gro.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <netinet/udp.h>

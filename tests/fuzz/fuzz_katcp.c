@@ -1,5 +1,5 @@
 /* fuzz_katcp.c - KATCP's grammar on anything: what is no message is refused, and what is one can be written again. */
-#include "common/katcp_message.h"
+#include "common/katcp/message.h"
 #include "tests/fuzz/fuzz_input.h"
 
 /* What was read, written again, reads the same. */

@@ -4,10 +4,10 @@
  *
  * Input: pieces of what the client sends, each after a byte that says how long it is.  An odd length is
  * a stranger's. */
-#include "common/katcp_keys.h"
-#include "common/katcp_message.h"
-#include "common/katcp_server.h"
-#include "common/units.h"
+#include "common/katcp/keys.h"
+#include "common/katcp/message.h"
+#include "common/katcp/server.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_connect.h"
 #include "tests/fuzz/fuzz_input.h"
 

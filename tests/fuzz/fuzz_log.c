@@ -1,6 +1,6 @@
-/* fuzz_log.c - takes the place of common/log.c: a fuzzer provokes every message a million times.  Messages are still
+/* fuzz_log.c - takes the place of common/base/log.c: a fuzzer provokes every message a million times.  Messages are still
  * put together, because that can go wrong too. */
-#include "common/log.h"
+#include "common/base/log.h"
 
 #include <stdarg.h>
 #include <stdio.h>

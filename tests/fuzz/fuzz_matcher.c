@@ -3,9 +3,9 @@
  * Input: members, window, wait, jump members; then a byte for each event: a member and how its time moves.
  * Every chunk goes into one set or home, once.  A set has chunks of its own time, each its member's.  Sets come in order of
  * time, except behind a chunk that is far back.  What is held stays within matcher_depth(). */
-#include "common/matcher.h"
+#include "common/recv/matcher.h"
 
-#include "common/units.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #define MEMBERS_MAX   5

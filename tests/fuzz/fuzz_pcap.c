@@ -1,7 +1,7 @@
 /* fuzz_pcap.c - a file made of the input, read as a capture: no packet larger than it was, nothing beyond the slots.
  *
  * Input: the sizes of the slots, then the file. */
-#include "common/packet_source.h"
+#include "common/recv/source.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <errno.h>

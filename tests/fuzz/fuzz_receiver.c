@@ -8,9 +8,9 @@
  * runs the thread's function on its own thread.  Buffers, chunk pools and inboxes stay from input to input.  Made anew
  * for each input: the assemblers (windows, claims, held packets, data_time), flows, predictions, all counters, the
  * receiver's last packet and shape.  Chunks must all be home before and after each input. */
-#include "common/receiver.c"
+#include "common/recv/receiver.c"
 
-#include "common/device.h"
+#include "common/device/device.h"
 #include "fgpu/recv.h"
 #include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"

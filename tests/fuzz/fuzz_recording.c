@@ -3,9 +3,9 @@
  * Input: kind, start, header, columns, column, thread, channel, rate; then the file.  Whatever opens can be read from its
  * first sample to its last, and has no NaN.  A place that is sought twice gives the same samples; a read that goes on
  * from the one before gives them too, unless a counter says that frames are missing, wrong or too far out of order. */
-#include "tools/dsim_recording.h"
+#include "tools/dsim/recording.h"
 
-#include "common/units.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <math.h>

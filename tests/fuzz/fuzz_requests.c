@@ -4,13 +4,13 @@
  *
  * Input: which program, then text of requests, in which a byte of 128 to 191 stands for a word that the programs know
  * and a byte from 192 on, with the one behind it, for the name of a sensor. */
-#include "common/daemon.h"
-#include "common/device.h"
-#include "common/katcp_message.h"
-#include "common/katcp_sensors.h"
-#include "common/katcp_server.h"
-#include "common/status.h"
-#include "common/units.h"
+#include "common/daemon/daemon.h"
+#include "common/device/device.h"
+#include "common/katcp/message.h"
+#include "common/katcp/sensors.h"
+#include "common/katcp/server.h"
+#include "common/http/status.h"
+#include "common/base/units.h"
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
 #include "tests/fuzz/fuzz_connect.h"
@@ -102,7 +102,7 @@ static void fail(const char *name, const char *why)
     abort();
 }
 
-/* As common/daemon.c does it. */
+/* As common/daemon/daemon.c does it. */
 static void start(struct program *program, const char *name, const struct daemon *daemon, const void *values,
                   const struct config_katcp *katcp)
 {

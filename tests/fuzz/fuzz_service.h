@@ -2,7 +2,7 @@
 #ifndef TESTS_FUZZ_FUZZ_SERVICE_H
 #define TESTS_FUZZ_FUZZ_SERVICE_H
 
-#include "common/service.h"
+#include "common/daemon/service.h"
 
 #include <assert.h>
 #include <signal.h>

@@ -2,8 +2,8 @@
  *
  * Input: which items to look out for, the size of a header to learn from, that header, and bytes of another packet; which
  * is tried as it is, and with its bytes over those of the first header. */
-#include "common/spead_shape.h"
-#include "common/units.h"
+#include "common/net/spead_shape.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 
 static const uint16_t all_wanted[] = {

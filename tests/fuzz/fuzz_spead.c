@@ -1,8 +1,8 @@
 /* fuzz_spead.c - the parser on anything: what spead.h promises of each packet that it takes.
  *
  * Input: which items to look out for, how many bytes of the packet are at hand, how many are not, and the packet. */
-#include "common/spead.h"
-#include "common/units.h"
+#include "common/net/spead.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 
 static const uint16_t all_wanted[] = {

@@ -2,7 +2,7 @@
  *
  * Input: queries, a line each, their stream, baseline and channels apart by '&'; an empty part is not in the query.  A
  * dump comes between two queries, a second later. */
-#include "common/units.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "xbgpu/status.h"

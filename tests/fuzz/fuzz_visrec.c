@@ -3,13 +3,13 @@
  *
  * The rules for items, values and files are stated here once more, by loops over antennas and polarisations.
  * Input: a shape, a limit of dumps, names that are taken, then packets and dumps. */
-#include "common/chunk.h"
-#include "common/units.h"
+#include "common/recv/chunk.h"
+#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_service.h"
-#include "tools/visrec_files.h"
-#include "tools/visrec_recv.h"
-#include "tools/visrec_writer.h"
+#include "tools/visrec/files.h"
+#include "tools/visrec/recv.h"
+#include "tools/visrec/writer.h"
 
 #include <fcntl.h>
 #include <hdf5.h>

@@ -4,10 +4,10 @@
  * The model here places one spectrum after the other.  The input is constant, so the channel at 0 Hz is the sum of the
  * filter's weights times the gain, turned by pi / 2 for each sample of delay, plus the phase.
  * Input: commands. */
-#include "common/device.h"
-#include "common/inbox.h"
-#include "common/presence.h"
-#include "common/units.h"
+#include "common/device/device.h"
+#include "common/base/inbox.h"
+#include "common/base/presence.h"
+#include "common/base/units.h"
 #include "fgpu/walk.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -5,16 +5,16 @@
  * What is compiled is what would run: each size is channelised, or correlated and reduced, on a device that only notes
  * the kernels that are made and launched.  So a kernel of channelise is here by itself; any other is to be launched from
  * a function like note_size(). */
-#include "common/cuda/nvrtc.h"
-#include "common/units.h"
-#include "kernels/channelise_fused.h"
-#include "kernels/checksum_dump.h"
-#include "kernels/correlate_shape.h"
-#include "kernels/ddc.h"
-#include "kernels/gather.h"
-#include "kernels/power.h"
-#include "kernels/reduce.h"
-#include "kernels/select_spectra.h"
+#include "common/device/cuda/nvrtc.h"
+#include "common/base/units.h"
+#include "kernels/filterbank/channelise_fused.h"
+#include "kernels/correlate/checksum_dump.h"
+#include "kernels/correlate/correlate_shape.h"
+#include "kernels/ddc/ddc.h"
+#include "kernels/util/gather.h"
+#include "kernels/util/power.h"
+#include "kernels/correlate/reduce.h"
+#include "kernels/correlate/select_spectra.h"
 
 #include <assert.h>
 #include <stdatomic.h>

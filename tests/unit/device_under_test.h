@@ -6,7 +6,7 @@
 #ifndef TESTS_UNIT_DEVICE_UNDER_TEST_H
 #define TESTS_UNIT_DEVICE_UNDER_TEST_H
 
-#include "common/device.h"
+#include "common/device/device.h"
 #include "fakes.h"
 
 #include <check.h>

@@ -3,12 +3,12 @@
 #ifndef TESTS_UNIT_KATCP_FIXTURE_H
 #define TESTS_UNIT_KATCP_FIXTURE_H
 
-#include "common/katcp_keys.h"
-#include "common/katcp_server.h"
+#include "common/katcp/keys.h"
+#include "common/katcp/server.h"
 
-#include "common/clock.h"
-#include "common/log.h"
-#include "common/units.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
 
 #include <arpa/inet.h>
 #include <check.h>

@@ -5,8 +5,8 @@
 #ifndef TESTS_UNIT_TEST_KERNEL_H
 #define TESTS_UNIT_TEST_KERNEL_H
 
-#include "common/device.h"
-#include "tests/emulator/device_emulated.h"
+#include "common/device/device.h"
+#include "tests/fakes/emulator/device_emulated.h"
 
 #include <check.h>
 #include <errno.h>

@@ -1,0 +1,47 @@
+/* counter.h - counters and gauges that the data path writes; stats.h makes them public.
+ *
+ * Threads: one writer per counter as a rule (relaxed atomics make several correct, too); readers from any thread. */
+#ifndef COMMON_BASE_COUNTER_H
+#define COMMON_BASE_COUNTER_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+struct counter {
+    _Atomic uint64_t value;
+};
+
+struct gauge {
+    _Atomic int64_t value;
+};
+
+static inline void counter_add(struct counter *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
+}
+
+/* The same where no other thread writes this counter: a locked instruction per packet would wait for the packet's bytes
+ * to reach memory. */
+static inline void counter_add_alone(struct counter *counter, uint64_t n)
+{
+    uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);
+
+    atomic_store_explicit(&counter->value, value + n, memory_order_relaxed);
+}
+
+static inline uint64_t counter_get(const struct counter *counter)
+{
+    return atomic_load_explicit(&counter->value, memory_order_relaxed);
+}
+
+static inline void gauge_set(struct gauge *gauge, int64_t value)
+{
+    atomic_store_explicit(&gauge->value, value, memory_order_relaxed);
+}
+
+static inline int64_t gauge_get(const struct gauge *gauge)
+{
+    return atomic_load_explicit(&gauge->value, memory_order_relaxed);
+}
+
+#endif

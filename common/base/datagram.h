@@ -1,0 +1,27 @@
+/* datagram.h - one-way messages to the init system and the journal that never block.
+ *
+ * Threads:  any; one message is one datagram.
+ * Blocking: never.  A receiver whose queue is full makes a send fail with -EAGAIN; the caller sends again later. */
+#ifndef COMMON_BASE_DATAGRAM_H
+#define COMMON_BASE_DATAGRAM_H
+
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+struct datagram {
+    int fd; /* negative: closed */
+    struct sockaddr_un address;
+    socklen_t address_bytes;
+};
+
+/* Opens a socket that sends to 'address': a path that begins with '/', or '@' and a name of the abstract namespace.
+ * The receiver need not exist yet.  Returns 0 or negative errno, -EINVAL for any other address. */
+int datagram_open(struct datagram *datagram, const char *address);
+
+/* Sends 'n_bytes' bytes.  Returns 0 or negative errno: -EAGAIN while the receiver's queue is full. */
+int datagram_send(const struct datagram *datagram, const char *bytes, size_t n_bytes);
+
+void datagram_close(struct datagram *datagram);
+
+#endif

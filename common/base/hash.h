@@ -1,0 +1,37 @@
+/* hash.h - 128-bit FNV-1a (Fowler, Noll and Vo), for names of cache entries and for noticing damage, not malice: by
+ * chance two texts share a hash once in 2^128. */
+#ifndef COMMON_BASE_HASH_H
+#define COMMON_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct hash {
+    uint64_t high, low;
+};
+
+#define HASH_START                                                                                                     \
+    (struct hash)                                                                                                      \
+    {                                                                                                                  \
+        UINT64_C(0x6c62272e07bb0142), UINT64_C(0x62b821756295c58d)                                                     \
+    }
+
+static inline void hash_bytes(struct hash *hash, const void *data, size_t bytes)
+{
+    unsigned __int128 h = (unsigned __int128)hash->high << 64 | hash->low;
+    const unsigned __int128 prime = ((unsigned __int128)1 << 88) + 0x13b;
+
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ ((const uint8_t *)data)[i]) * prime;
+    hash->high = (uint64_t)(h >> 64);
+    hash->low = (uint64_t)h;
+}
+
+/* With its final zero, so that where one text ends and the next begins counts. */
+static inline void hash_text(struct hash *hash, const char *text)
+{
+    hash_bytes(hash, text, strlen(text) + 1);
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* inbox.c - a ring under a mutex: between any two stages of either daemon.  See inbox.h. */
+#include "common/base/inbox.h"
+
+#include "common/base/clock.h"
+#include "common/base/lock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+struct inbox {
+    struct lock lock;
+    pthread_cond_t changed;    /* an item has come, or stop */
+    size_t n_slots;            /* [const] */
+    struct inbox_item *slots;  /* [const] item k lies in slots[k % n_slots], and is [lock] */
+    uint64_t n_pushed GUARDED; /* [lock] since creation */
+    uint64_t n_popped GUARDED; /* [lock] since creation */
+    bool stopped GUARDED;      /* [lock] */
+};
+
+int inbox_create(size_t n_slots, struct inbox **inbox)
+{
+    struct inbox *new = calloc(1, sizeof(*new));
+
+    assert(n_slots > 0);
+    if (!new)
+        return -ENOMEM;
+    new->n_slots = n_slots;
+    new->slots = calloc(n_slots, sizeof(*new->slots));
+    if (!new->slots)
+        goto undo_inbox;
+    lock_init(&new->lock);
+    lock_init_condition(&new->changed);
+    *inbox = new;
+    return 0;
+undo_inbox:
+    free(new);
+    return -ENOMEM;
+}
+
+void inbox_destroy(struct inbox *inbox)
+{
+    if (!inbox)
+        return;
+    pthread_cond_destroy(&inbox->changed);
+    lock_fini(&inbox->lock);
+    free(inbox->slots);
+    free(inbox);
+}
+
+void inbox_push(struct inbox *inbox, const struct inbox_item *item)
+{
+    lock_take(&inbox->lock);
+    assert(inbox->n_pushed - inbox->n_popped < inbox->n_slots);
+    inbox->slots[inbox->n_pushed++ % inbox->n_slots] = *item;
+    /* Makes no system call unless the consumer waits.  Under the lock, so that a consumer which has all that it wanted
+     * may destroy the inbox: nothing here touches it after the unlock. */
+    pthread_cond_signal(&inbox->changed);
+    lock_give(&inbox->lock);
+}
+
+/* Takes the oldest item.  Returns 0, -EAGAIN if empty, -EPIPE if stopped and empty. */
+static int take_oldest(struct inbox *inbox, struct inbox_item *item) REQUIRES(inbox->lock)
+{
+    if (inbox->n_popped == inbox->n_pushed)
+        return inbox->stopped ? -EPIPE : -EAGAIN;
+    *item = inbox->slots[inbox->n_popped++ % inbox->n_slots];
+    return 0;
+}
+
+int inbox_pop(struct inbox *inbox, struct inbox_item *item)
+{
+    int err;
+
+    thread_beat();
+    lock_take(&inbox->lock);
+    while ((err = take_oldest(inbox, item)) == -EAGAIN)
+        lock_wait_beat(&inbox->lock, &inbox->changed, INT64_MAX);
+    lock_give(&inbox->lock);
+    return err;
+}
+
+int inbox_try_pop(struct inbox *inbox, struct inbox_item *item)
+{
+    int err;
+
+    lock_take(&inbox->lock);
+    err = take_oldest(inbox, item);
+    lock_give(&inbox->lock);
+    return err;
+}
+
+int inbox_pop_until(struct inbox *inbox, int64_t deadline_ns, struct inbox_item *item)
+{
+    bool late = false;
+    int err;
+
+    thread_beat();
+    lock_take(&inbox->lock);
+    /* Looks once more after the deadline: an item may have come while we were waiting for the lock. */
+    while ((err = take_oldest(inbox, item)) == -EAGAIN && !late) {
+        lock_wait_beat(&inbox->lock, &inbox->changed, deadline_ns);
+        late = clock_monotonic_ns() >= deadline_ns;
+    }
+    lock_give(&inbox->lock);
+    return err == -EAGAIN ? -ETIMEDOUT : err;
+}
+
+void inbox_stop(struct inbox *inbox)
+{
+    lock_take(&inbox->lock);
+    inbox->stopped = true;
+    pthread_cond_signal(&inbox->changed);
+    lock_give(&inbox->lock);
+}
+
+size_t inbox_length(struct inbox *inbox)
+{
+    size_t n;
+
+    lock_take(&inbox->lock);
+    n = (size_t)(inbox->n_pushed - inbox->n_popped);
+    lock_give(&inbox->lock);
+    return n;
+}

@@ -1,0 +1,219 @@
+/* memory.c - reads /proc/meminfo, and the limits of the control groups that we are in, before anything is allocated;
+ * maps huge pages, and locks what there is. */
+#include "common/base/memory.h"
+
+#include "common/base/log.h"
+#include "common/base/units.h"
+
+#include <errno.h>
+#include <linux/mempolicy.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PATH_BYTES     1024
+#define MAX_NUMA_NODES 1024
+
+/* What the two versions of control groups call things. */
+struct group_files {
+    const char *mount, *limit, *used, *cache_format;
+};
+
+static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                             "total_inactive_file %llu"};
+static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
+
+/* Finds the number of the line that has the 'format'; false where there is none ("max" is none). */
+static bool read_number(const char *path, const char *format, unsigned long long *number)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen(path, "r");
+
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = sscanf(line, format, number) == 1;
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Lowers 'memory' to what one group allows.  Its use counts pages of files, too, which give way. */
+static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
+{
+    char path[PATH_BYTES + 64];
+    unsigned long long limit, used = 0, cache = 0;
+
+    snprintf(path, sizeof(path), "%s/%s", directory, files->limit);
+    if (!read_number(path, "%llu", &limit))
+        return;
+    snprintf(path, sizeof(path), "%s/%s", directory, files->used);
+    read_number(path, "%llu", &used);
+    snprintf(path, sizeof(path), "%s/memory.stat", directory);
+    read_number(path, files->cache_format, &cache);
+    used = cache < used ? used - cache : 0;
+    memory->total_bytes = least(memory->total_bytes, limit);
+    memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
+}
+
+/* A group is limited by all that it is in; in a container the first of the path are not to be seen. */
+static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
+{
+    char directory[PATH_BYTES];
+    size_t n_root = (size_t)snprintf(directory, sizeof(directory), "%s%s", root, files->mount);
+
+    snprintf(directory + n_root, sizeof(directory) - n_root, "%s", strcmp(group, "/") ? group : "");
+    for (;;) {
+        limit_by_group(directory, files, memory);
+        char *slash = strrchr(directory, '/');
+        if (slash < directory + n_root)
+            return;
+        *slash = '\0';
+    }
+}
+
+/* The lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" of version 1. */
+static void limit_by_control_groups(const char *root, struct memory *memory)
+{
+    char path[PATH_BYTES], line[PATH_BYTES / 2], group[PATH_BYTES / 2];
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "r");
+
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "0::%511[^\n]", group) == 1)
+            limit_by_groups(root, group, &version_2, memory);
+        else if (sscanf(line, "%*d:memory:%511[^\n]", group) == 1)
+            limit_by_groups(root, group, &version_1, memory);
+    }
+    if (file)
+        fclose(file);
+}
+
+void memory_find(const char *root, struct memory *memory)
+{
+    char path[PATH_BYTES];
+    unsigned long long kib;
+
+    *memory = (struct memory){UINT64_MAX, UINT64_MAX};
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    if (read_number(path, "MemTotal: %llu kB", &kib))
+        memory->total_bytes = (uint64_t)kib << 10;
+    if (read_number(path, "MemAvailable: %llu kB", &kib))
+        memory->available_bytes = (uint64_t)kib << 10;
+    limit_by_control_groups(root, memory);
+}
+
+int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
+                    const char *advice, char *why, size_t why_bytes)
+{
+    char needed[64];
+
+    if (needed_bytes <= memory->available_bytes && needed_bytes != UINT64_MAX)
+        return 0;
+    if (needed_bytes == UINT64_MAX)
+        snprintf(needed, sizeof(needed), "more %s than 64 bits can count", what);
+    else
+        snprintf(needed, sizeof(needed), "%llu MiB of %s", (unsigned long long)(needed_bytes >> 20), what);
+    snprintf(why, why_bytes, "%s: this configuration needs %s, and of %llu MiB here %llu MiB are available; %s", key,
+             needed, (unsigned long long)(memory->total_bytes >> 20),
+             (unsigned long long)(memory->available_bytes >> 20), advice);
+    return needed_bytes > memory->total_bytes || needed_bytes == UINT64_MAX ? -E2BIG : -ENOMEM;
+}
+
+int memory_check(uint64_t needed_bytes, const char *key, const char *advice, char *why, size_t why_bytes)
+{
+    struct memory memory;
+
+    memory_find("", &memory);
+    return memory_check_in(&memory, "memory", needed_bytes, key, advice, why, why_bytes);
+}
+
+void memory_log(const struct memory_use *use)
+{
+    unsigned long long host = use->host_bytes >> 20, chunks = use->chunks_bytes >> 20,
+                       buffers = use->buffers_bytes >> 20;
+    unsigned long long others = (use->host_bytes - use->chunks_bytes - use->buffers_bytes) >> 20;
+
+    char direct[64] = "";
+
+    if (use->direct_bytes >> 20)
+        snprintf(direct, sizeof(direct), ", %llu MiB of that direct chunks",
+                 (unsigned long long)use->direct_bytes >> 20);
+    log_info(
+        "memory: %llu MiB of chunks, %llu MiB of output buffers, %llu MiB of others: %llu MiB of host memory, %llu MiB "
+        "on the device%s",
+        chunks, buffers, others, host, (unsigned long long)(use->device_bytes >> 20), direct);
+}
+
+int memory_lock(void)
+{
+    return mlockall(MCL_CURRENT | MCL_ONFAULT) ? -errno : 0;
+}
+
+/* ---- Huge pages -------------------------------------------------------------------------------------------------- */
+
+size_t memory_mapped_bytes(size_t bytes)
+{
+    return (bytes + MEMORY_HUGE_PAGE_BYTES - 1) / MEMORY_HUGE_PAGE_BYTES * MEMORY_HUGE_PAGE_BYTES;
+}
+
+/* A wish: memory on another node works, at the speed of the link between the nodes. */
+static void prefer_node(void *memory, size_t bytes, int node)
+{
+    unsigned long mask[MAX_NUMA_NODES / (8 * sizeof(unsigned long))] = {0};
+    size_t bits = 8 * sizeof(unsigned long);
+
+    if (node < 0 || node >= MAX_NUMA_NODES)
+        return;
+    mask[(size_t)node / bits] = 1UL << ((size_t)node % bits);
+    syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask, MAX_NUMA_NODES, 0);
+}
+
+void *memory_map(size_t bytes, int node)
+{
+    bytes = memory_mapped_bytes(bytes);
+    uint8_t *mapped =
+        mmap(NULL, bytes + MEMORY_HUGE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (mapped == MAP_FAILED)
+        return NULL;
+    /* What lies outside of whole huge pages goes back. */
+    size_t before = (size_t)(-(uintptr_t)mapped % MEMORY_HUGE_PAGE_BYTES);
+    uint8_t *memory = mapped + before;
+    if (before > 0)
+        munmap(mapped, before);
+    if (before < MEMORY_HUGE_PAGE_BYTES)
+        munmap(memory + bytes, MEMORY_HUGE_PAGE_BYTES - before);
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    prefer_node(memory, bytes, node);
+    if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
+        return memory;
+    if (errno == EINVAL) { /* a kernel before 5.14 */
+        memset(memory, 0, bytes);
+        return memory;
+    }
+    munmap(memory, bytes);
+    return NULL;
+}
+
+void memory_unmap(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, memory_mapped_bytes(bytes));
+}
+
+int memory_node_of_interface(const char *interface)
+{
+    char path[PATH_BYTES];
+    int node = -1;
+
+    snprintf(path, sizeof(path), "/sys/class/net/%s/device/numa_node", interface);
+    FILE *file = fopen(path, "r");
+    if (file && fscanf(file, "%d", &node) != 1)
+        node = -1;
+    if (file)
+        fclose(file);
+    return node;
+}

@@ -1,0 +1,9 @@
+/* presence.c - prefix sums of a chunk's presence flags, made once per chunk by the worker before it plans spectra. */
+#include "common/base/presence.h"
+
+void presence_sums(const uint8_t *present, size_t n_flags, uint32_t *sums)
+{
+    sums[0] = 0;
+    for (size_t i = 0; i < n_flags; i++)
+        sums[i + 1] = sums[i] + present[i];
+}

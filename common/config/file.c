@@ -1,0 +1,237 @@
+/* file.c - a configuration file to a YAML document, and what is wrong with one that is none. */
+#include "common/config/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+/* A configuration is a few kilobytes; what is larger is another file. */
+#define FILE_MAX_BYTES (4 << 20)
+
+/* libyaml's time grows with the square of the depth, and with the square of the number of anchors or directives.
+ * The tables need a depth of 4. */
+#define MAX_DEPTH 32
+#define MAX_NAMES 1000 /* anchors, aliases and directives */
+
+/* The file in memory, which hints about libyaml's findings look at again. */
+struct source {
+    struct config *config;
+    char *text;
+    size_t text_bytes;
+};
+
+static struct config_mark mark_of(yaml_mark_t mark)
+{
+    return (struct config_mark){mark.line + 1, mark.column + 1};
+}
+
+/* True if the indentation of 'line' (from 0) has a tab: the commonest mistake, and libyaml's words for it are obscure.
+ * */
+static bool is_tab_indented(const struct source *source, size_t line)
+{
+    const char *at = source->text, *end = at + source->text_bytes;
+
+    for (; line && at; line--) {
+        at = memchr(at, '\n', end - at);
+        if (at)
+            at++;
+    }
+    while (at && at < end && *at == ' ')
+        at++;
+    return at && at < end && *at == '\t';
+}
+
+/* The place of a byte, for errors of the encoding, which libyaml reports by offset only. */
+static struct config_mark offset_mark(const struct source *source, size_t offset)
+{
+    struct config_mark mark = {1, 1};
+
+    for (size_t i = 0; i < offset && i < source->text_bytes; i++) {
+        if (source->text[i] == '\n')
+            mark = (struct config_mark){mark.line + 1, 1};
+        else if (((unsigned char)source->text[i] & 0xc0) != 0x80)
+            mark.column++;
+    }
+    return mark;
+}
+
+/* Adds the parser's error.  Returns -EINVAL, or -ENOMEM if that was it. */
+static int report_yaml(struct source *source, const yaml_parser_t *parser)
+{
+    struct config_mark mark = mark_of(parser->problem_mark);
+
+    if (parser->error == YAML_MEMORY_ERROR)
+        return -ENOMEM;
+    if (parser->error == YAML_READER_ERROR)
+        config_error_at(source->config, offset_mark(source, parser->problem_offset),
+                        "the file is not plain UTF-8 text here (%s)", parser->problem);
+    else if (is_tab_indented(source, parser->problem_mark.line))
+        config_error_at(source->config, mark, "the line is indented with a tab; YAML wants spaces");
+    else if (parser->context && parser->context_mark.line != parser->problem_mark.line)
+        config_error_at(source->config, mark, "this is not valid YAML: %s %s that begins in line %zu", parser->problem,
+                        parser->context, parser->context_mark.line + 1);
+    else
+        config_error_at(source->config, mark, "this is not valid YAML: %s%s%s", parser->problem,
+                        parser->context ? " " : "", parser->context ? parser->context : "");
+    return -EINVAL;
+}
+
+/* Counts of the things that libyaml's time grows with. */
+struct extent {
+    size_t depth, n_names;
+};
+
+static void add_token(struct extent *extent, const yaml_token_t *token)
+{
+    switch (token->type) {
+    case YAML_BLOCK_SEQUENCE_START_TOKEN:
+    case YAML_BLOCK_MAPPING_START_TOKEN:
+    case YAML_FLOW_SEQUENCE_START_TOKEN:
+    case YAML_FLOW_MAPPING_START_TOKEN: extent->depth++; break;
+    case YAML_BLOCK_END_TOKEN:
+    case YAML_FLOW_SEQUENCE_END_TOKEN:
+    case YAML_FLOW_MAPPING_END_TOKEN:
+        extent->depth -= extent->depth > 0; /* 0: a bracket too many, which the parser reports */
+        break;
+    case YAML_ANCHOR_TOKEN:
+    case YAML_ALIAS_TOKEN:
+    case YAML_TAG_DIRECTIVE_TOKEN:
+    case YAML_VERSION_DIRECTIVE_TOKEN: extent->n_names++; break;
+    default: break;
+    }
+}
+
+/* Reads the file token by token, without the parser, and stops at the first that is beyond a limit.  Returns 0, also
+ * where the tokens are no YAML; -EINVAL (reported) or -ENOMEM. */
+static int check_extent(struct source *source)
+{
+    struct extent extent = {0, 0};
+    yaml_parser_t parser;
+    yaml_token_t token;
+    bool more = true;
+    int err = 0;
+
+    if (!yaml_parser_initialize(&parser))
+        return -ENOMEM;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->text_bytes);
+    while (more && !err && yaml_parser_scan(&parser, &token)) {
+        add_token(&extent, &token);
+        if (extent.depth > MAX_DEPTH) {
+            config_error_at(source->config, mark_of(token.start_mark),
+                            "lists and groups of keys are nested more than %d deep here; 4 are enough", MAX_DEPTH);
+            err = -EINVAL;
+        } else if (extent.n_names > MAX_NAMES) {
+            config_error_at(source->config, mark_of(token.start_mark),
+                            "the file has more than %d anchors, aliases and directives; write the values out",
+                            MAX_NAMES);
+            err = -EINVAL;
+        }
+        more = token.type != YAML_STREAM_END_TOKEN;
+        yaml_token_delete(&token);
+    }
+    yaml_parser_delete(&parser);
+    return err;
+}
+
+/* Nothing but comments may follow the first document.  Returns 0, -EINVAL (reported) or -ENOMEM. */
+static int check_single_document(struct source *source, yaml_parser_t *parser)
+{
+    yaml_document_t document;
+    int err = 0;
+
+    if (!yaml_parser_load(parser, &document))
+        return report_yaml(source, parser);
+    if (yaml_document_get_root_node(&document)) {
+        config_error_at(source->config, mark_of(document.start_mark),
+                        "a second YAML document begins here; a configuration is a single one");
+        err = -EINVAL;
+    }
+    yaml_document_delete(&document);
+    return err;
+}
+
+/* Parses the text and loads it.  Returns 0 (errors may have been reported) or -ENOMEM. */
+static int load_text(struct source *source, const struct config_table *table, void *values)
+{
+    yaml_document_t document;
+    yaml_parser_t parser;
+    int err = check_extent(source);
+
+    if (err)
+        return err == -ENOMEM ? err : 0;
+    if (!yaml_parser_initialize(&parser))
+        return -ENOMEM;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)source->text, source->text_bytes);
+    if (!yaml_parser_load(&parser, &document)) {
+        err = report_yaml(source, &parser);
+        goto undo_parser;
+    }
+    /* After an empty document, the parser has no more. */
+    if (yaml_document_get_root_node(&document))
+        err = check_single_document(source, &parser);
+    if (!err)
+        err = config_load_document(source->config, table, &document, values);
+    yaml_document_delete(&document);
+undo_parser:
+    yaml_parser_delete(&parser);
+    return err == -ENOMEM ? err : 0;
+}
+
+/* Reads the whole file to *text, which the caller frees.  Returns 0 or negative errno. */
+static int read_file(const char *path, char **text, size_t *text_bytes)
+{
+    FILE *in = fopen(path, "rb");
+    char *buffer;
+    size_t n;
+    int err = 0;
+
+    if (!in)
+        return -errno;
+    buffer = malloc(FILE_MAX_BYTES + 1);
+    if (!buffer) {
+        fclose(in);
+        return -ENOMEM;
+    }
+    errno = 0;
+    n = fread(buffer, 1, FILE_MAX_BYTES + 1, in);
+    if (ferror(in))
+        err = errno ? -errno : -EIO;
+    else if (n > FILE_MAX_BYTES)
+        err = -EFBIG;
+    fclose(in);
+    if (err) {
+        free(buffer);
+        return err;
+    }
+    *text = buffer;
+    *text_bytes = n;
+    return 0;
+}
+
+int config_load(const struct config_table *table, const char *path, void *out, struct config **config)
+{
+    struct config_mark whole_file = {0, 0};
+    struct source source = {0};
+    int err;
+
+    *config = config_create(table, path);
+    if (!*config)
+        return -ENOMEM;
+    source.config = *config;
+    err = read_file(path, &source.text, &source.text_bytes);
+    if (err == -EFBIG)
+        config_error_at(*config, whole_file, "the file is larger than %d MiB, so it is no configuration",
+                        FILE_MAX_BYTES >> 20);
+    else if (err)
+        config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));
+    if (err)
+        return err;
+    err = load_text(&source, table, out);
+    free(source.text);
+    if (err) {
+        config_error_at(*config, whole_file, "out of memory");
+        return err;
+    }
+    return config_n_errors(*config) ? -EINVAL : 0;
+}

@@ -1,0 +1,110 @@
+/* internal.h - what the files of config share: single values, and walking a table over a struct.
+ *
+ * Flow: config/file.c (file -> YAML) -> config/load.c (YAML -> values); config/print.c goes the other way.  They meet
+ *       in
+ * config/values.c, which alone knows what each type looks like as text and in memory. */
+#ifndef COMMON_CONFIG_INTERNAL_H
+#define COMMON_CONFIG_INTERNAL_H
+
+#include "common/config/config.h"
+
+#include <yaml.h>
+
+/* A place in the file; both count from 1, line 0 is the file as a whole. */
+struct config_mark {
+    size_t line, column;
+};
+
+/* ---- config.c: the book of errors and places ----------------------------------------------------------------------
+ * */
+
+struct config *config_create(const struct config_table *table, const char *path);
+
+/* Adds an error at 'mark'.  Beyond CONFIG_SAID_ERRORS, errors are only counted. */
+void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Whether further errors are only counted, so that nothing need be worked out for their sentences. */
+bool config_is_full(const struct config *config);
+
+/* Remembers that the 'n_bytes' at 'field' come from 'mark'; 'given' distinguishes a key's value from a section. */
+void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given);
+
+/* Remembers the place of the value or section with this full name: "antennas[0].pol0", "recv".  Returns a copy of the
+ * name that lives as long as the config, NULL where there is no memory. */
+const char *config_add_name(struct config *config, const char *name, struct config_mark mark);
+
+/* The instances of a section in 'values', and one of them. */
+size_t config_section_n(const struct config_section *section, const void *values);
+void *config_section_item(const struct config_section *section, const void *values, size_t i);
+
+/* The choice of a section instance's `kind`, 0 if it has no variants. */
+int config_kind(const struct config_section *section, const void *item);
+
+/* ---- config/load.c: the sections and keys of a YAML document --------------------------------------------------------
+ * */
+
+/* Fills the zeroed 'values'; what is wrong is reported.  Returns 0, or -ENOMEM. */
+int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
+                         void *values);
+
+/* ---- config/values.c: one value from text --------------------------------------------------------------------------
+ * */
+
+/* Numbers of a CFG_POSITION. */
+#define CONFIG_POSITION_N 3
+
+/* True for the types that are written as a list (or, with one item, without its brackets). */
+bool config_type_is_list(enum config_type type);
+
+size_t config_value_bytes(enum config_type type);
+
+/* Parses the scalars 'items' of a value (exactly one unless the type is a list) into 'field'.  Returns 0, -ENOMEM, or
+ * -EINVAL with a predicate in 'why' ("must be ..., but ... is given") and the culprit in *bad_item (< n_items, or 0);
+ * 'field' is then untouched. */
+int config_value_parse(const struct config_key *key, const char *const *items, size_t n_items, void *field, char *why,
+                       size_t why_bytes, size_t *bad_item);
+
+/* Parses the key's default text, which must be valid.  Returns 0 or -ENOMEM. */
+int config_value_default(const struct config_key *key, void *field);
+
+/* ---- config/format.c: one value to text ----------------------------------------------------------------------------
+ * */
+
+bool config_key_bounded(const struct config_key *key);
+
+/* What a value must be: "an integer from 2 to 16 bits"; returns 'text'. */
+char *config_expected(const struct config_key *key, char *text, size_t text_bytes);
+
+/* "Hz", or NULL for UNIT_NONE. */
+const char *config_unit_name(enum config_unit unit);
+
+/* A bound of a range, without a needless exponent; returns 'text'. */
+char *config_number_format(double number, char *text, size_t text_bytes);
+
+/* 'value' in quotes for a message, cut where it is long; returns 'text'. */
+char *config_quote(const char *value, char *text, size_t text_bytes);
+
+/* Writes the line "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
+void config_kinds_print(const char *indent, const struct config_section *section, const struct config_key *key,
+                        FILE *out);
+
+/* Writes the value as YAML, or as JSON. */
+void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
+
+/* Writes a text as a JSON string, which is YAML, too. */
+void config_text_print(const char *text, FILE *out);
+
+/* ---- config/print.c ---------------------------------------------------------------------------------------------- */
+
+struct config_option {
+    const char *name;
+    const char *help;
+    bool needs_file;
+};
+
+/* Of the command line (daemon/command_line.c), for --help and manual pages; ends with a NULL name.  The first is --tune, which
+ * is left out where the table does not offer it. */
+extern const struct config_option config_options[];
+
+#endif

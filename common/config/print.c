@@ -1,0 +1,327 @@
+/* print.c - a key table, and the values that follow it, written out: YAML, JSON Schema, annotated example. */
+#include "common/config/config.h"
+
+#include "common/config/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXAMPLE_COLUMNS 100
+
+const struct config_option config_options[] = {
+    {"tune", "measure what suits the GPU best, and keep it for the next start", true},
+    {"check-config", "report every error of the file", true},
+    {"print-config", "print the values in effect, defaults included", true},
+    {"print-schema", "print the JSON Schema of the file", false},
+    {"print-example", "print an example with every key explained", false},
+    {"version", "print the version", false},
+    {"help", "print this", false},
+    {NULL, NULL, false},
+};
+
+/* ---- The effective values ------------------------------------------------------------------------------------------
+ * */
+
+static void print_item(const struct config_section *section, const void *item, FILE *out)
+{
+    int kind = config_kind(section, item);
+    bool first = true;
+
+    for (size_t k = 0; k < section->n_keys; k++) {
+        const struct config_key *key = &section->keys[k];
+        const char *unit = config_unit_name(key->unit);
+
+        if (!config_key_applies(key, kind))
+            continue;
+        fprintf(out, "%s%s: ", !section->repeats ? "  " : first ? "  - " : "    ", key->name);
+        config_value_print(key, (const char *)item + key->offset, false, out);
+        if (unit)
+            fprintf(out, "  # %s", unit);
+        fputc('\n', out);
+        first = false;
+    }
+}
+
+void config_print(const struct config_table *table, const void *values, FILE *out)
+{
+    for (size_t s = 0; s < table->n_sections; s++) {
+        const struct config_section *section = &table->sections[s];
+        size_t n = config_section_n(section, values);
+
+        fprintf(out, "%s:%s\n", section->name, n ? "" : " []");
+        for (size_t i = 0; i < n; i++)
+            print_item(section, config_section_item(section, values, i), out);
+    }
+}
+
+/* ---- JSON Schema ---------------------------------------------------------------------------------------------------
+ * */
+
+/* "name": number, of a bound. */
+static void schema_bound(const char *name, double bound, FILE *out)
+{
+    char text[40];
+
+    fprintf(out, ", \"%s\": %s", name, config_number_format(bound, text, sizeof(text)));
+}
+
+/* The type with its bounds, called by the names that JSON Schema has for them. */
+static void schema_type(const struct config_key *key, const char *type, const char *min, const char *max, FILE *out)
+{
+    fprintf(out, "\"type\": \"%s\"", type);
+    if (config_key_bounded(key)) {
+        schema_bound(min, key->min, out);
+        schema_bound(max, key->max, out);
+    }
+}
+
+static void schema_numbers(const struct config_key *key, const char *type, FILE *out)
+{
+    schema_type(key, type, "minimum", "maximum", out);
+}
+
+static void schema_powers_of_two(const struct config_key *key, FILE *out)
+{
+    const char *separator = "";
+
+    fputs("\"enum\": [", out);
+    for (int64_t power = 1; power <= INT64_C(1) << 61; power *= 2) {
+        if (config_key_bounded(key) && ((double)power < key->min || (double)power > key->max))
+            continue;
+        fprintf(out, "%s%" PRId64, separator, power);
+        separator = ", ";
+    }
+    fputc(']', out);
+}
+
+static void schema_choices(const struct config_key *key, FILE *out)
+{
+    fputs("\"enum\": [", out);
+    for (size_t i = 0; key->choices[i]; i++) {
+        fputs(i ? ", " : "", out);
+        config_text_print(key->choices[i], out);
+    }
+    fputc(']', out);
+}
+
+/* What the value may be. */
+static void schema_value(const struct config_key *key, FILE *out)
+{
+    switch (key->type) {
+    case CFG_INT: schema_numbers(key, "integer", out); break;
+    case CFG_POW2: schema_powers_of_two(key, out); break;
+    case CFG_DOUBLE:
+    case CFG_DECIMAL:
+    case CFG_FINE: schema_numbers(key, "number", out); break;
+    case CFG_BOOL: fputs("\"type\": \"boolean\"", out); break;
+    case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
+    case CFG_ENUM: schema_choices(key, out); break;
+    case CFG_ENDPOINTS:
+        /* A text may name several addresses, so only none at all can be told from too few. */
+        fprintf(out, "\"anyOf\": [{\"type\": \"string\", \"minLength\": %d}, ", key->min > 0);
+        fprintf(out, "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"minItems\": %d}]", key->min > 0);
+        break;
+    case CFG_INT_LIST:
+        fputs("\"anyOf\": [{", out);
+        schema_numbers(key, "integer", out);
+        fputs("}, {\"type\": \"array\", \"items\": {", out);
+        schema_numbers(key, "integer", out);
+        fputs("}}]", out);
+        break;
+    case CFG_POSITION:
+        fputs("\"type\": \"array\", \"items\": {", out);
+        schema_numbers(key, "number", out);
+        fprintf(out, "}, \"minItems\": %d, \"maxItems\": %d", CONFIG_POSITION_N, CONFIG_POSITION_N);
+        break;
+    }
+}
+
+/* Writes the default, by way of memory so that it looks like any other value. */
+static void schema_default(const struct config_key *key, FILE *out)
+{
+    void *field = calloc(1, config_value_bytes(key->type));
+
+    if (field && config_value_default(key, field) == 0) {
+        fputs(", \"default\": ", out);
+        config_value_print(key, field, true, out);
+        config_value_free(key, field);
+    }
+    free(field);
+}
+
+static void schema_key(const struct config_key *key, FILE *out)
+{
+    const char *unit = config_unit_name(key->unit);
+    char description[400];
+
+    snprintf(description, sizeof(description), "%s%s%s%s", key->help, unit ? " Unit: " : "", unit ? unit : "",
+             unit ? "." : "");
+    fputs("          ", out);
+    config_text_print(key->name, out);
+    fputs(": {\"description\": ", out);
+    config_text_print(description, out);
+    fputs(", ", out);
+    schema_value(key, out);
+    if (key->default_text)
+        schema_default(key, out);
+    fputc('}', out);
+}
+
+static void schema_required_keys(const struct config_section *section, FILE *out)
+{
+    const char *separator = "";
+
+    fputs("        \"required\": [", out);
+    for (size_t k = 0; k < section->n_keys; k++) {
+        /* Which keys each kind needs is left to --check-config. */
+        if (section->keys[k].default_text || section->keys[k].variants)
+            continue;
+        fprintf(out, "%s\"%s\"", separator, section->keys[k].name);
+        separator = ", ";
+    }
+    fputs("],\n", out);
+}
+
+/* A section without required keys may be a bare heading, as in the example: null, to YAML. */
+static bool may_be_null(const struct config_section *section)
+{
+    for (size_t k = 0; k < section->n_keys; k++) {
+        if (!section->keys[k].default_text)
+            return false;
+    }
+    return !section->repeats;
+}
+
+static void schema_section(const struct config_section *section, FILE *out)
+{
+    fputs("    ", out);
+    config_text_print(section->name, out);
+    fputs(": {\n      \"description\": ", out);
+    config_text_print(section->help, out);
+    if (section->repeats)
+        fprintf(out, ",\n      \"type\": %s, \"minItems\": %zu, \"maxItems\": %zu, \"items\": {\n",
+                section->min_n == 0 ? "[\"array\", \"null\"]" : "\"array\"", section->min_n, section->max_n);
+    else
+        fputs(",\n", out);
+    fprintf(out, "        \"type\": %s, \"additionalProperties\": false,\n",
+            may_be_null(section) ? "[\"object\", \"null\"]" : "\"object\"");
+    schema_required_keys(section, out);
+    fputs("        \"properties\": {\n", out);
+    for (size_t k = 0; k < section->n_keys; k++) {
+        schema_key(&section->keys[k], out);
+        fputs(k + 1 < section->n_keys ? ",\n" : "\n", out);
+    }
+    fputs(section->repeats ? "        }\n      }\n    }" : "        }\n    }", out);
+}
+
+void config_print_schema(const struct config_table *table, FILE *out)
+{
+    const char *separator = "";
+
+    fputs("{\n  \"$schema\": \"https://json-schema.org/draft/2020-12/schema\",\n  \"title\": ", out);
+    config_text_print(table->program, out);
+    fputs(",\n  \"description\": ", out);
+    config_text_print(table->help, out);
+    fputs(",\n  \"type\": \"object\", \"additionalProperties\": false,\n  \"required\": [", out);
+    for (size_t s = 0; s < table->n_sections; s++) {
+        if (table->sections[s].optional)
+            continue;
+        fprintf(out, "%s\"%s\"", separator, table->sections[s].name);
+        separator = ", ";
+    }
+    fputs("],\n  \"properties\": {\n", out);
+    for (size_t s = 0; s < table->n_sections; s++) {
+        schema_section(&table->sections[s], out);
+        fputs(s + 1 < table->n_sections ? ",\n" : "\n", out);
+    }
+    fputs("  }\n}\n", out);
+}
+
+/* ---- The annotated example -----------------------------------------------------------------------------------------
+ * */
+
+/* Writes 'text' as comment lines, broken between words. */
+static void example_comment(const char *indent, const char *text, FILE *out)
+{
+    size_t room = EXAMPLE_COLUMNS - strlen(indent) - 2;
+
+    while (*text) {
+        size_t n = strlen(text);
+
+        if (n > room) {
+            for (n = room; n > 0 && text[n] != ' '; n--)
+                ;
+            /* A word longer than the line stands on one of its own. */
+            n = n ? n : strcspn(text, " ");
+        }
+        fprintf(out, "%s# %.*s\n", indent, (int)n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+}
+
+/* "An integer from 2 to 16 bits." */
+static void example_expected(const struct config_key *key, const char *indent, FILE *out)
+{
+    char expected[400], sentence[480];
+
+    config_expected(key, expected, sizeof(expected));
+    if (key->type != CFG_ENUM && expected[0] >= 'a' && expected[0] <= 'z')
+        expected[0] += 'A' - 'a';
+    snprintf(sentence, sizeof(sentence), "%s%s.%s", key->type == CFG_ENUM ? "Choices: " : "", expected,
+             key->live ? " May be changed while running." : "");
+    example_comment(indent, sentence, out);
+}
+
+static void example_default(const struct config_key *key, FILE *out)
+{
+    void *field = calloc(1, config_value_bytes(key->type));
+
+    if (field && config_value_default(key, field) == 0) {
+        config_value_print(key, field, false, out);
+        config_value_free(key, field);
+    }
+    free(field);
+}
+
+/* A key with its help; a key that may be left out, and has no example, stands there as a comment, with its default. */
+static void example_key(const struct config_section *section, const struct config_key *key, FILE *out)
+{
+    fputs("\n", out);
+    example_comment("  ", key->help, out);
+    example_expected(key, "  ", out);
+    config_kinds_print("  # ", section, key, out);
+    if (key->example) {
+        fprintf(out, "  %s: %s", key->name, key->example);
+    } else if (key->default_text) {
+        fprintf(out, "  #%s: ", key->name);
+        example_default(key, out);
+    } else {
+        fprintf(out, "  #%s: (required)", key->name);
+    }
+    fputc('\n', out);
+}
+
+void config_print_example(const struct config_table *table, FILE *out)
+{
+    fprintf(out, "# %s.yaml - an example with every key.\n#\n", table->program);
+    example_comment("", table->help, out);
+    fputs("#\n", out);
+    example_comment("", "What is commented out is the default. Check a file before use:", out);
+    fprintf(out, "#   %s --check-config FILE\n", table->program);
+    for (size_t s = 0; s < table->n_sections; s++) {
+        const struct config_section *section = &table->sections[s];
+
+        fputc('\n', out);
+        example_comment("", section->help, out);
+        if (section->repeats)
+            fprintf(out, "# A list of %zu to %zu items, each with the keys described here.\n", section->min_n,
+                    section->max_n);
+        fprintf(out, "%s:\n", section->name);
+        for (size_t k = 0; k < section->n_keys; k++)
+            example_key(section, &section->keys[k], out);
+        if (section->repeats)
+            fprintf(out, "\n%s", section->example ? section->example : "");
+    }
+}

@@ -1,0 +1,30 @@
+/* time_keys.h - the section time of a configuration file: what a timestamp means. */
+#ifndef COMMON_CONFIG_TIME_KEYS_H
+#define COMMON_CONFIG_TIME_KEYS_H
+
+#include "common/config/config.h"
+#include "common/time/timebase.h"
+
+#include <stddef.h>
+
+enum config_timebase { CONFIG_TIMEBASE_CLOCK, CONFIG_TIMEBASE_PACKETS };
+
+struct config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+    int timebase; /* enum config_timebase */
+    double clock_tolerance_s;
+};
+
+#define CONFIG_N_TIME_KEYS 4
+
+extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
+
+/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+#define CONFIG_TIME_SECTION(type)                                                                                      \
+    {                                                                                                                  \
+        .name = "time", .help = "Time: what a timestamp means.", .keys = config_time_keys,                             \
+        .n_keys = CONFIG_N_TIME_KEYS, .struct_bytes = sizeof(struct config_time), .offset = offsetof(type, time)       \
+    }
+
+#endif

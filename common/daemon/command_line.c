@@ -1,0 +1,113 @@
+/* command_line.c - between main() and its program: the command line.  config/load.c and config/print.c do what it says. */
+#include "common/daemon/command_line.h"
+
+#include "common/config/internal.h"
+#include "common/daemon/service.h"
+#include "common/base/version.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+
+/* What runs, then the options in the order of config_options. */
+enum action {
+    ACTION_RUN,
+    ACTION_TUNE,
+    ACTION_CHECK,
+    ACTION_PRINT,
+    ACTION_SCHEMA,
+    ACTION_EXAMPLE,
+    ACTION_VERSION,
+    ACTION_HELP
+};
+
+static const struct option options[] = {
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* the first, and left out where the table does not offer it */
+    {"check-config", no_argument, NULL, ACTION_CHECK},
+    {"print-config", no_argument, NULL, ACTION_PRINT},
+    {"print-schema", no_argument, NULL, ACTION_SCHEMA},
+    {"print-example", no_argument, NULL, ACTION_EXAMPLE},
+    {"version", no_argument, NULL, ACTION_VERSION},
+    {"help", no_argument, NULL, ACTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static void print_help(const struct config_table *table, FILE *out)
+{
+    fprintf(out,
+            "Usage: %s [OPTION] CONFIG.yaml\n"
+            "%s\n\n"
+            "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n",
+            table->program, table->help);
+    for (const struct config_option *option = config_options + !table->tunes; option->name; option++)
+        fprintf(out, "  --%-13s  %s%s\n", option->name, option->help, option->needs_file ? "" : " (no file needed)");
+    fprintf(out, "\nExits with %d if the file or the command line is wrong.\n", EXIT_CONFIG);
+}
+
+/* The action asked for, or -1 after saying what is wrong with the command line. */
+static int parse_command_line(const struct config_table *table, int argc, char **argv)
+{
+    int action = ACTION_RUN, option;
+
+    optind = 0; /* start afresh, as tests call this more than once */
+    while ((option = getopt_long(argc, argv, "", options + (table->tunes ? 0 : 1), NULL)) != -1) {
+        if (option == '?') {
+            fprintf(stderr, "Try '%s --help'.\n", table->program);
+            return -1;
+        }
+        if (action != ACTION_RUN && action != option) {
+            fprintf(stderr, "%s: only one option can be given\n", table->program);
+            return -1;
+        }
+        action = option;
+    }
+    if (action <= ACTION_PRINT && argc - optind != 1) {
+        fprintf(stderr, "%s: one configuration file is needed, but %d are given; try '%s --help'\n", table->program,
+                argc - optind, table->program);
+        return -1;
+    }
+    if (action > ACTION_PRINT && argc > optind) {
+        fprintf(stderr, "%s: this option takes no file\n", table->program);
+        return -1;
+    }
+    return action;
+}
+
+int config_main(const struct config_table *table, int argc, char **argv,
+                void (*check)(void *values, struct config *config), void *values, struct config **config)
+{
+    int action = parse_command_line(table, argc, argv);
+    const char *path;
+    int err;
+
+    *config = NULL;
+    if (action != ACTION_RUN)
+        service_release_signals();
+    switch (action) {
+    case -1: return EXIT_CONFIG;
+    case ACTION_SCHEMA: config_print_schema(table, stdout); return 0;
+    case ACTION_EXAMPLE: config_print_example(table, stdout); return 0;
+    case ACTION_VERSION: printf("%s %s\n", table->program, cbf_build_id); return 0;
+    case ACTION_HELP: print_help(table, stdout); return 0;
+    }
+    path = argv[optind];
+    err = config_load(table, path, values, config);
+    /* Checks across keys would stumble over values that are missing. */
+    if (!err && check) {
+        check(values, *config);
+        err = config_n_errors(*config) ? -EINVAL : 0;
+    }
+    if (*config)
+        config_print_errors(*config, stderr);
+    else
+        fprintf(stderr, "%s: out of memory\n", path);
+    if (!err && action == ACTION_CHECK)
+        printf("%s: OK\n", path);
+    else if (!err && action == ACTION_PRINT)
+        config_print(table, values, stdout);
+    else if (!err)
+        return action == ACTION_TUNE ? CONFIG_TUNE : CONFIG_RUN;
+    config_free(table, values, *config);
+    *config = NULL;
+    return err ? service_exit_code(err) : 0;
+}

@@ -1,0 +1,255 @@
+/* daemon.c - the life of a process around its pipeline. */
+#include "common/daemon/daemon.h"
+
+#include "common/base/clock.h"
+#include "common/daemon/command_line.h"
+#include "common/device/device.h"
+#include "common/device/keys.h"
+#include "common/daemon/drain.h"
+#include "common/http/http.h"
+#include "common/http/keys.h"
+#include "common/katcp/keys.h"
+#include "common/katcp/sensors.h"
+#include "common/katcp/server.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/daemon/service.h"
+#include "common/http/status.h"
+#include "common/base/thread.h"
+#include "common/base/version.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int open_http(const struct config_http *config, const struct daemon_context *context, struct http **http,
+                     char *why, size_t why_bytes)
+{
+    if (config->listen.n == 0) {
+        log_info("/metrics, /healthz and the status page are not served: http.listen is not set");
+        return 0;
+    }
+    return http_open(config, context->healthy, context->status, http, why, why_bytes);
+}
+
+/* 'advice' says how a configuration avoids it, or is empty. */
+static int threads_failed(int err, const char *advice)
+{
+    log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=)%s",
+              strerror(-err), advice);
+    return 1;
+}
+
+int daemon_start_failed(const struct config *config, int err, const char *why)
+{
+    char place[512];
+
+    if (!why[0] && err == -EAGAIN)
+        return threads_failed(err, "");
+    if (!why[0])
+        why = strerror(-err);
+    log_error("%s%s", config_locate(config, why, place, sizeof(place)), why);
+    return service_exit_code(err);
+}
+
+/* ---- KATCP ------------------------------------------------------------------------------------------------------- */
+
+/* The KATCP server, and what it serves. */
+struct control {
+    struct sensors *sensors;
+    struct katcp_sensors own;
+    struct katcp_device device;
+    char device_name[64];
+    struct katcp_server *server; /* NULL: not served */
+};
+
+static void halt(void *service)
+{
+    log_info("stopping as a KATCP client asks");
+    service_stop(service, 0);
+}
+
+static void restart(void *service)
+{
+    log_info("stopping, to be started again, as a KATCP client asks");
+    service_stop(service, EXIT_RESTART);
+}
+
+static int open_sensors(struct control *control)
+{
+    int err = sensors_create(&control->sensors);
+
+    return err ? err : katcp_sensors_add(&control->own, control->sensors);
+}
+
+static int open_control(const struct daemon *daemon, const void *values, void *pipeline, struct service *service,
+                        struct control *control, char *why, size_t why_bytes)
+{
+    const struct config_katcp *config = (const void *)((const char *)values + daemon->katcp_offset);
+
+    if (config->listen.n == 0 && config->read_only_listen.n == 0) {
+        log_info("KATCP is not served: katcp.listen is not set");
+        return 0;
+    }
+    snprintf(control->device_name, sizeof(control->device_name), "katgpucbf-%s-1.0", daemon->name);
+    control->device = (struct katcp_device){
+        .name = control->device_name,
+        .version = cbf_build_id,
+        .sensors = control->sensors,
+        .halt = halt,
+        .restart = restart,
+        .life_arg = service,
+    };
+    if (daemon->control)
+        daemon->control(pipeline, &control->device);
+    return katcp_server_open(config, service_loop(service), &control->device, &control->server, why, why_bytes);
+}
+
+/* Before a drain, which answers nobody. */
+static void close_control(struct control *control)
+{
+    katcp_server_close(control->server);
+    control->server = NULL;
+}
+
+/* ---- Running ----------------------------------------------------------------------------------------------------- */
+
+/* With all threads there, so that their stacks are, too.  Without it everything works, as long as the host does not
+ * swap. */
+static void lock_memory(void)
+{
+    int err = memory_lock();
+
+    if (err)
+        log_info("memory is not locked: %s; \"ulimit -l unlimited\" or LimitMEMLOCK=infinity allows it",
+                 strerror(-err));
+}
+
+/* Runs a pipeline that has been created, until it is stopped and drained. */
+static int run_pipeline(const struct daemon *daemon, const struct config *config, void *pipeline,
+                        const struct daemon_context *context, struct control *control)
+{
+    struct service *service = context->service;
+    char why[512] = "";
+
+    threads_hold();
+    int err = daemon->start(pipeline);
+    lock_memory();
+    if (!err)
+        err = daemon->begin(pipeline, why, sizeof(why));
+    threads_release(!err);
+    if (why[0])
+        return daemon_start_failed(config, err, why);
+    if (err)
+        return threads_failed(err, ", or lower recv.threads, send.threads or device.threads");
+    katcp_sensors_start(&control->own, service_loop(service));
+    status_watch(context->status, service_loop(service));
+    status_set_state(context->status, STATUS_RUNNING);
+    int exit_code = service_run(service);
+    status_set_state(context->status, STATUS_DRAINING);
+    katcp_sensors_stop(&control->own, service_loop(service));
+    status_unwatch(context->status);
+    service_stopping(service);
+    close_control(control);
+    return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;
+}
+
+/* The device has failed, and said so.  The pipeline drains as far as it does without a device. */
+static void stop_failed(void *service)
+{
+    service_stop(service, 1);
+}
+
+/* As configured; of a device that fails without 'service', the process ends. */
+static struct device_config device_config_of(const struct daemon *daemon, const void *values, struct service *service)
+{
+    const struct config_device *section = (const void *)((const char *)values + daemon->device_offset);
+
+    return (struct device_config){
+        .kind = (enum device_kind)section->kind,
+        .n_threads = (int)section->n_threads,
+        .gpu = section->gpu,
+        .kernel_cache = section->kernel_cache,
+        .on_failure = service ? stop_failed : NULL,
+        .failure_arg = service,
+    };
+}
+
+/* Without signals of our own (config_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
+static int tune(const struct daemon *daemon, const void *values, const struct config *config)
+{
+    struct device_config device_config = device_config_of(daemon, values, NULL);
+    struct device *device = NULL;
+    char why[512] = "";
+
+    log_info("%s %s", daemon->name, cbf_build_id);
+    int err = device_open(&device_config, &device, why, sizeof(why));
+    if (!err)
+        err = daemon->tune(values, device, why, sizeof(why));
+    device_close(device);
+    return err ? daemon_start_failed(config, err, why) : 0;
+}
+
+static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
+{
+    const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
+    struct device_config device_config = device_config_of(daemon, values, service);
+    struct gauge healthy = {1};
+    struct control control = {0};
+    struct daemon_context context = {.service = service, .healthy = &healthy, .katcp_sensors = &control.own};
+    struct http *http = NULL;
+    void *pipeline = NULL;
+    char why[512] = "";
+    int exit_code;
+
+    log_info("%s %s", daemon->name, cbf_build_id);
+    int err = status_create(daemon->name, config_path(config), &healthy, &context.status);
+    if (!err)
+        err = device_open(&device_config, &context.device, why, sizeof(why));
+    if (!err) {
+        status_set_device(context.status, context.device);
+        err = open_http(http_section, &context, &http, why, sizeof(why));
+    }
+    if (!err)
+        err = open_sensors(&control);
+    context.sensors = control.sensors;
+    if (!err)
+        err = daemon->create(values, &context, &pipeline, why, sizeof(why));
+    if (!err)
+        err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
+    bool failed = context.device && !device_ok(context.device); /* and said so: with what it got to begin with */
+    if (!err && !failed)
+        status_set_sensors(context.status, control.sensors);
+    if (!err && !failed)
+        exit_code = run_pipeline(daemon, config, pipeline, &context, &control);
+    else
+        exit_code = failed ? 1 : daemon_start_failed(config, err, why);
+    if (exit_code == 0 && !device_ok(context.device))
+        exit_code = 1; /* while it drained */
+    close_control(&control);
+    http_close(http); /* it reads counters of the pipeline */
+    sensors_destroy(control.sensors);
+    daemon->destroy(pipeline);
+    device_close(context.device);
+    status_destroy(context.status);
+    return exit_code;
+}
+
+int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values)
+{
+    struct config *config = NULL;
+    struct service *service = NULL;
+
+    service_catch_signals();
+    log_init(daemon->name, LOG_LEVEL_INFO);
+    int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
+    if (exit_code == CONFIG_TUNE) {
+        exit_code = tune(daemon, values, config);
+    } else if (exit_code == CONFIG_RUN) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(daemon, values, config, service);
+    }
+    service_close(service);
+    config_free(daemon->table, values, config);
+    return exit_code;
+}

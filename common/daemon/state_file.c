@@ -1,0 +1,387 @@
+/* state_file.c - beside the requests: what they have set goes to disk.
+ *
+ * One file is on its way at a time: main makes its text and gives it to the writer, a thread that has room for one, and
+ * looks again when a timer says so. */
+#include "common/daemon/state_file.h"
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/inbox.h"
+#include "common/base/log.h"
+#include "common/telemetry/sensor.h"
+#include "common/base/thread.h"
+#include "common/base/trust.h"
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Values of the sensor. */
+enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
+static const char *const state_words[] = {"none", "kept", "ignored", NULL};
+
+#define MIN_INTERVAL_NS NS_PER_S         /* between two writes of a file, also where one failed */
+#define BUSY_WAIT_NS    (20 * NS_PER_MS) /* until the writer is asked again */
+
+struct state_file {
+    struct state_files *files;
+    struct state_file *next;
+    state_file_write write;
+    void *arg;
+    char *name;
+    char *path;
+    bool changed;        /* and not given to the writer since */
+    int64_t due_ns;      /* not before */
+    _Atomic bool failed; /* by the writer, before it is no longer 'busy' */
+};
+
+struct state_files {
+    char *directory; /* NULL: nothing is kept */
+    int lock_fd;     /* of the directory, while it is ours; < 0: none */
+    struct sensor *status;
+    struct ev_loop *loop;
+    ev_timer timer;
+    struct state_file *first;
+    struct inbox *jobs; /* of the writer: room for one */
+    struct thread writer;
+    bool started;
+    /* The job: the writer's from when it is pushed until it is no longer 'busy'. */
+    struct state_file *job;
+    char *text; /* NULL: the file goes */
+    size_t text_bytes;
+    _Atomic bool busy;
+    struct log_limit failed_limit;
+};
+
+#define AT(member) offsetof(struct config_state, member)
+const struct config_key config_state_keys[] = {
+    {"directory", CFG_STRING, UNIT_NONE, 0, 4000, "", false, AT(directory), NULL,
+     "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the service's "
+     "(StateDirectory=), or nothing is kept."},
+};
+#undef AT
+
+/* ---- The writer -------------------------------------------------------------------------------------------------- */
+
+static void carry_out(struct state_files *files)
+{
+    struct state_file *file = files->job;
+    const struct file_part part = {files->text, files->text_bytes};
+    int err = 0;
+
+    if (files->text)
+        err = file_replace(files->directory, file->name, &part, 1);
+    else if (unlink(file->path) != 0 && errno != ENOENT)
+        err = -errno;
+    if (err)
+        log_limited(&files->failed_limit, LOG_LEVEL_ERROR,
+                    "%s: what was set cannot be kept, and is lost with a restart unless a later try succeeds: %s",
+                    file->path, strerror(-err));
+    atomic_store(&file->failed, err != 0);
+    free(files->text);
+    files->text = NULL;
+    atomic_store(&files->busy, false);
+}
+
+static void *run_writer(void *arg)
+{
+    struct state_files *files = arg;
+    struct inbox_item item;
+
+    while (inbox_pop(files->jobs, &item) == 0) {
+        thread_watched(false); /* a disk that hangs is no reason to end the process */
+        carry_out(files);
+        thread_watched(true);
+    }
+    return NULL;
+}
+
+/* ---- Main -------------------------------------------------------------------------------------------------------- */
+
+/* Makes the text of a file, and the job of it. */
+static int make_job(struct state_file *file)
+{
+    struct state_files *files = file->files;
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FILE *out = open_memstream(&text, &text_bytes);
+    bool any = out && file->write(out, file->arg);
+
+    if (!out || fclose(out) != 0) {
+        free(text);
+        return -ENOMEM;
+    }
+    if (!any) {
+        free(text);
+        text = NULL;
+    }
+    files->job = file;
+    files->text = text;
+    files->text_bytes = text_bytes;
+    file->changed = false;
+    file->due_ns = clock_monotonic_ns() + MIN_INTERVAL_NS;
+    return 0;
+}
+
+/* The changed file that is due first, or NULL. */
+static struct state_file *next_file(const struct state_files *files)
+{
+    struct state_file *next = NULL;
+
+    for (struct state_file *file = files->first; file; file = file->next)
+        if (file->changed && (!next || file->due_ns < next->due_ns))
+            next = file;
+    return next;
+}
+
+/* Files whose writing failed are to be written again. */
+static void take_back_failed(struct state_files *files)
+{
+    for (struct state_file *file = files->first; file; file = file->next)
+        if (atomic_exchange(&file->failed, false))
+            file->changed = true;
+}
+
+static void look_at(struct state_files *files, int64_t time_ns)
+{
+    int64_t wait_ns = time_ns - clock_monotonic_ns();
+
+    ev_timer_stop(files->loop, &files->timer);
+    ev_timer_set(&files->timer, wait_ns > 0 ? (double)wait_ns / 1e9 : 0.0, 0.0);
+    ev_timer_start(files->loop, &files->timer);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct state_files *files = timer->data;
+    int64_t now_ns = clock_monotonic_ns(), look_ns = INT64_MAX;
+    bool busy = atomic_load(&files->busy); /* first: if not, it has said what failed */
+
+    take_back_failed(files);
+    struct state_file *file = next_file(files);
+    if (file && file->due_ns <= now_ns) {
+        if (busy || make_job(file)) {
+            look_at(files, now_ns + BUSY_WAIT_NS);
+            return;
+        }
+        busy = true;
+        atomic_store(&files->busy, true);
+        inbox_push(files->jobs, &(struct inbox_item){0, 0, NULL});
+        file = next_file(files);
+    }
+    if (busy)
+        look_ns = now_ns + MIN_INTERVAL_NS; /* whether it failed */
+    if (file && file->due_ns < look_ns)
+        look_ns = file->due_ns;
+    if (look_ns < INT64_MAX)
+        look_at(files, look_ns);
+}
+
+void state_file_changed(struct state_file *file)
+{
+    if (!file->files->directory || file->changed)
+        return;
+    file->changed = true;
+    look_at(file->files, next_file(file->files)->due_ns);
+}
+
+void state_file_ignored(struct state_file *file)
+{
+    sensor_set_integer(file->files->status, clock_unix_ns(), SENSOR_ERROR, STATE_IGNORED);
+}
+
+/* No file of ours is empty. */
+static int check_file(const struct state_file *file)
+{
+    struct stat st;
+    int fd = trust_open(file->files->directory, file->name);
+
+    if (fd < 0)
+        return fd;
+    int err = fstat(fd, &st) == 0 && st.st_size == 0 ? -ENODATA : 0;
+    close(fd);
+    return err;
+}
+
+const char *state_file_path(struct state_file *file)
+{
+    int err = file->path ? check_file(file) : -ENOENT;
+
+    if (err == -ENOENT)
+        return NULL;
+    if (err != -EPERM && err != -ELOOP && err != -ENODATA)
+        return file->path; /* who reads it says what is wrong */
+    log_warning("%s: %s; the file is ignored", file->path,
+                err == -ENODATA ? "it is empty"
+                : err == -ELOOP ? "it is a symbolic link"
+                                : TRUST_CURE);
+    state_file_ignored(file);
+    return NULL;
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+/* As systemd gives it: the first of a list with colons. */
+static char *directory_of(const struct config_state *config)
+{
+    const char *given = getenv("STATE_DIRECTORY");
+
+    if (config->directory)
+        return strdup(config->directory);
+    return given && *given ? strndup(given, strcspn(given, ":")) : NULL;
+}
+
+static int start_writer(struct state_files *files)
+{
+    int err = inbox_create(1, &files->jobs);
+
+    if (!err)
+        err = thread_start(&files->writer, "state", -1, run_writer, files);
+    files->started = !err;
+    return err;
+}
+
+/* Takes the directory for this process: two that wrote there would take each other's files for their own. */
+static int lock_directory(struct state_files *files, char *why, size_t why_bytes)
+{
+    files->lock_fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (files->lock_fd >= 0 && access(files->directory, W_OK | X_OK) == 0) {
+        if (trust_fd(files->lock_fd) == -EPERM) {
+            snprintf(why, why_bytes, "state.directory: files are not kept in %s: " TRUST_CURE, files->directory);
+            return -EPERM;
+        }
+        if (flock(files->lock_fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno == EWOULDBLOCK) {
+            snprintf(why, why_bytes, "state.directory: another process keeps its files in %s: give each its own",
+                     files->directory);
+            return -EBUSY;
+        }
+    }
+    int err = -errno;
+    snprintf(why, why_bytes, "state.directory: files cannot be kept in %s: %s", files->directory, strerror(-err));
+    return err;
+}
+
+static int add_sensor(struct state_files *files, struct sensors *sensors)
+{
+    const struct sensor_about about = {
+        "state-status", "Whether what is set is kept; error once a kept setting was ignored, until the next start", "",
+        SENSOR_DISCRETE, .words = state_words};
+    struct sensor_reading first = {
+        clock_unix_ns(), SENSOR_NOMINAL, {.integer = files->directory ? STATE_KEPT : STATE_NONE}};
+
+    return sensors ? sensors_add(sensors, files->status, &about, first) : 0;
+}
+
+int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
+                     struct sensor *status, struct state_files **files, char *why, size_t why_bytes)
+{
+    struct state_files *made = calloc(1, sizeof(*made));
+
+    if (!made)
+        return -ENOMEM;
+    made->loop = loop;
+    made->status = status;
+    made->lock_fd = -1;
+    ev_timer_init(&made->timer, on_timer, 0.0, 0.0);
+    made->timer.data = made;
+    made->directory = directory_of(config);
+    int err = add_sensor(made, sensors);
+    if (err) {
+        state_files_close(made);
+        return err;
+    }
+    if (!made->directory) {
+        log_info("settings made over KATCP last until this program ends; state.directory would keep them");
+    } else {
+        err = lock_directory(made, why, why_bytes);
+        if (!err) {
+            log_info("settings made over KATCP are kept in %s", made->directory);
+            file_remove_stale(made->directory);
+            err = start_writer(made);
+        }
+    }
+    if (err) {
+        state_files_close(made);
+        return err;
+    }
+    *files = made;
+    return 0;
+}
+
+static bool is_plain(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
+           c == '_' || c == '@';
+}
+
+/* 'name' with %2F for a slash, and for a point at the beginning, which hides files. */
+static char *escape(const char *name)
+{
+    char *escaped = malloc(3 * strlen(name) + 1), *out = escaped;
+
+    for (const char *c = name; escaped && *c; c++) {
+        if (is_plain(*c) && !(*c == '.' && c == name))
+            *out++ = *c;
+        else
+            out += sprintf(out, "%%%02X", (unsigned char)*c);
+    }
+    if (escaped)
+        *out = '\0';
+    return escaped;
+}
+
+int state_files_add(struct state_files *files, const char *name, state_file_write write, void *arg,
+                    struct state_file **file)
+{
+    struct state_file *made = calloc(1, sizeof(*made));
+
+    if (!made)
+        return -ENOMEM;
+    *made = (struct state_file){.files = files, .next = files->first, .write = write, .arg = arg, .name = escape(name)};
+    if (!made->name || (files->directory && asprintf(&made->path, "%s/%s", files->directory, made->name) < 0)) {
+        free(made->name);
+        free(made);
+        return -ENOMEM;
+    }
+    files->first = made;
+    *file = made;
+    return 0;
+}
+
+void state_files_close(struct state_files *files)
+{
+    struct state_file *file;
+
+    if (!files)
+        return;
+    ev_timer_stop(files->loop, &files->timer);
+    if (files->started) {
+        inbox_stop(files->jobs); /* what it has been given is still carried out */
+        thread_join(&files->writer);
+        take_back_failed(files);
+        while ((file = next_file(files)) && make_job(file) == 0)
+            carry_out(files);
+    }
+    inbox_destroy(files->jobs);
+    while ((file = files->first)) {
+        files->first = file->next;
+        free(file->path);
+        free(file->name);
+        free(file);
+    }
+    if (files->lock_fd >= 0)
+        close(files->lock_fd);
+    free(files->directory);
+    free(files);
+}

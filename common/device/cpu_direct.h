@@ -1,0 +1,20 @@
+/* cpu_direct.h - direct and exported memory of the cpu device: files in memory.
+ *
+ * Direct memory has two addresses, so that whoever takes one for the other is found out; and the host's is mapped for
+ * writing only.  Processors of this kind let it be read all the same, so tests/fakes/direct_guard/ is what notices. */
+#ifndef COMMON_DEVICE_CPU_DIRECT_H
+#define COMMON_DEVICE_CPU_DIRECT_H
+
+#include "common/device/device.h"
+
+/* For the vtable of device/cpu.c. */
+int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes);
+int device_cpu_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why,
+                            size_t why_bytes);
+void device_cpu_free_direct(struct device *device, const struct device_direct *direct);
+int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes);
+int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                              size_t why_bytes);
+void device_cpu_free_exported(struct device *device, const struct device_exported *exported);
+
+#endif

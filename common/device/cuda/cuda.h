@@ -1,0 +1,162 @@
+/* cuda.h - what the files of the cuda device share.  Only the shared object includes it.
+ *
+ * Flow:      device.c opens and closes; gpu.c chooses; memory.c; direct.c (vulkan.h); exported.c; stream.c: streams,
+ *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; tensor.c: an
+ *            argument of these; failure.c: what happens when a call fails.
+ * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
+ *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
+ * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
+ *            is first called, and so nothing but the driver must be installed for the object to load; and there is no
+ *            file to look for at start.  NVRTC is loaded when the device opens, cuFFT when it is needed (library.h). */
+#ifndef COMMON_DEVICE_CUDA_CUDA_H
+#define COMMON_DEVICE_CUDA_CUDA_H
+
+#include "common/device/device.h"
+#include "common/device/plugin.h"
+#include "common/base/lock.h"
+#include "common/base/thread.h"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#if CUDART_VERSION < 12080
+#error "the cuda device needs the CUDA toolkit 12.8 or later"
+#endif
+
+struct vulkan;
+
+struct cuda_device {
+    struct device base;
+    const struct device_host *host;                  /* [const] */
+    int index;                                       /* [const] of the GPU, as the CUDA runtime counts */
+    int major, minor;                                /* [const] compute capability */
+    size_t max_pitch_bytes;                          /* [const] of a 2D copy */
+    int numa_node;                                   /* [const] of the host; < 0: none */
+    char *kernel_cache;                              /* [const] directory; NULL: none */
+    uint8_t uuid[16];                                /* [const] */
+    bool orders_writes;                              /* [const] those of network cards, and the work that comes after */
+    bool flushes_writes;                             /* [const] for who calls, where it does not order them */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has none */
+    struct vulkan *vulkan;                           /* [creating thread] opened when it is first needed */
+    struct lock lock;
+    struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
+    struct pinned_memory *pinned GUARDED; /* [lock] */
+    struct thread watch;
+    int watch_stop; /* [const] eventfd: the watch ends */
+};
+
+struct pending_then {
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+struct cuda_stream {
+    struct device_stream base;
+    struct cuda_stream *next;   /* [device lock] */
+    cudaStream_t handle;        /* [const] */
+    char name[32];              /* [const] */
+    const char *_Atomic newest; /* what was last enqueued, for the sentence of a failure */
+    struct lock lock;
+    pthread_cond_t room;                            /* 'n_run' changed */
+    struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
+    uint64_t n_given GUARDED;                       /* [lock] callbacks since creation */
+    uint64_t n_run GUARDED;                         /* [lock] those of them that were taken to be run */
+    uint64_t n_run_seen;                            /* [watch] */
+    unsigned n_looks;                               /* [watch] since then callbacks wait, and none was run */
+};
+
+struct cuda_event {
+    struct device_event base;
+    cudaEvent_t handle; /* [const] */
+};
+
+static inline struct cuda_device *cuda_device_of(struct device *device)
+{
+    return (struct cuda_device *)device;
+}
+
+/* ---- tensor.c ---- */
+
+/* Only the runtime is linked: a function of the driver into *'function', a pointer to one; false, and it is as it was, if
+ * there is none. */
+bool cuda_find_in_driver(const char *name, void *function);
+void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
+
+/* ---- device.c ---- */
+
+/* Makes the device's GPU the current one of this thread.  Every entry point begins so; a callback must not. */
+void cuda_enter(struct cuda_device *device);
+/* Whether this thread runs a callback; set around them. */
+extern _Thread_local bool cuda_in_callback;
+
+/* ---- gpu.c ---- */
+
+/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and says in 'text' which it is.
+ * Returns 0, or negative errno with a sentence in 'why'. */
+int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes);
+
+/* ---- failure.c ---- */
+
+/* "call: text (NAME)" of an error into 'why'; returns the errno that fits it. */
+int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_bytes);
+/* The same for what creates things: the device has failed, unless memory is short, which the caller reports with its
+ * sizes.  Returns the errno. */
+int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call);
+/* After each call that enqueues: if 'error' is one, the device has failed.  Returns true if all is well. */
+bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call);
+int cuda_watch_start(struct cuda_device *device);
+void cuda_watch_stop(struct cuda_device *device);
+
+/* ---- memory.c ---- */
+
+void cuda_memory(struct device *device, struct memory *memory);
+void *cuda_alloc(struct device *device, size_t bytes);
+void cuda_free(struct device *device, void *memory);
+void *cuda_alloc_pinned(struct device *device, size_t bytes);
+void cuda_free_pinned(struct device *device, void *memory);
+
+/* ---- direct.c ---- */
+
+int cuda_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes);
+int cuda_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+void cuda_free_direct(struct device *device, const struct device_direct *direct);
+
+/* ---- exported.c ---- */
+
+int cuda_check_exported(struct device *device, char *why, size_t why_bytes);
+int cuda_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                        size_t why_bytes);
+void cuda_free_exported(struct device *device, const struct device_exported *exported);
+void cuda_flush_exported(struct device *device);
+
+/* ---- stream.c ---- */
+
+int cuda_stream_create(struct device *device, const char *name, struct device_stream **stream);
+void cuda_stream_destroy(struct device_stream *stream);
+void cuda_stream_wait(struct device_stream *stream);
+int cuda_event_create(struct device *device, struct device_event **event);
+void cuda_event_destroy(struct device_event *event);
+void cuda_event_record(struct device_event *event, struct device_stream *stream);
+void cuda_stream_wait_event(struct device_stream *stream, struct device_event *event);
+void cuda_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                  size_t row_bytes, size_t n_rows);
+void cuda_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
+void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
+/* Begins an operation, 'what', whose name outlives the stream: false if the device has failed, and there is nothing to
+ * do. */
+bool cuda_begin(struct cuda_stream *stream, const char *what);
+/* Runs all callbacks that have not run yet, after a failure. */
+void cuda_stream_run_pending(struct cuda_stream *stream);
+
+/* ---- fft.c, kernel.c ---- */
+
+int cuda_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft);
+void cuda_fft_destroy(struct device_fft *fft);
+void cuda_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
+int cuda_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                       size_t n_constants, struct device_kernel **made);
+void cuda_kernel_destroy(struct device_kernel *kernel);
+void cuda_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                 const void *args);
+
+#endif

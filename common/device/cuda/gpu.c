@@ -1,0 +1,149 @@
+/* gpu.c - which GPU, and in plain words why there is none. */
+#include "common/device/cuda/cuda.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define MIN_MAJOR 8 /* compute capability: asynchronous copies to shared memory, 160 KiB of it */
+
+#define UUID_TEXT_BYTES 41 /* GPU-8-4-4-4-12 */
+
+struct gpu {
+    int index;
+    struct cudaDeviceProp prop;
+    char uuid[UUID_TEXT_BYTES];
+    char pci[32];
+};
+
+static int version_of(int version, char *text, size_t bytes)
+{
+    return snprintf(text, bytes, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+/* Why the runtime counts no GPUs. */
+static int explain_none(cudaError_t error, char *why, size_t why_bytes)
+{
+    char need[16], have[16];
+    int driver = 0;
+
+    cudaDriverGetVersion(&driver);
+    if (error == cudaErrorInsufficientDriver && driver == 0) {
+        snprintf(why, why_bytes, "there is no NVIDIA driver here; install it, or set device.kind to cpu");
+    } else if (error == cudaErrorInsufficientDriver) {
+        version_of(driver, have, sizeof(have));
+        version_of(CUDART_VERSION, need, sizeof(need));
+        snprintf(why, why_bytes, "the NVIDIA driver is too old: it is for CUDA %s, and CUDA %s is needed", have, need);
+    } else if (error == cudaErrorNoDevice || error == cudaSuccess) {
+        snprintf(why, why_bytes, "there is no GPU here that the NVIDIA driver lets us use");
+    } else {
+        return cuda_explain(error, "cudaGetDeviceCount", why, why_bytes);
+    }
+    return -ENODEV;
+}
+
+static int describe(int index, struct gpu *gpu, char *why, size_t why_bytes)
+{
+    cudaError_t error = cudaGetDeviceProperties(&gpu->prop, index);
+    const unsigned char *u = (const unsigned char *)gpu->prop.uuid.bytes;
+
+    if (error != cudaSuccess)
+        return cuda_explain(error, "cudaGetDeviceProperties", why, why_bytes);
+    gpu->index = index;
+    snprintf(gpu->uuid, sizeof(gpu->uuid), "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14], u[15]);
+    snprintf(gpu->pci, sizeof(gpu->pci), "%04x:%02x:%02x.0", (unsigned)gpu->prop.pciDomainID,
+             (unsigned)gpu->prop.pciBusID, (unsigned)gpu->prop.pciDeviceID);
+    return 0;
+}
+
+static bool is_pci(const char *wanted, const struct gpu *gpu)
+{
+    unsigned domain = 0, bus, slot;
+
+    if (sscanf(wanted, "%x:%x:%x", &domain, &bus, &slot) != 3) {
+        domain = 0;
+        if (sscanf(wanted, "%x:%x", &bus, &slot) != 2)
+            return false;
+    }
+    return domain == (unsigned)gpu->prop.pciDomainID && bus == (unsigned)gpu->prop.pciBusID &&
+           slot == (unsigned)gpu->prop.pciDeviceID;
+}
+
+static bool is_wanted(const char *wanted, const struct gpu *gpu)
+{
+    if (strspn(wanted, "0123456789") == strlen(wanted))
+        return atol(wanted) == gpu->index;
+    if (strncasecmp(wanted, "GPU-", 4) == 0)
+        return strcasecmp(wanted, gpu->uuid) == 0;
+    return is_pci(wanted, gpu);
+}
+
+static bool will_do(const struct gpu *gpu)
+{
+    return gpu->prop.major >= MIN_MAJOR;
+}
+
+/* "0 = NVIDIA H200 (0000:3b:00.0, GPU-...), 1 = ..." at the end of 'text'. */
+static void list_gpu(const struct gpu *gpu, char *text, size_t bytes)
+{
+    size_t n = strlen(text);
+
+    snprintf(text + n, bytes - n, "%s%d = %s (%s, %s)", n ? ", " : "", gpu->index, gpu->prop.name, gpu->pci, gpu->uuid);
+}
+
+/* Looks at all GPUs in turn until one is 'found'; lists in 'seen' those that it looked at. */
+static int find(const char *wanted, int n_gpus, struct gpu *gpu, bool *found, char *seen, size_t seen_bytes, char *why,
+                size_t why_bytes)
+{
+    *found = false;
+    seen[0] = '\0';
+    for (int i = 0; i < n_gpus && !*found; i++) {
+        int err = describe(i, gpu, why, why_bytes);
+        if (err)
+            return err;
+        *found = wanted ? is_wanted(wanted, gpu) : will_do(gpu);
+        list_gpu(gpu, seen, seen_bytes);
+    }
+    return 0;
+}
+
+static void say_too_old(const struct gpu *gpu, char *why, size_t why_bytes)
+{
+    snprintf(why, why_bytes, "device.gpu: GPU %d, %s, has compute capability %d.%d, and %d.0 or more is needed",
+             gpu->index, gpu->prop.name, gpu->prop.major, gpu->prop.minor, MIN_MAJOR);
+}
+
+int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes)
+{
+    char seen[400];
+    struct gpu gpu;
+    int n_gpus = 0;
+    bool found;
+    cudaError_t error = cudaGetDeviceCount(&n_gpus);
+
+    if (error != cudaSuccess || n_gpus == 0)
+        return explain_none(error, why, why_bytes);
+    if (wanted && (!wanted[0] || strcmp(wanted, "auto") == 0))
+        wanted = NULL;
+    int err = find(wanted, n_gpus, &gpu, &found, seen, sizeof(seen), why, why_bytes);
+    if (err)
+        return err;
+    if (found && will_do(&gpu)) {
+        *index = gpu.index;
+        snprintf(text, text_bytes, "GPU %d of %d: %s (PCI %s, UUID %s, %zu MiB, compute capability %d.%d)", gpu.index,
+                 n_gpus, gpu.prop.name, gpu.pci, gpu.uuid, gpu.prop.totalGlobalMem >> 20, gpu.prop.major,
+                 gpu.prop.minor);
+        return 0;
+    }
+    if (found)
+        say_too_old(&gpu, why, why_bytes);
+    else if (wanted)
+        snprintf(why, why_bytes, "device.gpu: there is no GPU \"%s\" here; there are: %s", wanted, seen);
+    else
+        snprintf(why, why_bytes, "no GPU here has compute capability %d.0 or more: %s", MIN_MAJOR, seen);
+    return -ENODEV;
+}

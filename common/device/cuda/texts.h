@@ -1,0 +1,15 @@
+/* texts.h - the files of kernels/ as this build embedded them; made by the Makefile. */
+#ifndef COMMON_DEVICE_CUDA_TEXTS_H
+#define COMMON_DEVICE_CUDA_TEXTS_H
+
+#include <stddef.h>
+
+struct kernel_text {
+    const char *name; /* "kernels/filterbank/pfb_fir.cu" */
+    const char *text;
+};
+
+extern const struct kernel_text kernel_texts[];
+extern const size_t n_kernel_texts;
+
+#endif

@@ -1,0 +1,290 @@
+/* device.h - where the work runs: memory, streams, events, copies, FFT plans, kernel launches.
+ *
+ * Two devices, 'cpu' and 'cuda', behind one vtable; the pipelines are written once.  A stream runs its operations in
+ * order; two streams are ordered by events only.  A stream of the cpu device is a thread, so a missing event is a data
+ * race that a thread sanitizer finds without a GPU.
+ *
+ * Threads:   create and destroy from one thread; operations on a stream from one thread at a time.
+ * Blocking:  nothing waits for the device except device_stream_wait() (shutdown and tests).  A stream holds
+ *            DEVICE_STREAM_DEPTH operations; enqueueing more waits for room, as CUDA's own queues do.
+ * Allocation: all create and alloc functions before READY; operations allocate nothing.
+ * Errors:    creation returns negative errno.  An operation that fails later, when or after it is enqueued, is the
+ *            device's end: one sentence in the log, then 'on_failure' of the configuration, which begins to stop the
+ *            process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and operations
+ *            do nothing, but callbacks go on to be run, so that whoever waits for one can end.  What the device's
+ *            memory was copied to may hold anything: who takes delivery asks device_ok() before it passes it on.
+ *            (Operations of the cpu device cannot fail.)
+ * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
+ *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (loan_put
+ *            does); it must not call the device. */
+#ifndef COMMON_DEVICE_DEVICE_H
+#define COMMON_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DEVICE_STREAM_DEPTH 1024
+#define KERNEL_ARGS_MAX     512
+
+struct device;
+struct device_stream;
+struct device_event;
+struct device_fft;
+struct device_kernel;
+struct device_tensor_map; /* common/device/tensor_map.h */
+struct memory;
+
+enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
+struct device_config {
+    enum device_kind kind;
+    int n_threads;            /* cpu: OpenMP threads per kernel; 0: one per core */
+    const char *gpu;          /* cuda: index, UUID or PCI address; NULL or "auto": the first that will do */
+    const char *kernel_cache; /* cuda: directory of compiled kernels; NULL or "": the user's or the service's */
+    /* Called once, by any thread, when an operation has failed; it must not call the device.  NULL: _exit(1). */
+    void (*on_failure)(void *arg);
+    void *failure_arg;
+};
+
+/* A kernel: what device_launch() runs.  One constant per stem, defined in kernels/<stem>.c. */
+struct kernel {
+    const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
+    size_t args_bytes;                            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
+    void (*cpu)(const void *args, int n_threads); /* the plain C twin; NULL: there is only a CUDA variant */
+    const char *cuda_text;                        /* source of the CUDA variant; NULL: the file kernels/<name>.cu */
+};
+
+/* A size that the CUDA variant is compiled with: -D<name>=<value>.  The twin takes all sizes from its arguments. */
+struct kernel_constant {
+    const char *name;
+    long value;
+};
+
+/* Shape of a launch of the CUDA variant; the twin has no use for it. */
+struct kernel_grid {
+    uint32_t blocks[3];
+    uint32_t threads;      /* per block */
+    uint32_t shared_bytes; /* dynamic shared memory per block */
+};
+
+/* Bytes in device memory along three axes, the innermost first, of which a kernel fetches a box at a time into shared
+ * memory.  It begins at a multiple of 16 along the innermost axis, anywhere along the others, and goes to a multiple of
+ * 128 bytes; what of it is not within the extent is 0.  Axes may overlap (so an H200 with driver 580 has it). */
+struct device_tensor {
+    const uint8_t *base; /* a multiple of 16 bytes, as the pitches are */
+    uint64_t extent[3];
+    uint64_t pitch[2]; /* bytes from one to the next along the second and the third axis */
+    uint32_t box[3];   /* <= 256 each; box[0] a multiple of 16 */
+};
+
+/* Opens the device; DEVICE_AUTO takes CUDA where there is a GPU that will do, and must if 'gpu' names one.  Says in the
+ * log which and why.  Returns 0 or negative errno with one sentence in 'why', which begins with a key of the section
+ * "device": -ENODEV where a restart cures nothing. */
+int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
+void device_close(struct device *device);
+const char *device_name(const struct device *device);
+/* False once an operation has failed.  Any thread. */
+static inline bool device_ok(const struct device *device);
+/* Checks, before anything is allocated, that this host and its device have so much memory (UINT64_MAX: more than can be
+ * counted).  Errors as those of memory_check() (memory.h), which says what 'key' and 'advice' are. */
+int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
+                        const char *advice, char *why, size_t why_bytes);
+/* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
+bool device_compiles(const struct device *device);
+/* Shared memory that a block of a kernel may have, where they run as CUDA variants; else 0. */
+size_t device_shared_bytes(const struct device *device);
+/* On which blocks of such kernels run side by side; at least 1. */
+unsigned device_multiprocessors(const struct device *device);
+/* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
+ * NULL: there is none. */
+const char *device_cache_directory(const struct device *device);
+/* What decides how fast kernels run: "NVIDIA H200, compute capability 9.0". */
+const char *device_model(const struct device *device);
+/* Threads of this host that the kernels of one stream run on, its own included; 0 of a GPU. */
+size_t device_n_threads(const struct device *device);
+
+/* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough.  NULL can be freed, of
+ * all kinds of memory. */
+void *device_alloc(struct device *device, size_t bytes);
+void device_free(struct device *device, void *memory);
+
+/* Host memory that the device copies from and to at full speed, aligned to a page; contents undefined.  NULL if there is
+ * not enough. */
+void *device_alloc_pinned(struct device *device, size_t bytes);
+void device_free_pinned(struct device *device, void *memory);
+/* What so many take, for sums before the start: of a GPU whole huge pages, where there is one. */
+uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
+
+#define DEVICE_PAGE_BYTES ((size_t)65536) /* of a GPU: what direct and exported memory consists of */
+
+/* Device memory that the host writes to as if it were its own: two addresses of the same bytes.  The host must not read
+ * it: that goes over the bus, uncached, and takes far longer than to write.  What was written, best past the
+ * cache, is there for operations that are enqueued, by any thread, once the writer has called copy_finish() (copy.h). */
+struct device_direct {
+    uint8_t *host;
+    uint8_t *device;
+    size_t bytes;
+    void *owned; /* the device's own */
+};
+
+/* Checks, before any is taken, that so much of it can be had; device_check_memory() counts it among the device's memory.
+ * Returns 0, or negative errno with one sentence in 'why', as device_check_memory(); -ENODEV where there is none. */
+int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,
+                        size_t why_bytes);
+/* 4096-byte aligned; contents undefined.  Returns 0, or negative errno with a sentence in 'why'. */
+int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+/* What so many take of the device's memory. */
+uint64_t device_direct_bytes(uint64_t bytes);
+/* All zeros are accepted. */
+void device_free_direct(struct device *device, const struct device_direct *direct);
+
+/* Device memory that network cards write to and read from: what they are given is a file descriptor (dma-buf), of which
+ * 'bytes' are the memory.  What a card has written, and has told the host of, is there for operations that are enqueued
+ * once device_flush_exported() has returned.  What operations have written is there for a card that is told of it once
+ * a callback behind them, or behind an event that waited for them, has begun. */
+struct device_exported {
+    uint8_t *device;
+    uint8_t *card; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */
+    size_t bytes;
+    int fd;      /* open until it is freed; a card keeps the memory that it has been given by itself */
+    void *owned; /* the device's own */
+};
+
+/* Checks, before anything is made, that network cards can write to the device's memory and that it can tell what they have
+ * written.  Returns 0, or -ENODEV with one sentence in 'why' that begins with 'key'. */
+int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes);
+/* Aligned to a page, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
+ * sentence in 'why'; -ENODEV where the device cannot. */
+int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                          size_t why_bytes);
+/* All zeros are accepted. */
+void device_free_exported(struct device *device, const struct device_exported *exported);
+/* What so many take of the device's memory, at most. */
+uint64_t device_exported_bytes(uint64_t bytes);
+/* Any thread.  Costs nothing where the device sees to it itself. */
+void device_flush_exported(struct device *device);
+
+/* 'name' appears as the thread's name and in profiles. */
+int device_stream_create(struct device *device, const char *name, struct device_stream **stream);
+/* Runs what is queued, then destroys.  NULL is accepted. */
+void device_stream_destroy(struct device_stream *stream);
+/* Waits until everything queued so far has run.  Shutdown and tests only. */
+void device_stream_wait(struct device_stream *stream);
+
+/* An event marks a point in a stream.  Before its first record it counts as passed. */
+int device_event_create(struct device *device, struct device_event **event);
+void device_event_destroy(struct device_event *event);
+void device_event_record(struct device_event *event, struct device_stream *stream);
+/* What follows in 'stream' waits for the last record of 'event' that was enqueued before this call. */
+void device_stream_wait_event(struct device_stream *stream, struct device_event *event);
+
+/* Copies in stream order; between pinned host and device memory, or within the device. */
+void device_copy(struct device_stream *stream, void *dst, const void *src, size_t bytes);
+/* 'n_rows' rows of 'row_bytes', with their starts 'dst_pitch' and 'src_pitch' bytes apart. */
+void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                    size_t row_bytes, size_t n_rows);
+void device_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
+
+/* Batched forward complex-to-complex float FFT of 'n' points, unnormalised, e^{-2 pi i jk/n}: in and out are
+ * [batch][n] complex float and do not overlap.  'n' a power of two >= 1.  Scratch memory belongs to the plan, so one
+ * stream at a time. */
+int device_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft);
+void device_fft_destroy(struct device_fft *fft);
+void device_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
+
+/* Makes a kernel ready to launch with these sizes: on cuda it is compiled, or taken from the cache; on the cpu there is
+ * nothing to do.  'kernel' must live as long; 'constants' only until this returns. */
+int device_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                         size_t n_constants, struct device_kernel **made);
+void device_kernel_destroy(struct device_kernel *kernel);
+
+/* Makes a kernel's argument of a tensor; for GPUs from compute capability 9.0 on.  Fails as operations do. */
+void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
+
+/* Runs 'kernel' with a copy of 'args' (args_bytes of them).  'grid' may be NULL on the cpu device. */
+void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                   const void *args);
+
+/* See Callbacks above. */
+void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
+
+/* The vtable, for device implementations only. */
+struct device_ops {
+    void (*close)(struct device *device);
+    void (*memory)(struct device *device, struct memory *memory); /* NULL: the host's */
+    void *(*alloc)(struct device *device, size_t bytes);
+    void (*free)(struct device *device, void *memory);
+    void *(*alloc_pinned)(struct device *device, size_t bytes);
+    void (*free_pinned)(struct device *device, void *memory);
+    /* How much direct memory there is, with a sentence where there is none; UINT64_MAX: as much as of the other. */
+    int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
+    int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
+    void (*free_direct)(struct device *device, const struct device_direct *direct);
+    int (*check_exported)(struct device *device, char *why, size_t why_bytes);
+    int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
+                          size_t why_bytes);
+    void (*free_exported)(struct device *device, const struct device_exported *exported);
+    void (*flush_exported)(struct device *device); /* NULL: nothing is to be done */
+    int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
+    void (*stream_destroy)(struct device_stream *stream);
+    void (*stream_wait)(struct device_stream *stream);
+    int (*event_create)(struct device *device, struct device_event **event);
+    void (*event_destroy)(struct device_event *event);
+    void (*event_record)(struct device_event *event, struct device_stream *stream);
+    void (*stream_wait_event)(struct device_stream *stream, struct device_event *event);
+    void (*copy_2d)(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                    size_t row_bytes, size_t n_rows);
+    void (*fill)(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
+    int (*fft_create)(struct device *device, size_t n, size_t batch, struct device_fft **fft);
+    void (*fft_destroy)(struct device_fft *fft);
+    void (*fft_run)(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
+    int (*kernel_create)(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
+                         size_t n_constants, struct device_kernel **made);
+    void (*kernel_destroy)(struct device_kernel *kernel);
+    void (*map_tensor)(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
+    void (*launch)(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                   const void *args);
+    void (*then)(struct device_stream *stream, void (*fn)(void *arg), void *arg);
+};
+
+/* The common head of each implementation's objects. */
+struct device {
+    const struct device_ops *ops;
+    const char *name;
+    size_t n_threads;
+    bool failed;                   /* atomic; no _Atomic, as the emulator reads this as C++ */
+    void (*on_failure)(void *arg); /* set by device_open() */
+    void *failure_arg;
+    bool compiles;               /* runs the CUDA variants of kernels, made with sizes and launched with grids */
+    size_t shared_bytes;         /* of a block, at most */
+    unsigned n_multiprocessors;  /* 0: not known */
+    const char *cache_directory; /* NULL: none */
+    char model[128];
+};
+struct device_stream {
+    struct device *device;
+};
+struct device_event {
+    struct device *device;
+};
+struct device_fft {
+    struct device *device;
+};
+struct device_kernel {
+    struct device *device;
+    const struct kernel *kernel;
+};
+
+static inline bool device_ok(const struct device *device)
+{
+    return !__atomic_load_n(&device->failed, __ATOMIC_ACQUIRE);
+}
+
+int device_cpu_open(const struct device_config *config, struct device **device);
+
+/* What an implementation calls when an operation has failed, from any thread and as often as it likes: the first call
+ * logs 'sentence' and calls on_failure. */
+void device_fail(struct device *device, const char *sentence);
+
+#endif

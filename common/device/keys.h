@@ -1,0 +1,38 @@
+/* keys.h - the section device of a configuration file, and what other sections ask of a device. */
+#ifndef COMMON_DEVICE_KEYS_H
+#define COMMON_DEVICE_KEYS_H
+
+#include "common/config/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct config_device {
+    int kind;  /* enum device_kind */
+    char *gpu; /* "auto", index, UUID or PCI address */
+    int64_t n_threads;
+    char *kernel_cache; /* NULL: the service's or the user's */
+};
+
+#define CONFIG_N_DEVICE_KEYS 4
+
+extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
+
+/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+#define CONFIG_DEVICE_SECTION(type)                                                                                    \
+    {                                                                                                                  \
+        .name = "device", .help = "Where the kernels run.", .keys = config_device_keys,                                \
+        .n_keys = CONFIG_N_DEVICE_KEYS, .struct_bytes = sizeof(struct config_device),                                  \
+        .offset = offsetof(type, device), .optional = true                                                             \
+    }
+
+/* Both daemons' check of the device section. */
+void config_check_device(const struct config_device *device, struct config *errors);
+
+/* The check of recv.gpudirect or send.gpudirect, for those sections' own: an error there if it does not agree with the
+ * section's other keys or with the device, which may be NULL where the key is false. */
+void config_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
+                            const struct config_device *device, struct config *errors);
+
+#endif

@@ -1,0 +1,12 @@
+/* tensor_map.h - a tensor, as struct device_tensor describes it, for an argument of a kernel. */
+#ifndef COMMON_DEVICE_TENSOR_MAP_H
+#define COMMON_DEVICE_TENSOR_MAP_H
+
+#include <stdint.h>
+
+/* What device_map_tensor() makes. */
+struct __attribute__((aligned(64))) device_tensor_map {
+    uint64_t opaque[16];
+};
+
+#endif

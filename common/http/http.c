@@ -1,0 +1,349 @@
+/* http.c - the registry of stats.c, for Prometheus and for people: /metrics, /healthz, /status.json and the page. */
+#include "common/http/http.h"
+
+#include "common/base/clock.h"
+#include "common/http/clients.h"
+#include "common/http/names.h"
+#include "common/net/access.h"
+#include "common/base/log.h"
+#include "common/http/page.h"
+#include "common/base/process.h"
+#include "common/telemetry/stats.h"
+#include "common/http/status.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* A connection on which no byte moves; http/clients.h bounds all others. */
+#define CONNECTION_TIMEOUT_S 10
+#define SWEEP_MS             500 /* between looks at the deadlines of connections */
+
+struct http {
+    struct katcp_access access;  /* [const] */
+    const struct gauge *healthy; /* [const] */
+    struct status *status;       /* NULL: none */
+    char *names, *own_names;     /* [const] that a request's Host: may have */
+    struct http_clients clients; /* [thread] */
+    struct log_limit host_limit; /* [thread] */
+    struct MHD_Daemon *daemon;   /* [thread] while that runs */
+    struct thread thread;
+    int stop_fd;
+    unsigned port;
+};
+
+#define REFUSED_HOST "the name in Host: is not one of this host's; http.names in the configuration adds names"
+
+/* Sends 'response' (NULL: out of memory, the connection is closed) and lets go of it. */
+static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
+                             struct MHD_Response *response)
+{
+    enum MHD_Result result;
+
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    /* A page has what this server sends, and is nowhere but in a window of its own. */
+    MHD_add_response_header(response, "Content-Security-Policy",
+                            "default-src 'none'; script-src 'self'; style-src 'self'; "
+                            "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    result = MHD_queue_response(connection, status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned status, const char *text)
+{
+    return reply(connection, status, "text/plain; charset=utf-8",
+                 MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT));
+}
+
+/* Sends 'text', which was made for it and is freed; NULL: out of memory. */
+static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
+{
+    struct MHD_Response *response;
+
+    if (!text)
+        return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
+    response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    if (!response)
+        free(text);
+    return reply(connection, MHD_HTTP_OK, content_type, response);
+}
+
+static char *format_metrics(const struct http *http)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *out = open_memstream(&text, &text_bytes);
+
+    if (!out)
+        return NULL;
+    if (!http->status || status_state(http->status) != STATUS_STARTING)
+        stats_write(out);
+    process_write_metrics(out);
+    bool failed = ferror(out);
+    if (fclose(out) == 0 && !failed)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static enum MHD_Result reply_status(struct MHD_Connection *connection, struct status *status)
+{
+    struct status_query query = {
+        .stream = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "stream"),
+        .antenna = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "antenna"),
+        .baseline = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "baseline"),
+        .channels = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "channels"),
+    };
+
+    return reply_made(connection, "application/json", status_format(status, &query));
+}
+
+static enum MHD_Result reply_health(struct MHD_Connection *connection, const struct http *http)
+{
+    if (http->healthy && gauge_get(http->healthy) == 0)
+        return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "failed: the results are wrong, see the log\n");
+    return reply_text(connection, MHD_HTTP_OK, "ok\n");
+}
+
+/* The page's files.  MHD_NO where there is none of that name. */
+static enum MHD_Result reply_page(struct MHD_Connection *connection, const char *url)
+{
+    static const struct {
+        const char *suffix, *content_type;
+    } types[] = {{".html", "text/html; charset=utf-8"},
+                 {".css", "text/css; charset=utf-8"},
+                 {".js", "text/javascript; charset=utf-8"}};
+    const char *name = !strcmp(url, "/") ? "/index.html" : url;
+
+    for (size_t i = 0; i < n_page_texts; i++) {
+        const char *base = strrchr(page_texts[i].name, '/');
+        if (strcmp(base, name) != 0)
+            continue;
+        for (size_t t = 0; t < ARRAY_LEN(types); t++)
+            if (!strcmp(strrchr(name, '.'), types[t].suffix))
+                return reply(connection, MHD_HTTP_OK, types[t].content_type,
+                             MHD_create_response_from_buffer(strlen(page_texts[i].text), (void *)page_texts[i].text,
+                                                             MHD_RESPMEM_PERSISTENT));
+    }
+    return MHD_NO;
+}
+
+/* Only HTTP/1.0 may leave Host: out, which no browser does. */
+static bool is_host_accepted(struct http *http, struct MHD_Connection *connection)
+{
+    const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
+
+    if (!host || http_names_accept(http->own_names, http->names, host))
+        return true;
+    int n_plain =
+        (int)strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"); /* for a log */
+    log_limited(&http->host_limit, LOG_LEVEL_WARNING, "HTTP: a request for \"%.*s\" was refused: " REFUSED_HOST,
+                n_plain < 100 ? n_plain : 100, host);
+    return false;
+}
+
+static struct http_client *client_of(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+/* Called once the header is whole; the answer is queued at once, so there is no second call. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
+                                  const char *version, const char *upload, size_t *upload_bytes, void **state)
+{
+    struct http *http = arg;
+
+    http_client_answering(client_of(connection), clock_monotonic_ns());
+    if (!is_host_accepted(http, connection))
+        return reply_text(connection, MHD_HTTP_MISDIRECTED_REQUEST, REFUSED_HOST "\n");
+    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
+        return reply_text(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "only GET is served here\n");
+    if (!strcmp(url, "/metrics"))
+        return reply_made(connection, "text/plain; version=0.0.4; charset=utf-8", format_metrics(http));
+    if (!strcmp(url, "/healthz"))
+        return reply_health(connection, http);
+    if (http->status && !strcmp(url, "/status.json"))
+        return reply_status(connection, http->status);
+    if (http->status && reply_page(connection, url) == MHD_YES)
+        return MHD_YES;
+    return reply_text(connection, MHD_HTTP_NOT_FOUND,
+                      http->status ? "not found; there are /, /status.json, /metrics and /healthz\n"
+                                   : "not found; there are /metrics and /healthz\n");
+}
+
+/* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that
+ * the kernel chose where 'listen_at' has none.  Returns the socket or negative errno. */
+static int open_listener(const struct endpoint *listen_at, unsigned *port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr = listen_at->address, .sin_port = htons(listen_at->port)};
+    socklen_t address_bytes = sizeof(address);
+    int on = 1;
+    int err, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 32) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
+        err = -errno;
+        close(fd);
+        return err;
+    }
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+/* Before anything is read from a client. */
+static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, socklen_t address_bytes)
+{
+    const struct http *http = arg;
+
+    return katcp_access_allows(&http->access, ((const struct sockaddr_in *)address)->sin_addr) ? MHD_YES : MHD_NO;
+}
+
+static void on_connection(void *arg, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct http *http = arg;
+
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        http_client_remove(*context);
+        return;
+    }
+    const struct sockaddr *address =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    *context =
+        http_clients_add(&http->clients, ((const struct sockaddr_in *)address)->sin_addr, fd, clock_monotonic_ns());
+}
+
+/* Not watched: a page that hangs is no reason to end an observation. */
+static void *run(void *arg)
+{
+    struct http *http = arg;
+    struct pollfd fds[] = {
+        {.fd = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd, .events = POLLIN},
+        {.fd = http->stop_fd, .events = POLLIN}};
+    MHD_UNSIGNED_LONG_LONG timeout_ms;
+
+    thread_watched(false);
+    while (!(fds[1].revents & POLLIN)) {
+        bool sooner = MHD_get_timeout(http->daemon, &timeout_ms) == MHD_YES && timeout_ms < SWEEP_MS;
+        poll(fds, ARRAY_LEN(fds), sooner ? (int)timeout_ms : SWEEP_MS);
+        MHD_run(http->daemon);
+        http_clients_close_late(&http->clients, clock_monotonic_ns());
+    }
+    return NULL;
+}
+
+/* On a thread of ours, that can look at deadlines.  A connection that was shut down is still the daemon's for a moment,
+ * so its own limit is that of the slots. */
+static int start_daemon(int fd, struct http *http)
+{
+    http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (http->stop_fd < 0)
+        return -errno;
+    errno = 0;
+    http->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, is_allowed, http, on_request, http, MHD_OPTION_LISTEN_SOCKET, fd,
+                                    MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CLIENTS_SLOTS,
+                                    MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_TIMEOUT_S,
+                                    MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
+    return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
+}
+
+/* Frees all but the listener, which the daemon closes where there is one. */
+static void free_http(struct http *http)
+{
+    if (http->daemon)
+        MHD_stop_daemon(http->daemon);
+    if (http->stop_fd >= 0)
+        close(http->stop_fd);
+    free(http->own_names);
+    free(http->names);
+    free(http);
+}
+
+static const char *cure(int err)
+{
+    switch (err) {
+    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
+    case -EADDRNOTAVAIL: return "; this host has no such address";
+    case -EACCES: return "; ports below 1024 are for root";
+    default: return "";
+    }
+}
+
+int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
+              char *why, size_t why_bytes)
+{
+    const struct endpoint *listen_at = &config->listen.items[0];
+    char where[32], sentence[200];
+    struct http *h = calloc(1, sizeof(*h));
+    int err = -ENOMEM, fd;
+
+    if (!h)
+        goto fail;
+    h->stop_fd = -1;
+    err = katcp_access_parse(config->allow, &h->access, sentence, sizeof(sentence));
+    if (err) {
+        snprintf(why, why_bytes, "http.allow: %s", sentence);
+        free_http(h);
+        return err;
+    }
+    h->healthy = healthy;
+    h->status = status;
+    h->own_names = http_names_own("/etc/hosts");
+    h->names = strdup(config->names ? config->names : "");
+    err = h->own_names && h->names ? 0 : -ENOMEM;
+    if (err)
+        goto undo_http;
+    fd = open_listener(listen_at, &h->port);
+    if (fd < 0) {
+        err = fd;
+        goto undo_http;
+    }
+    err = start_daemon(fd, h);
+    if (err)
+        goto undo_listener;
+    *http = h;
+    return 0;
+undo_listener:
+    if (!h->daemon)
+        close(fd);
+undo_http:
+    free_http(h);
+fail:
+    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
+    return err;
+}
+
+unsigned http_port(const struct http *http)
+{
+    return http->port;
+}
+
+void http_close(struct http *http)
+{
+    if (!http)
+        return;
+    eventfd_write(http->stop_fd, 1);
+    thread_join(&http->thread);
+    free_http(http);
+}

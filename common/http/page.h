@@ -1,0 +1,15 @@
+/* page.h - the files of common/http/page/, which make the status page, as this build embedded them; made by the Makefile. */
+#ifndef COMMON_HTTP_PAGE_H
+#define COMMON_HTTP_PAGE_H
+
+#include <stddef.h>
+
+struct page_text {
+    const char *name; /* "common/http/page/index.html" */
+    const char *text;
+};
+
+extern const struct page_text page_texts[];
+extern const size_t n_page_texts;
+
+#endif

@@ -1,0 +1,41 @@
+/* spectrum.h - spectra as the status page shows them: the channels of a band in about a thousand points.
+ *
+ * A point is a run of channels, all runs alike but for the last one, which may be shorter.  Values that are not known
+ * are NAN, and null in JSON; a point of which some channels are known has the mean and the most of those. */
+#ifndef COMMON_HTTP_SPECTRUM_H
+#define COMMON_HTTP_SPECTRUM_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SPECTRUM_MAX_POINTS 1024
+
+/* Of a band: its first channel, how many, those of a point, and how many points there are. */
+struct spectrum_points {
+    size_t first_chan, n_chan, width, n;
+};
+
+/* Of channels 'first' on; of what 'text' asks of them ("256,511", the first and the last), or all where that makes no
+ * sense or is NULL. */
+struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, const char *text);
+
+/* Two numbers, "0,1" and nothing else.  Returns whether 'text', which may be NULL, is that. */
+bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
+
+/* Values of the points' channels, that of the first at values[0] and of the next at values[stride], to mean and most
+ * [n]. */
+void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
+                     float *most);
+
+/* Powers [n] as decibels relative to 'one'; no power is not known. */
+json_t *spectrum_decibels(const float *powers, size_t n, double one);
+
+/* Numbers [n], rounded to so many decimals. */
+json_t *spectrum_numbers(const float *numbers, size_t n, int n_decimals);
+
+/* What the axis of frequencies says: points, channels, and the frequency of the first of them with their distance;
+ * 'zero_hz' is that of channel 0. */
+json_t *spectrum_axis(const struct spectrum_points *points, double zero_hz, double step_hz);
+
+#endif

@@ -1,0 +1,50 @@
+/* keys.c - the keys of the section katcp, and their check. */
+#include "common/katcp/keys.h"
+
+#include "common/net/access.h"
+
+#define AT(member) offsetof(struct config_katcp, member)
+const struct config_key config_katcp_keys[] = {
+    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
+     "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; without a port 7147; none: not "
+     "served.",
+     .port = KATCP_DEFAULT_PORT},
+    {"read_only_listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(read_only_listen), NULL,
+     "Address and port where KATCP only answers, and changes nothing; without a port 7147; none: not served.",
+     .port = KATCP_DEFAULT_PORT},
+    {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
+     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where listen is no "
+     "address of 127.0.0.0/8; read_only_listen serves all without it."},
+    {"max_clients", CFG_INT, UNIT_NONE, 1, 1000, "100", false, AT(max_clients), NULL,
+     "Clients that are served at once by listen, and as many by read_only_listen."},
+    {"halt_stays", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(halt_stays), NULL,
+     "A ?halt from another host ends the program with 0, after which systemd does not start it again; without this it "
+     "acts as ?restart."},
+};
+#undef AT
+
+/* Two listeners of one program on one port; an error at the second. */
+static void check_listeners(const struct endpoint_list *first, const struct endpoint_list *second,
+                            struct config *errors)
+{
+    if (first->n && second->n && endpoints_collide(&first->items[0], &second->items[0]))
+        config_error(errors, second, "%s and %s both have port %u: give one of them another port", first->items[0].key,
+                     second->items[0].key, (unsigned)second->items[0].port);
+}
+
+void config_check_katcp(const struct config_katcp *katcp, const struct endpoint_list *http_listen,
+                        struct config *errors)
+{
+    struct katcp_access access;
+    char why[200];
+
+    check_listeners(&katcp->listen, &katcp->read_only_listen, errors);
+    check_listeners(http_listen, &katcp->listen, errors);
+    check_listeners(http_listen, &katcp->read_only_listen, errors);
+    if (katcp_access_parse(katcp->allow, &access, why, sizeof(why)))
+        config_error(errors, &katcp->allow, "allow: %s", why);
+    else if (katcp->listen.n && access.n == 0 && !katcp_access_is_local(katcp->listen.items[0].address))
+        config_error(errors, &katcp->listen,
+                     "listen can be reached from other hosts, so allow must name the networks that may control this "
+                     "program, or say any");
+}

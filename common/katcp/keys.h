@@ -1,0 +1,34 @@
+/* keys.h - the section katcp of a configuration file. */
+#ifndef COMMON_KATCP_KEYS_H
+#define COMMON_KATCP_KEYS_H
+
+#include "common/config/config.h"
+#include "common/net/endpoint.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct config_katcp {
+    struct endpoint_list listen, read_only_listen; /* none, or one */
+    char *allow;                                   /* networks (net/access.h); NULL: all */
+    int64_t max_clients;                           /* of each of both */
+    bool halt_stays;                               /* ?halt from another host ends it for good */
+};
+
+#define CONFIG_N_KATCP_KEYS 5
+
+extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
+
+/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+#define CONFIG_KATCP_SECTION(type)                                                                                     \
+    {                                                                                                                  \
+        .name = "katcp", .help = "Control.", .keys = config_katcp_keys, .n_keys = CONFIG_N_KATCP_KEYS,                 \
+        .struct_bytes = sizeof(struct config_katcp), .offset = offsetof(type, katcp), .optional = true                 \
+    }
+
+/* A program's check of the katcp section, and of its ports against those where the program serves HTTP. */
+void config_check_katcp(const struct config_katcp *katcp, const struct endpoint_list *http_listen,
+                        struct config *errors);
+
+#endif

@@ -1,0 +1,109 @@
+/* sensors.c - set on the main thread, by a timer and by requests. */
+#include "common/katcp/sensors.h"
+
+#include "common/base/clock.h"
+#include "common/time/clock_state.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+
+#include <sys/timex.h>
+
+#define PERIOD_S 10.
+
+/* TIME_OK to TIME_ERROR of adjtimex(2). */
+static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
+
+/* Seconds: below the first nominal, below the second still warn. */
+static const double esterror_limits_s[] = {1e-3, 5e-3};
+static const double maxerror_limits_s[] = {10e-3, 0.1};
+
+static bool includes_all(const char *name)
+{
+    return true;
+}
+
+static enum sensor_status status_of(double value_s, const double limits_s[2])
+{
+    if (value_s < limits_s[0])
+        return SENSOR_NOMINAL;
+    return value_s < limits_s[1] ? SENSOR_WARN : SENSOR_ERROR;
+}
+
+static void look_at_clock(struct katcp_sensors *own)
+{
+    int64_t now_ns = clock_unix_ns();
+    struct clock_state clock;
+
+    bool known = clock_state_get(CLOCK_STATE_FILE, &clock) == 0;
+    int state = clock.state;
+    double esterror_s = clock.esterror_s, maxerror_s = clock.maxerror_s;
+    enum sensor_status esterror = known ? status_of(esterror_s, esterror_limits_s) : SENSOR_UNREACHABLE;
+    enum sensor_status maxerror = known ? status_of(maxerror_s, maxerror_limits_s) : SENSOR_UNREACHABLE;
+    bool synchronised = esterror != SENSOR_ERROR && maxerror != SENSOR_ERROR && state != TIME_ERROR;
+    enum sensor_status status = state == TIME_OK ? SENSOR_NOMINAL : SENSOR_WARN;
+
+    sensor_set_real(&own->esterror, now_ns, esterror, esterror_s);
+    sensor_set_real(&own->maxerror, now_ns, maxerror, maxerror_s);
+    sensor_set_integer(&own->state, now_ns, state == TIME_ERROR ? SENSOR_ERROR : status, state);
+    sensor_set_integer(&own->synchronised, now_ns, synchronised ? SENSOR_NOMINAL : SENSOR_ERROR, synchronised);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    look_at_clock(CONTAINER_OF(timer, struct katcp_sensors, timer));
+}
+
+int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors)
+{
+    const struct {
+        struct sensor *sensor;
+        struct sensor_about about;
+    } all[] = {
+        {&own->steady_state_timestamp,
+         {"steady-state-timestamp", "Data from this ADC timestamp (in samples) on show all that was asked for before",
+          "", SENSOR_INTEGER}},
+        {&own->device_status,
+         {"device-status", "Degraded while any other sensor is worse than nominal", "", SENSOR_DISCRETE,
+          .words = sensor_aggregate_words, .includes = includes_all}},
+        {&own->esterror,
+         {"time.esterror", "The kernel's estimate of its clock's error: warn from 1 ms, error from 5 ms on", "s",
+          SENSOR_FLOAT}},
+        {&own->maxerror,
+         {"time.maxerror", "The kernel's bound of its clock's error: warn from 10 ms, error from 0.1 s on", "s",
+          SENSOR_FLOAT}},
+        {&own->state,
+         {"time.state", "The kernel's clock state, as adjtimex(2) has it", "", SENSOR_DISCRETE, .words = clock_states}},
+        {&own->synchronised,
+         {"time.synchronised", "Whether the kernel's clock is right, as far as it can tell", "", SENSOR_BOOLEAN}},
+    };
+    struct sensor_reading first = {clock_unix_ns(), SENSOR_NOMINAL, {0}};
+    int err = 0;
+
+    for (size_t i = 0; !err && i < ARRAY_LEN(all); i++)
+        err = sensors_add(sensors, all[i].sensor, &all[i].about, first);
+    if (!err)
+        look_at_clock(own);
+    return err;
+}
+
+void katcp_sensors_start(struct katcp_sensors *own, struct ev_loop *loop)
+{
+    ev_timer_init(&own->timer, on_timer, PERIOD_S, PERIOD_S);
+    ev_timer_start(loop, &own->timer);
+}
+
+void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop)
+{
+    ev_timer_stop(loop, &own->timer);
+}
+
+void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp)
+{
+    if (timestamp == own->steady_state)
+        return;
+    if (timestamp < own->steady_state)
+        log_warning("the time of the data went back: steady-state-timestamp goes back from %lld to %lld",
+                    (long long)own->steady_state, (long long)timestamp);
+    own->steady_state = timestamp;
+    sensor_set_integer(&own->steady_state_timestamp, clock_unix_ns(), SENSOR_NOMINAL, timestamp);
+}

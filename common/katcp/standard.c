@@ -1,0 +1,283 @@
+/* standard.c - the requests that every KATCP device answers. */
+#include "common/katcp/internal.h"
+
+#include "common/base/log.h"
+#include "common/katcp/name_pattern.h"
+#include "common/base/version.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- ?help, ?request-timeout-hint: all requests by name ---------------------------------------------------------- */
+
+/* All of them in the order of their names; calls each() for the one that is wanted, or for all where 'name' is NULL.
+ * Returns how many. */
+static size_t each_request(const struct katcp_server *server, const char *name, struct katcp_call *call,
+                           void (*each)(struct katcp_call *, const struct katcp_request *, bool one))
+{
+    const char *last = "";
+    size_t n = 0;
+
+    for (;;) {
+        const struct katcp_request *next = NULL;
+        for (size_t i = 0; i < katcp_n_standard_requests + server->device->n_requests; i++) {
+            const struct katcp_request *r = i < katcp_n_standard_requests
+                                                ? &katcp_standard_requests[i]
+                                                : &server->device->requests[i - katcp_n_standard_requests];
+            if (strcmp(r->name, last) > 0 && (!next || strcmp(r->name, next->name) < 0))
+                next = r;
+        }
+        if (!next)
+            return n;
+        if (!name || !strcmp(name, next->name)) {
+            each(call, next, name != NULL);
+            n++;
+        }
+        last = next->name;
+    }
+}
+
+static void answer_each(struct katcp_call *call, const struct katcp_server *server,
+                        void (*each)(struct katcp_call *, const struct katcp_request *, bool one))
+{
+    const char *name = katcp_n_args(call) ? katcp_arg(call, 0) : NULL;
+
+    if (name && !katcp_find_request(server, name))
+        katcp_fail(call, "unknown request %.64s", name);
+    else
+        katcp_ok_count(call, each_request(server, name, call, each));
+}
+
+static void inform_help(struct katcp_call *call, const struct katcp_request *request, bool one)
+{
+    char line[256];
+
+    snprintf(line, sizeof(line), "%.*s", (int)strcspn(request->help, "\n"), request->help);
+    katcp_inform(call, 2, (const char *[]){request->name, one ? request->help : line});
+}
+
+static void help(struct katcp_call *call, void *server)
+{
+    answer_each(call, server, inform_help);
+}
+
+static void inform_timeout(struct katcp_call *call, const struct katcp_request *request, bool one)
+{
+    char seconds[32];
+
+    snprintf(seconds, sizeof(seconds), "%g", request->timeout_s);
+    katcp_inform(call, 2, (const char *[]){request->name, seconds});
+}
+
+static void request_timeout_hint(struct katcp_call *call, void *server)
+{
+    answer_each(call, server, inform_timeout);
+}
+
+/* ---- ?version-list, ?client-list, ?watchdog, ?halt, ?restart ----------------------------------------------------- */
+
+void katcp_version(const struct katcp_server *server, size_t i, const char *version[3])
+{
+    const char *versions[KATCP_N_VERSIONS][3] = {
+        {"katcp-protocol", "5.1-MIBT", NULL},
+        {"katcp-library", "cbf-katcp-1.0", cbf_build_id},
+        {"katcp-device", server->device->name, server->device->version},
+    };
+
+    memcpy(version, versions[i], sizeof(versions[i]));
+}
+
+static void version_list(struct katcp_call *call, void *server)
+{
+    for (size_t i = 0; i < KATCP_N_VERSIONS; i++) {
+        const char *version[3];
+        katcp_version(server, i, version);
+        katcp_inform(call, version[2] ? 3 : 2, version);
+    }
+    katcp_ok_count(call, KATCP_N_VERSIONS);
+}
+
+static void client_list(struct katcp_call *call, void *arg)
+{
+    const struct katcp_server *server = arg;
+    size_t n = 0;
+
+    for (const struct katcp_client *client = server->clients; client; client = client->next) {
+        if (client->fd < 0)
+            continue;
+        katcp_inform(call, 1, (const char *[]){client->address});
+        n++;
+    }
+    katcp_ok_count(call, n);
+}
+
+static void watchdog(struct katcp_call *call, void *server)
+{
+    katcp_ok(call, 0, NULL);
+}
+
+/* A stranger who got here does not keep the program down. */
+static void halt(struct katcp_call *call, void *arg)
+{
+    static const char *const sentence[] = {"it is started again, as katcp.halt_stays is not set"};
+    const struct katcp_server *server = arg;
+    const struct katcp_device *device = server->device;
+    const struct katcp_client *client = katcp_call_client(call);
+    bool stays = server->halt_stays || katcp_access_is_local(client->host);
+
+    if (!stays)
+        log_info("KATCP client %s asks for a halt: %s", client->address, sentence[0]);
+    katcp_ok(call, !stays, sentence);
+    if (stays)
+        device->halt(device->life_arg);
+    else
+        device->restart(device->life_arg);
+}
+
+static void restart(struct katcp_call *call, void *server)
+{
+    const struct katcp_device *device = ((struct katcp_server *)server)->device;
+
+    katcp_ok(call, 0, NULL);
+    device->restart(device->life_arg);
+}
+
+/* ---- ?sensor-list, ?sensor-value --------------------------------------------------------------------------------- */
+
+static bool is_expression(const char *arg)
+{
+    size_t n = strlen(arg);
+
+    return n >= 2 && arg[0] == '/' && arg[n - 1] == '/';
+}
+
+/* Answers with the sensors that the call's pattern finds, or all, as far as it goes in this turn. */
+static void go_on_with_sensors(struct katcp_call *call)
+{
+    struct katcp_server *server = katcp_call_client(call)->server;
+    const struct sensors *sensors = server->device->sensors;
+    size_t n_steps;
+
+    do {
+        if (call->next == sensors->n) {
+            katcp_ok_count(call, call->n_told);
+            return;
+        }
+        const struct sensor_entry *entry = sensors->entries[call->next++];
+        n_steps = 0;
+        if (!call->memory || name_pattern_matches(call->memory, entry->about.name, &n_steps)) {
+            call->each(call, entry);
+            call->n_told++;
+        }
+        katcp_count_steps(server, KATCP_SENSOR_STEPS + n_steps);
+    } while (katcp_call_may_go_on(call));
+}
+
+/* Compiles "/expression/" into the call's memory.  Returns false having failed the call. */
+static bool compile(struct katcp_call *call, const char *arg)
+{
+    struct name_pattern *pattern = malloc(sizeof(*pattern));
+    const char *why = pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for it";
+
+    call->memory = pattern;
+    if (why)
+        katcp_fail(call, "%s", why);
+    return !why;
+}
+
+/* Calls each() for the sensors that the argument names, or all, and answers with their number. */
+static void each_sensor(struct katcp_call *call, const struct katcp_server *server,
+                        void (*each)(struct katcp_call *, const struct sensor_entry *))
+{
+    const char *arg = katcp_n_args(call) ? katcp_arg(call, 0) : NULL;
+    bool some = arg && is_expression(arg);
+
+    if (arg && !some) {
+        const struct sensor_entry *entry = sensors_find(server->device->sensors, arg);
+        if (!entry) {
+            katcp_fail(call, "Unknown sensor '%.256s'", arg);
+            return;
+        }
+        each(call, entry);
+        katcp_ok_count(call, 1);
+        return;
+    }
+    if (some && !compile(call, arg))
+        return;
+    call->next = call->n_told = 0;
+    call->each = each;
+    call->go_on = go_on_with_sensors;
+    go_on_with_sensors(call);
+}
+
+static void inform_about(struct katcp_call *call, const struct sensor_entry *entry)
+{
+    const struct sensor_about *about = &entry->about;
+    const char *args[4 + 64] = {about->name, about->description, about->units, sensor_type_name(about->type)};
+    int n = 4;
+
+    for (size_t i = 0; about->type == SENSOR_DISCRETE && about->words[i] && n < (int)ARRAY_LEN(args); i++)
+        args[n++] = about->words[i];
+    katcp_inform(call, n, args);
+}
+
+static void sensor_list(struct katcp_call *call, void *server)
+{
+    each_sensor(call, server, inform_about);
+}
+
+static void inform_value(struct katcp_call *call, const struct sensor_entry *entry)
+{
+    struct katcp_client *client = katcp_call_client(call);
+    struct katcp_text *line = &client->server->line;
+    struct sensor_reading reading = sensors_read(client->server->device->sensors, entry, NULL);
+
+    katcp_sensor_line(line, "sensor-value", call->message.mid, entry, &reading);
+    katcp_client_answer(client, line);
+}
+
+static void sensor_value(struct katcp_call *call, void *server)
+{
+    each_sensor(call, server, inform_value);
+}
+
+/* ---- The table --------------------------------------------------------------------------------------------------- */
+
+/* In the order of names, which katcp_find_request() relies on. */
+const struct katcp_request katcp_standard_requests[] = {
+    {"client-list", "Lists the clients that are connected.", 0, 0, client_list, KATCP_CHANGES_NOTHING, 0},
+    {"halt",
+     "Ends the program as SIGTERM does: what has been received is sent, then the stop heaps.\n"
+     "?halt\n"
+     "From another host it acts as ?restart, unless katcp.halt_stays is set.",
+     0, 0, halt, 0, 0},
+    {"help", "Lists the requests, or describes one.\n?help [REQUEST]", 0, 1, help, KATCP_CHANGES_NOTHING, 0},
+    {"log-level",
+     "Asks for or sets the level of what is logged to all clients.\n"
+     "?log-level [all|trace|debug|info|warn|error|fatal|off]",
+     0, 1, katcp_log_level, 1, 0},
+    {"request-timeout-hint",
+     "Says how long requests may take, in seconds; 0 where nothing is said of it.\n?request-timeout-hint [REQUEST]", 0,
+     1, request_timeout_hint, KATCP_CHANGES_NOTHING, 0},
+    {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.", 0, 0,
+     restart, 0, 0},
+    {"sensor-list",
+     "Describes the sensors: name, description, units, type, and the words of discrete ones.\n"
+     "?sensor-list [NAME|/REGULAR EXPRESSION/]",
+     0, 1, sensor_list, KATCP_CHANGES_NOTHING, 0},
+    {"sensor-sampling",
+     "Asks or sets how this client is told of sensors.\n"
+     "?sensor-sampling NAME[,NAME...] [none | auto | period SECONDS | event | differential DIFFERENCE | event-rate "
+     "SHORTEST LONGEST | differential-rate DIFFERENCE SHORTEST LONGEST]\n"
+     "SHORTEST and LONGEST are seconds between two readings.",
+     1, 5, katcp_sensor_sampling, KATCP_CHANGES_NOTHING, 0, .has_long_lines = true},
+    {"sensor-sampling-clear", "Ends all sampling of this client.", 0, 0, katcp_sensor_sampling_clear,
+     KATCP_CHANGES_NOTHING, 0},
+    {"sensor-value", "Reads sensors.\n?sensor-value [NAME|/REGULAR EXPRESSION/]", 0, 1, sensor_value,
+     KATCP_CHANGES_NOTHING, 0},
+    {"version-list", "Lists the versions of protocol, library and device.", 0, 0, version_list, KATCP_CHANGES_NOTHING,
+     0},
+    {"watchdog", "Does nothing, to show that the program answers.", 0, 0, watchdog, KATCP_CHANGES_NOTHING, 0},
+};
+const size_t katcp_n_standard_requests = ARRAY_LEN(katcp_standard_requests);

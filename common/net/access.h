@@ -1,0 +1,28 @@
+/* access.h - who may speak KATCP or HTTP with a program, or send it packets: networks of IPv4 addresses. */
+#ifndef COMMON_NET_ACCESS_H
+#define COMMON_NET_ACCESS_H
+
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KATCP_MAX_NETWORKS 64
+
+struct katcp_access {
+    size_t n; /* 0: everybody may */
+    struct {
+        uint32_t address, mask; /* host order */
+    } networks[KATCP_MAX_NETWORKS];
+};
+
+/* Parses "10.0.0.0/8, 192.168.1.7": networks and addresses between commas or blanks, or "any" for 0.0.0.0/0; NULL is
+ * none.  Returns 0, or -EINVAL with one sentence in 'why'. */
+int katcp_access_parse(const char *text, struct katcp_access *access, char *why, size_t why_bytes);
+
+bool katcp_access_allows(const struct katcp_access *access, struct in_addr address);
+
+/* Whether an address is one of 127.0.0.0/8, which no other host has. */
+bool katcp_access_is_local(struct in_addr address);
+
+#endif

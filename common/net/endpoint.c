@@ -1,0 +1,314 @@
+/* endpoint.c - the addresses in a configuration file, before any socket is opened. */
+#include "common/net/endpoint.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+/* The longest item, "255.255.255.255+4095:65535", with room to show what is wrong with a longer one. */
+#define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define ITEM_TEXT_MAX 64
+
+/* How an item may be written. */
+struct form {
+    const char *text;
+    bool ranges;   /* '+n' */
+    uint16_t port; /* where none is given */
+};
+
+/* One item of a list: 'n' addresses from 'first' on. */
+struct range {
+    uint32_t first;
+    size_t n;
+    uint16_t port;
+};
+
+/* Reads a decimal number of at most 'max' that fills the whole of 'text'.  Returns false if it is none. */
+static bool parse_number(const char *text, unsigned long max, unsigned long *number)
+{
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    char *end;
+    errno = 0;
+    *number = strtoul(text, &end, 10);
+    return !errno && *end == '\0' && *number <= max;
+}
+
+/* Says that 'whole', whose part in front of the port is 'address', is no address, and what to write instead. */
+static void explain_address(const struct form *form, const char *whole, const char *address, char *why,
+                            size_t why_bytes)
+{
+    int n = snprintf(why, why_bytes, "\"%s\" is not an endpoint of the form %s", whole, form->text);
+
+    if (n < 0 || (size_t)n >= why_bytes || !strpbrk(address, LETTERS))
+        return;
+    if (strcmp(address, "localhost") == 0)
+        snprintf(why + n, why_bytes - (size_t)n, "; write the number: 127.0.0.1%s", whole + strlen(address));
+    else
+        snprintf(why + n, why_bytes - (size_t)n, "; write the address in numbers, not a name");
+}
+
+/* Parses one item; 'text' is cut into its parts. */
+static int parse_item(const struct form *form, char *text, struct range *range, char *why, size_t why_bytes)
+{
+    char whole[ITEM_TEXT_MAX];
+    snprintf(whole, sizeof(whole), "%s", text);
+    unsigned long port = form->port;
+    unsigned long n_more = 0;
+    char *colon = strchr(text, ':');
+    if (colon) {
+        *colon = '\0';
+        if (!parse_number(colon + 1, UINT16_MAX, &port) || port == 0) {
+            snprintf(why, why_bytes, "\"%s\": the port must be a number from 1 to 65535", whole);
+            return -EINVAL;
+        }
+    }
+    char *plus = form->ranges ? strchr(text, '+') : NULL;
+    if (plus) {
+        *plus = '\0';
+        if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more)) {
+            snprintf(why, why_bytes, "\"%s\": after \"+\" comes how many addresses follow, %d at most", whole,
+                     ENDPOINT_LIST_MAX - 1);
+            return -EINVAL;
+        }
+    }
+    struct in_addr address;
+    if (inet_pton(AF_INET, text, &address) != 1) {
+        explain_address(form, whole, text, why, why_bytes);
+        return -EINVAL;
+    }
+    range->first = ntohl(address.s_addr);
+    range->n = n_more + 1;
+    range->port = (uint16_t)port;
+    if (range->first > UINT32_MAX - n_more) {
+        snprintf(why, why_bytes, "\"%s\" goes beyond 255.255.255.255", whole);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int append(struct endpoint_list *list, const struct range *range)
+{
+    struct endpoint *items = realloc(list->items, (list->n + range->n) * sizeof(*items));
+    if (!items)
+        return -ENOMEM;
+    list->items = items;
+    for (size_t i = 0; i < range->n; i++)
+        items[list->n + i] = (struct endpoint){{htonl(range->first + (uint32_t)i)}, range->port, NULL, NULL};
+    list->n += range->n;
+    return 0;
+}
+
+/* Parses and appends the item in text[0, n_chars). */
+static int add_item(const struct form *form, const char *text, size_t n_chars, struct endpoint_list *list, char *why,
+                    size_t why_bytes)
+{
+    char item[ITEM_TEXT_MAX];
+    if (n_chars >= sizeof(item)) {
+        snprintf(why, why_bytes, "\"%.*s...\" is not an endpoint of the form %s", 32, text, form->text);
+        return -EINVAL;
+    }
+    memcpy(item, text, n_chars);
+    item[n_chars] = '\0';
+    struct range range;
+    int err = parse_item(form, item, &range, why, why_bytes);
+    if (err)
+        return err;
+    if (list->n + range.n > ENDPOINT_LIST_MAX) {
+        snprintf(why, why_bytes, "the list has more than %d endpoints", ENDPOINT_LIST_MAX);
+        return -EINVAL;
+    }
+    err = append(list, &range);
+    if (err)
+        snprintf(why, why_bytes, "out of memory");
+    return err;
+}
+
+static int parse_list(const struct form *form, const char *text, struct endpoint_list *list, char *why,
+                      size_t why_bytes)
+{
+    static const char separators[] = ", \t\r\n";
+    struct endpoint_list parsed = {0, NULL};
+    int err = 0;
+    const char *at = text + strspn(text, separators);
+    while (*at && !err) {
+        size_t n_chars = strcspn(at, separators);
+        err = add_item(form, at, n_chars, &parsed, why, why_bytes);
+        at += n_chars;
+        at += strspn(at, separators);
+    }
+    if (!err && parsed.n == 0) {
+        snprintf(why, why_bytes, "the list has no endpoint; write %s", form->text);
+        err = -EINVAL;
+    }
+    if (err) {
+        endpoint_list_fini(&parsed);
+        return err;
+    }
+    *list = parsed;
+    return 0;
+}
+
+int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes)
+{
+    static const struct form form = {"a.b.c.d[+n][:port]", true, SPEAD_DEFAULT_PORT};
+
+    return parse_list(&form, text, list, why, why_bytes);
+}
+
+int endpoint_list_parse_single(const char *text, uint16_t default_port, struct endpoint_list *list, char *why,
+                               size_t why_bytes)
+{
+    const struct form form = {"a.b.c.d[:port]", false, default_port};
+
+    return parse_list(&form, text, list, why, why_bytes);
+}
+
+void endpoint_list_fini(struct endpoint_list *list)
+{
+    free(list->items);
+    *list = (struct endpoint_list){0, NULL};
+}
+
+char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_bytes)
+{
+    char address[INET_ADDRSTRLEN];
+    inet_ntop(AF_INET, &endpoint->address, address, sizeof(address));
+    snprintf(text, text_bytes, "%s:%u", address, (unsigned)endpoint->port);
+    return text;
+}
+
+char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text_bytes)
+{
+    char name[32];
+
+    snprintf(text, text_bytes, "%s%s%s", endpoint->key ? endpoint->key : "", endpoint->key ? ": " : "",
+             endpoint_format(endpoint, name, sizeof(name)));
+    return text;
+}
+
+bool endpoint_is_multicast(const struct endpoint *endpoint)
+{
+    return IN_MULTICAST(ntohl(endpoint->address.s_addr));
+}
+
+bool endpoint_equal(const struct endpoint *a, const struct endpoint *b)
+{
+    return a->address.s_addr == b->address.s_addr && a->port == b->port;
+}
+
+bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
+{
+    return a->port == b->port && (a->address.s_addr == b->address.s_addr || a->address.s_addr == htonl(INADDR_ANY) ||
+                                  b->address.s_addr == htonl(INADDR_ANY));
+}
+
+/* For an entry whose address is an IPv4 one. */
+static struct in_addr address_of(const struct ifaddrs *entry)
+{
+    return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
+}
+
+/* Picks the entry that 'name' means out of the system's list, one that has an IPv4 address if any has; NULL: none. */
+static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const char *name)
+{
+    struct in_addr wanted;
+    bool by_address = inet_pton(AF_INET, name, &wanted) == 1;
+    const struct ifaddrs *without_address = NULL;
+
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        bool is_ipv4 = i->ifa_addr && i->ifa_addr->sa_family == AF_INET;
+        if (by_address ? is_ipv4 && address_of(i).s_addr == wanted.s_addr : strcmp(i->ifa_name, name) == 0) {
+            if (is_ipv4)
+                return i;
+            without_address = i;
+        }
+    }
+    return without_address;
+}
+
+/* "lo, eth0": the interfaces that have an IPv4 address; returns 'text'. */
+static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    snprintf(text, text_bytes, "none");
+    for (const struct ifaddrs *i = all; i && used < text_bytes; i = i->ifa_next)
+        if (i->ifa_addr && i->ifa_addr->sa_family == AF_INET) {
+            char address[INET_ADDRSTRLEN];
+            struct in_addr own = address_of(i);
+            inet_ntop(AF_INET, &own, address, sizeof(address));
+            used +=
+                (size_t)snprintf(text + used, text_bytes - used, "%s%s (%s)", used ? ", " : "", i->ifa_name, address);
+        }
+    return text;
+}
+
+/* Says why the interface cannot be used, if it cannot.  Returns 0, -ENODEV or -ENETDOWN. */
+static int check_interface(const struct ifaddrs *found, const struct ifaddrs *all, const char *name, char *why,
+                           size_t why_bytes)
+{
+    struct in_addr address;
+    char others[200];
+
+    if (!found && inet_pton(AF_INET, name, &address) == 1)
+        snprintf(why, why_bytes, "no network interface has the address %s; there are %s", name,
+                 list_interfaces(all, others, sizeof(others)));
+    else if (!found)
+        snprintf(why, why_bytes, "there is no network interface \"%s\"; there are %s", name,
+                 list_interfaces(all, others, sizeof(others)));
+    else if (!(found->ifa_flags & IFF_UP)) {
+        snprintf(why, why_bytes, "the network interface \"%s\" is down; bring it up (ip link set %s up)", name,
+                 found->ifa_name);
+        return -ENETDOWN;
+    } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
+        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
+                 name);
+    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback does, and does not say so */
+        snprintf(
+            why, why_bytes,
+            "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",
+            name, found->ifa_name);
+    else
+        return 0;
+    return -ENODEV;
+}
+
+int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes)
+{
+    struct ifaddrs *all;
+
+    if (getifaddrs(&all)) {
+        int err = -errno;
+        snprintf(why, why_bytes, "the network interfaces cannot be listed: %s", strerror(-err));
+        return err;
+    }
+    const struct ifaddrs *found = pick_interface(all, name);
+    int err = check_interface(found, all, name, why, why_bytes);
+    if (!err)
+        *interface = (struct interface){address_of(found), (int)if_nametoindex(found->ifa_name)};
+    freeifaddrs(all);
+    return err;
+}
+
+size_t interface_mtu(const char *name)
+{
+    struct interface found;
+    struct ifreq request = {.ifr_mtu = 0};
+    char why[400];
+
+    if (!name || interface_find(name, &found, why, sizeof(why)))
+        return 0;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool ok = fd >= 0 && if_indextoname((unsigned)found.index, request.ifr_name) && !ioctl(fd, SIOCGIFMTU, &request);
+    if (fd >= 0)
+        close(fd);
+    return ok ? (size_t)request.ifr_mtu : 0;
+}

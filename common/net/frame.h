@@ -1,0 +1,66 @@
+/* frame.h - Ethernet frames around UDP datagrams over IPv4: what captures and raw packet queues share.
+ *
+ * Pure functions of bytes.  No options, no VLAN tags and no fragments are written; on reading, tags are skipped,
+ * options too, and fragments refused. */
+#ifndef COMMON_NET_FRAME_H
+#define COMMON_NET_FRAME_H
+
+#include "common/net/endpoint.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define FRAME_ETHERNET_BYTES 14
+#define FRAME_IP_BYTES       20
+#define FRAME_UDP_BYTES      8
+#define FRAME_HEADER_BYTES   42 /* the three */
+#define FRAME_TAGS_BYTES     8  /* of two VLAN tags, which a frame that comes may have */
+#define FRAME_PAYLOAD_MAX    (UINT16_MAX - FRAME_IP_BYTES - FRAME_UDP_BYTES)
+
+struct frame_addresses {
+    uint8_t mac[6];   /* of the sender */
+    uint32_t address; /* of the sender, network order */
+    uint16_t port;    /* of the sender */
+    uint8_t ttl;
+};
+
+/* The address to which Ethernet sends what is for a multicast group (RFC 1112, 6.4). */
+void frame_group_mac(struct in_addr group, uint8_t mac[6]);
+
+/* Writes the headers of a datagram of 'n_bytes' (<= FRAME_PAYLOAD_MAX), with the IPv4 checksum and without one for UDP.
+ * 'to_mac': NULL for the one that belongs to a multicast group. */
+void frame_put(uint8_t out[FRAME_HEADER_BYTES], const struct frame_addresses *from, const struct endpoint *to,
+               const uint8_t *to_mac, size_t n_bytes);
+
+/* Changes the size of the datagram of a frame whose header frame_put() wrote. */
+void frame_set_bytes(uint8_t frame[FRAME_HEADER_BYTES], size_t n_bytes);
+
+struct frame_datagram {
+    const uint8_t *bytes;
+    size_t n_bytes;    /* as the UDP header says */
+    size_t n_captured; /* of these, in the frame: fewer only where that was cut short */
+    uint32_t sender;   /* its address, network order */
+    uint32_t address;  /* destination, network order */
+    uint16_t port;     /* destination, host order */
+};
+
+/* Finds the datagram of an Ethernet frame that came whole.  Returns 0, or -EINVAL where there is none that can be used.
+ * 'check_ip': also where the checksum of the IPv4 header is wrong. */
+int frame_peel(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
+
+/* What is left of a frame that a capture may have cut short, layer by layer. */
+struct frame_rest {
+    const uint8_t *at;
+    size_t n_captured;
+    size_t n_bytes; /* as it was on the wire: >= n_captured */
+};
+
+/* Takes off a link header of 'n_bytes' with its protocol at 'type_at', and VLAN tags.  Returns 0, or -EINVAL where what
+ * follows is not IPv4. */
+int frame_peel_link(struct frame_rest *frame, size_t n_bytes, size_t type_at);
+
+/* Finds the datagram of what begins with an IPv4 header.  Returns 0 or -EINVAL.  Checksums are not looked at. */
+int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagram);
+
+#endif

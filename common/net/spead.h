@@ -1,0 +1,130 @@
+/* spead.h - SPEAD-64-48 packets in byte buffers: parse, build, descriptors, stop heaps.  No I/O, no allocation.
+ *
+ * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  Bytes as spead2 makes
+ * them: the four standard items first, as immediates (heap count, heap length, payload offset, payload length), then
+ * the application's in the order given, then the payload.  The parser accepts items in any order.
+ * Source: the SPEAD protocol description ("SPEAD: Streaming Protocol for Exchanging Astronomical Data", 2010). */
+#ifndef COMMON_NET_SPEAD_H
+#define COMMON_NET_SPEAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum spead_item_id {
+    SPEAD_NULL = 0x00,
+    SPEAD_HEAP_CNT = 0x01,
+    SPEAD_HEAP_LENGTH = 0x02,
+    SPEAD_PAYLOAD_OFFSET = 0x03,
+    SPEAD_PAYLOAD_LENGTH = 0x04,
+    SPEAD_DESCRIPTOR = 0x05,
+    SPEAD_STREAM_CTRL = 0x06,
+    SPEAD_DESCRIPTOR_NAME = 0x10,
+    SPEAD_DESCRIPTOR_DESCRIPTION = 0x11,
+    SPEAD_DESCRIPTOR_SHAPE = 0x12,
+    SPEAD_DESCRIPTOR_FORMAT = 0x13,
+    SPEAD_DESCRIPTOR_ID = 0x14,
+    SPEAD_DESCRIPTOR_DTYPE = 0x15,
+    /* The application's items. */
+    SPEAD_TIMESTAMP = 0x1600,
+    SPEAD_XENG_RAW = 0x1800,
+    SPEAD_XENG_WEIGHTS = 0x1801,      /* ours: spectra per baseline, with `missing: weights` */
+    SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that a dump is of */
+    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: spectra that it took, per channel */
+    SPEAD_CRC = 0x1804,               /* ours: CRC32C of the packet, in which these 48 bits count as zeros */
+    SPEAD_DIGITISER_ID = 0x3101,
+    SPEAD_DIGITISER_STATUS = 0x3102,
+    SPEAD_ADC_SAMPLES = 0x3300,
+    SPEAD_FENG_ID = 0x4101,
+    SPEAD_FREQUENCY = 0x4103,
+    SPEAD_FENG_RAW = 0x4300,
+};
+
+#define SPEAD_CTRL_STOP        2
+#define SPEAD_VALUE_MASK       ((UINT64_C(1) << 48) - 1)
+#define SPEAD_WORD_BYTES       8
+#define SPEAD_MAX_WANTED       8
+#define SPEAD_N_STANDARD_ITEMS 4
+
+/* Why a packet is not SPEAD; each is a counter of the receiver (names: spead_error_name). */
+enum spead_error {
+    SPEAD_OK = 0,
+    SPEAD_TRUNCATED,       /* shorter than its header, or than header + payload length says */
+    SPEAD_BAD_MAGIC,       /* not 0x53, or version other than 4 */
+    SPEAD_BAD_FLAVOUR,     /* widths other than 64-48 */
+    SPEAD_NO_STANDARD,     /* lacks heap count, heap length, payload offset or payload length, or has one as address */
+    SPEAD_BAD_LENGTH,      /* offset + payload length beyond the heap length, or bytes after the payload */
+    SPEAD_HEADER_TOO_LONG, /* more items than 'header_bytes' held */
+    SPEAD_N_ERRORS
+};
+
+const char *spead_error_name(enum spead_error error);
+
+struct spead_packet {
+    uint64_t heap_cnt;
+    uint64_t heap_length;
+    uint64_t payload_offset;
+    uint64_t payload_length;
+    size_t header_bytes;               /* word 0 and the pointers: where the payload starts */
+    uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item found */
+    uint32_t found;                    /* bit i: wanted[i] was in the packet */
+    uint32_t immediate;                /* bit i: and was immediate */
+    size_t crc_at;                     /* byte of the header at which its CRC item lies; 0: there is none */
+    bool is_stop;                      /* carries stream control = stop */
+    bool is_descriptor;                /* carries a descriptor item */
+};
+
+/* Parses the header of a packet of 'packet_bytes' of which the first 'header_bytes' are at 'header'; only those are
+ * read.  Looks out for the items 'wanted_ids' (n_wanted <= SPEAD_MAX_WANTED); of a repeated one the last counts.
+ * Returns SPEAD_OK or the first thing wrong; 'packet' is then unspecified.  Never reads out of bounds. */
+enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
+                             const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet);
+
+/* Bytes of header that word 0 announces (8 + 8 per item), or 0 if 'header' (>= 8 bytes) is not SPEAD-64-48. */
+size_t spead_header_bytes(const uint8_t *header);
+
+/* An application item of a heap that we send. */
+struct spead_item {
+    uint16_t id;
+    bool immediate;
+    uint64_t value; /* immediate: 48-bit value; else the byte offset in the heap */
+};
+
+static inline size_t spead_built_header_bytes(size_t n_items)
+{
+    return SPEAD_WORD_BYTES * (1 + SPEAD_N_STANDARD_ITEMS + n_items);
+}
+
+/* Writes a packet's header; returns its size, spead_built_header_bytes(n_items). */
+size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length, uint64_t payload_offset,
+                          uint64_t payload_length, const struct spead_item *items, size_t n_items);
+
+/* Appends a CRC item to a header that is followed by 'payload'.  Returns the header's new size, one item more. */
+size_t spead_add_crc(uint8_t *header, size_t header_bytes, const uint8_t *payload, size_t payload_bytes);
+
+/* The value of the CRC item at 'crc_at' of a header, which becomes 0: then the packet's CRC32C is to be that value. */
+uint64_t spead_take_crc(uint8_t *header, size_t crc_at);
+
+/* Describes one item for receivers that know nothing of us. */
+struct spead_descriptor {
+    uint16_t id;
+    const char *name;
+    const char *description;
+    const char *dtype; /* numpy type of an array item ("<i4"), or NULL: then type and bits */
+    char format_type;  /* 'u' or 'i', where dtype is NULL */
+    int format_bits;
+    size_t n_dims; /* <= 8; 0 for a scalar */
+    int64_t shape[8];
+};
+
+/* Writes the payload of a descriptor heap, one encoded descriptor after the other, and the items that point at them
+ * ('items' has room for n_descriptors).  Returns the number of payload bytes, or 0 if 'out_bytes' is too small. */
+size_t spead_build_descriptors(const struct spead_descriptor *descriptors, size_t n_descriptors, uint8_t *out,
+                               size_t out_bytes, struct spead_item *items);
+
+#define SPEAD_STOP_PACKET_BYTES 57
+
+/* Writes the one packet of a stop heap (SPEAD_STOP_PACKET_BYTES). */
+size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt);
+
+#endif

@@ -1,0 +1,183 @@
+/* claims.c - beside the assembler's window: what its sources claim of another time.  See claims.h. */
+#include "common/recv/claims.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Room for held packets of a heap, beside their payload. */
+#define HELD_OVERHEAD_BYTES 65536
+
+int claims_init(struct claims *claims, const struct claims_config *config)
+{
+    int err = 0;
+
+    *claims = (struct claims){.config = *config, .sources = calloc(config->n_sources, sizeof(*claims->sources))};
+    if (!claims->sources)
+        return -ENOMEM;
+    for (unsigned i = 0; i < config->n_sources && !config->live && !err; i++)
+        err = held_init(&claims->sources[i].held,
+                        (size_t)config->jump_heaps * 2 * (config->heap_bytes + HELD_OVERHEAD_BYTES));
+    return err;
+}
+
+void claims_fini(struct claims *claims)
+{
+    for (unsigned i = 0; claims->sources && i < claims->config.n_sources; i++)
+        held_fini(&claims->sources[i].held);
+    free(claims->sources);
+}
+
+void claims_restart(struct claims *claims)
+{
+    for (unsigned i = 0; i < claims->config.n_sources; i++)
+        claims->sources[i].n_heaps = 0;
+}
+
+/* The claim of a source has come to nothing, and so have the packets that were held for it. */
+static void drop(struct claims *claims, unsigned i)
+{
+    struct claim_source *source = &claims->sources[i];
+    size_t n_held = held_clear(&source->held);
+
+    source->n_heaps = 0;
+    if (n_held == 0)
+        return;
+    counter_add(claims->config.refused, n_held);
+    log_limited(&claims->limit, LOG_LEVEL_WARNING,
+                "%s: packet refused (%s): and %zu more of source %u, to timestamp %lld", claims->config.name,
+                reject_name(REJECT_JUMP), n_held - 1, i, (long long)source->samples);
+}
+
+void claims_drop(struct claims *claims)
+{
+    for (unsigned i = 0; i < claims->config.n_sources; i++)
+        drop(claims, i);
+}
+
+void claims_heard(struct claims *claims, unsigned i, int64_t arrival_ns)
+{
+    struct claim_source *source = &claims->sources[i];
+
+    if (source->n_heaps > 0)
+        drop(claims, i);
+    source->near_at = claims->n_packets;
+    source->near_ns = claims->near_ns = arrival_ns;
+}
+
+bool claims_heard_lately(const struct claims *claims, unsigned i, int64_t arrival_ns)
+{
+    const struct claim_source *source = &claims->sources[i];
+
+    return source->near_at != 0 && arrival_ns - source->near_ns < claims->config.window_ns;
+}
+
+bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
+{
+    struct claim_source *source = &claims->sources[packet->source];
+    int64_t ahead = packet->timestamp - source->samples, window_samples = claims->config.window_samples;
+
+    if (source->n_heaps == 0 || ahead > window_samples || ahead < -window_samples) {
+        drop(claims, packet->source);
+        source->since = claims->n_packets;
+        source->renewed = claims->n_packets;
+    } else if (ahead <= 0) {
+        return false; /* another packet of that heap, or one that was overtaken */
+    }
+    source->samples = packet->timestamp;
+    source->n_heaps++;
+    if (source->n_heaps % claims->config.jump_heaps == 0) {
+        source->since = source->renewed;
+        source->renewed = claims->n_packets;
+    }
+    return source->n_heaps >= claims->config.jump_heaps;
+}
+
+/* Whether a source that makes no claim speaks against this one, whose next heap arrives now. */
+static bool speaks_against(const struct claims *claims, unsigned i, const struct claim_source *claimant,
+                           int64_t arrival_ns)
+{
+    const struct claim_source *source = &claims->sources[i];
+
+    if (source->near_at == 0)
+        return false;
+    return source->near_at > claimant->since || (claims->config.live && claims_heard_lately(claims, i, arrival_ns));
+}
+
+static bool agree(const struct claims *claims, const struct claim_source *one, const struct claim_source *other)
+{
+    int64_t apart = one->samples - other->samples, window_samples = claims->config.window_samples;
+
+    return apart >= -window_samples && apart <= window_samples;
+}
+
+bool claims_are_enough(const struct claims *claims, unsigned claimant, int64_t arrival_ns)
+{
+    const struct claims_config *config = &claims->config;
+    unsigned n_agree = 0, n_against = 0;
+
+    if (config->live && claims_heard_lately(claims, claimant, arrival_ns))
+        return false;
+    for (unsigned i = 0; i < config->n_sources; i++) {
+        const struct claim_source *source = &claims->sources[i];
+
+        if (source->n_heaps == 0)
+            n_against += speaks_against(claims, i, &claims->sources[claimant], arrival_ns);
+        else if (source->n_heaps >= config->jump_heaps)
+            n_agree += agree(claims, source, &claims->sources[claimant]);
+    }
+    return n_agree > n_against && (n_agree >= config->jump_sources || n_against == 0);
+}
+
+uint8_t *claims_hold(struct claims *claims, const struct assemble_packet *packet, int64_t arrival_ns)
+{
+    return held_add(&claims->sources[packet->source].held, packet, arrival_ns);
+}
+
+void claims_believe(struct claims *claims, unsigned claimant)
+{
+    for (unsigned i = 0; i < claims->config.n_sources; i++) {
+        struct claim_source *source = &claims->sources[i];
+        bool agrees = source->n_heaps > 0 && agree(claims, source, &claims->sources[claimant]);
+
+        source->next_held = agrees ? held_next(&source->held, NULL) : NULL;
+        if (!agrees)
+            drop(claims, i);
+    }
+}
+
+/* The source that has the earliest packet not yet returned; NULL: none has any. */
+static struct claim_source *earliest(const struct claims *claims)
+{
+    struct claim_source *found = NULL;
+
+    for (unsigned i = 0; i < claims->config.n_sources; i++) {
+        struct claim_source *source = &claims->sources[i];
+
+        if (source->next_held && (!found || source->next_held->packet.timestamp < found->next_held->packet.timestamp))
+            found = source;
+    }
+    return found;
+}
+
+const struct held_packet *claims_first_held(const struct claims *claims)
+{
+    const struct claim_source *source = earliest(claims);
+
+    return source ? source->next_held : NULL;
+}
+
+const struct held_packet *claims_next_held(struct claims *claims)
+{
+    struct claim_source *source = earliest(claims);
+    const struct held_packet *held = source ? source->next_held : NULL;
+
+    if (source)
+        source->next_held = held_next(&source->held, held);
+    return held;
+}
+
+void claims_release(struct claims *claims)
+{
+    for (unsigned i = 0; i < claims->config.n_sources; i++)
+        held_clear(&claims->sources[i].held);
+}

@@ -1,0 +1,869 @@
+/* receiver.c - the receive thread: from packet_source to the assemblers, batch by batch.
+ *
+ * A batch that landed goes in two passes.  inspect() parses every packet and takes those that fell on a place in a
+ * chunk which is not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not
+ * in place.  So no copy can overwrite a packet of the same batch that has not been dealt with.  Packets that the source
+ * lends lie on nobody's place and are dealt with one by one. */
+#include "common/recv/receiver.h"
+
+#include "common/base/clock.h"
+#include "common/base/copy.h"
+#include "common/net/crc32c.h"
+#include "common/net/access.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/net/spead_shape.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* how long a stop may take to be noticed */
+#define TICK_MIN_NS     (5 * NS_PER_MS)   /* how often assemblers hear that time passes, where chunks are shorter */
+
+/* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
+#define HEADER_BYTES          256
+#define GATHERED_HEADER_BYTES 1024
+#define SLOT_BYTES            (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
+
+#define RING_REQUEST_BYTES 69 /* of an ibverbs source's lists of its frames, for each of them */
+
+/* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
+#define JUDGED_LANDINGS 64
+#define RETRY_BATCHES   64
+
+/* Slots offered at least; else twice as many as the last batch had packets, because a prediction that no packet follows
+ * is wasted. */
+#define OFFERED_MIN 8
+
+/* A place in the sequence of one source's packets. */
+struct position {
+    int64_t timestamp;
+    uint64_t offset; /* in the heap */
+};
+
+/* What is known of the packets of one source of one member. */
+struct flow {
+    unsigned member;           /* [const] */
+    unsigned source;           /* [const] */
+    struct position next;      /* after the last packet admitted */
+    uint64_t payload_bytes;    /* of its packets, but for the last of a heap */
+    struct flow *successor[2]; /* whose packet came after one of this: [0] in mid-heap, [1] at a heap's end */
+    struct position cursor;    /* where the predictions for batch 'cursor_batch' have got to */
+    uint64_t cursor_batch;
+};
+
+/* What belongs to a slot. */
+struct landing {
+    uint8_t *header; /* [const] [HEADER_BYTES] */
+    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
+    uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
+
+    /* The prediction; the payload was offered a place in a chunk if 'flow' is set. */
+    struct flow *flow;
+    struct position position;
+    uint64_t n_jumps; /* of the member's window, when that place was looked up */
+
+    /* What came. */
+    struct spead_packet packet;
+    struct receiver_identity identity;
+    enum reject reject;
+    enum spead_error error; /* of one that is malformed */
+    bool as_predicted;
+};
+
+struct receiver {
+    struct receiver_config config;    /* [const] */
+    char name[32];                    /* [const] the thread's; config.thread_name points here */
+    struct assembler_config *members; /* [const] [n_assemblers] */
+    struct assembler **assemblers;    /* [const] [n_assemblers] */
+    struct flow *flows;               /* [n_flows] member by member */
+    struct flow **member_flows;       /* [const] [n_assemblers] the flow of source 0 of each member */
+    struct packet_source *source;
+    struct thread thread;
+    bool running; /* there is a thread to join */
+    atomic_bool stop;
+    _Atomic int error; /* why the source died; written by the thread before it tells of its end */
+    uint8_t *buffers;
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    struct landing landings[PACKET_BATCH_MAX];
+
+    int64_t tick_ns; /* [const] a chunk's length, within bounds */
+    int64_t ticked_ns;
+    struct spead_shape shape; /* of the last good packet */
+    size_t header_bytes;      /* of the last good packet: what is offered to the next */
+    struct flow *last_flow;   /* of the last packet admitted; NULL before */
+    bool last_ended_heap;
+    uint64_t n_batches;
+    size_t n_offered;                     /* slots of this batch */
+    size_t n_landed;                      /* packets of it */
+    unsigned n_unpredicted;               /* batches still to be received without prediction */
+    unsigned n_landings, n_good_landings; /* since prediction was last judged */
+
+    struct receiver_stats stats;
+    uint32_t named; /* reasons of rejection named in this batch */
+    struct log_limit limits[N_REJECTS];
+};
+
+/* ---- Prediction -------------------------------------------------------------------------------------------------- */
+
+static struct flow *flow_of(const struct receiver *receiver, unsigned member, unsigned source)
+{
+    return receiver->member_flows[member] + source;
+}
+
+/* Moves past 'n_bytes' of a heap; returns true at its end. */
+static bool position_advance(struct position *position, const struct assemble_layout *layout, uint64_t n_bytes)
+{
+    position->offset += n_bytes;
+    if (position->offset < layout->heap_bytes)
+        return false;
+    position->offset = 0;
+    position->timestamp += layout->heap_samples;
+    return true;
+}
+
+static bool position_equal(const struct position *a, const struct position *b)
+{
+    return a->timestamp == b->timestamp && a->offset == b->offset;
+}
+
+/* Takes note of an admitted packet. */
+static void flow_follow(struct receiver *r, struct flow *flow, const struct assemble_packet *packet)
+{
+    const struct assemble_layout *layout = &r->members[flow->member].layout;
+
+    flow->next = (struct position){.timestamp = packet->timestamp, .offset = packet->offset};
+    bool ended_heap = position_advance(&flow->next, layout, packet->n_bytes);
+    if (!ended_heap || packet->offset == 0)
+        flow->payload_bytes = packet->n_bytes;
+    if (r->last_flow)
+        r->last_flow->successor[r->last_ended_heap] = flow;
+    r->last_flow = flow;
+    r->last_ended_heap = ended_heap;
+}
+
+/* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would
+ * be the last of its heap. */
+static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct landing *landing)
+{
+    const struct assemble_layout *layout = &r->members[flow->member].layout;
+
+    if (flow->cursor_batch != r->n_batches) {
+        flow->cursor_batch = r->n_batches;
+        flow->cursor = flow->next;
+    }
+    uint64_t n_bytes = layout->heap_bytes - flow->cursor.offset;
+    if (n_bytes > flow->payload_bytes)
+        n_bytes = flow->payload_bytes;
+    const struct assemble_packet packet = {
+        .source = flow->source,
+        .timestamp = flow->cursor.timestamp,
+        .heap_bytes = layout->heap_bytes,
+        .offset = flow->cursor.offset,
+        .n_bytes = n_bytes,
+    };
+    uint8_t *payload = assembler_expect(r->assemblers[flow->member], &packet);
+    if (payload) {
+        landing->flow = flow;
+        landing->position = flow->cursor;
+        landing->n_jumps = counter_get(&r->members[flow->member].stats->jumps);
+        slot->payload = payload;
+        slot->payload_bytes = n_bytes;
+        slot->spill = landing->spill;
+        slot->spill_bytes = PACKET_BYTES_MAX;
+    }
+    return position_advance(&flow->cursor, layout, n_bytes);
+}
+
+static void offer_slots(struct receiver *r)
+{
+    struct flow *flow = r->last_flow;
+    bool ended_heap = r->last_ended_heap;
+
+    r->n_batches++;
+    if (r->config.direct || r->n_unpredicted > 0)
+        flow = NULL;
+    if (r->n_unpredicted > 0)
+        r->n_unpredicted--;
+    for (size_t i = 0; i < r->n_offered; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->flow = NULL;
+        r->slots[i] = (struct packet_slot){
+            .header = landing->header,
+            .header_bytes = r->header_bytes,
+            .payload = landing->own,
+            .payload_bytes = PACKET_BYTES_MAX,
+        };
+        if (flow) {
+            flow = flow->successor[ended_heap];
+            ended_heap = predict(r, flow, &r->slots[i], landing);
+        }
+    }
+}
+
+/* Where most landings miss, a miss costs two copies and a hit saves one: better not to predict for a while. */
+static void judge_predictions(struct receiver *r)
+{
+    if (r->n_landings < JUDGED_LANDINGS)
+        return;
+    if (2 * r->n_good_landings < r->n_landings)
+        r->n_unpredicted = RETRY_BATCHES;
+    r->n_landings = 0;
+    r->n_good_landings = 0;
+}
+
+/* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
+
+/* A header unlike the one before, of which 'n_bytes' are in one piece. */
+static enum spead_error parse_new_header(struct receiver *r, const struct packet_slot *slot, size_t n_bytes,
+                                         struct spead_packet *packet)
+{
+    uint8_t gathered[GATHERED_HEADER_BYTES];
+    const uint8_t *header = slot->header;
+
+    if (n_bytes > GATHERED_HEADER_BYTES) /* of a packet that is lent, which is no reason to take longer headers */
+        n_bytes = GATHERED_HEADER_BYTES;
+    size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
+    /* Of a header so long that the host has not all of it, nobody knows the end. */
+    if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes && !slot->rest) {
+        n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
+        if (n_bytes > slot->packet_bytes)
+            n_bytes = slot->packet_bytes;
+        packet_copy(slot, 0, n_bytes, gathered);
+        header = gathered;
+    }
+    enum spead_error error =
+        spead_parse(header, n_bytes, slot->packet_bytes, r->config.wanted_ids, r->config.n_wanted, packet);
+    if (!error)
+        spead_shape_learn(&r->shape, header, r->config.wanted_ids, r->config.n_wanted, packet);
+    return error;
+}
+
+static enum spead_error parse(struct receiver *r, const struct packet_slot *slot, struct spead_packet *packet)
+{
+    size_t n_bytes = slot->packet_bytes < slot->header_bytes ? slot->packet_bytes : slot->header_bytes;
+
+    if (slot->truncated)
+        return SPEAD_TRUNCATED;
+    if (spead_shape_parse(&r->shape, slot->header, n_bytes, slot->packet_bytes, packet))
+        return SPEAD_OK;
+    return parse_new_header(r, slot, n_bytes, packet);
+}
+
+static bool is_as_predicted(const struct packet_slot *slot, const struct landing *landing)
+{
+    const struct receiver_identity *identity = &landing->identity;
+    const struct position position = {
+        .timestamp = (int64_t)identity->wire_timestamp,
+        .offset = landing->packet.payload_offset,
+    };
+    const struct position predicted = {
+        .timestamp = landing->position.timestamp & (int64_t)SPEAD_VALUE_MASK,
+        .offset = landing->position.offset,
+    };
+
+    return landing->packet.header_bytes == slot->header_bytes &&
+           landing->packet.payload_length == slot->payload_bytes && identity->member == landing->flow->member &&
+           identity->source == landing->flow->source && position_equal(&position, &predicted);
+}
+
+/* The list is asked here, whatever the source did to keep others away. */
+static bool may_send(const struct receiver *r, const struct packet_slot *slot)
+{
+    const struct endpoint_list *endpoints = r->config.source.endpoints;
+    const struct katcp_access *from = endpoints ? endpoints->items[slot->endpoint].from : NULL;
+
+    return !from || katcp_access_allows(from, (struct in_addr){slot->sender});
+}
+
+/* Whether the packet is as its CRC item says.  Its header has GATHERED_HEADER_BYTES at most: parse() reads no more. */
+static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet *packet)
+{
+    uint8_t header[GATHERED_HEADER_BYTES];
+    size_t end = packet->header_bytes + packet->payload_length, at = packet->header_bytes;
+
+    packet_copy(slot, 0, at, header);
+    uint64_t wanted = spead_take_crc(header, packet->crc_at);
+    uint32_t crc = crc32c(0, header, at);
+    while (at < end) {
+        const uint8_t *start;
+        size_t n_bytes = packet_piece(slot, at, end - at, &start);
+        crc = crc32c(crc, start, n_bytes);
+        at += n_bytes;
+    }
+    return crc == wanted;
+}
+
+static bool is_intact(const struct receiver *r, const struct packet_slot *slot, const struct spead_packet *packet)
+{
+    if (packet->crc_at == 0)
+        return !r->config.needs_crc;
+    return slot->rest || crc_agrees(slot, packet);
+}
+
+static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)
+{
+    struct spead_packet *packet = &landing->packet;
+
+    landing->as_predicted = false;
+    if (!may_send(r, slot))
+        return REJECT_BAD_SENDER;
+    if (slot->packet_bytes == 0 && r->config.source.share)
+        return REJECT_OTHER_THREAD;
+    landing->error = parse(r, slot, packet);
+    if (landing->error) {
+        counter_add(&r->stats.malformed[landing->error], 1);
+        return REJECT_MALFORMED;
+    }
+    if (packet->is_stop)
+        return REJECT_STOP;
+    enum reject reject = r->config.identify(r->config.context, slot->endpoint, packet, &landing->identity);
+    if (reject)
+        return reject == REJECT_NO_ITEMS && packet->is_descriptor ? REJECT_DESCRIPTOR : reject;
+    assert(landing->identity.member < r->config.n_assemblers);
+    if (!is_intact(r, slot, packet))
+        return REJECT_CRC;
+    r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
+    if (!landing->flow)
+        return REJECT_NONE;
+    r->n_landings++;
+    landing->as_predicted = is_as_predicted(slot, landing);
+    if (landing->as_predicted)
+        r->n_good_landings++;
+    else
+        packet_copy(slot, packet->header_bytes, packet->payload_length, landing->own);
+    return REJECT_NONE;
+}
+
+/* ---- A second copy ----------------------------------------------------------------------------------------------- */
+
+/* A payload is about to be copied to where later packets of the batch may lie, as predicted: they leave first.  They
+ * will be found duplicates, and then compared. */
+static void make_way(struct receiver *r, const struct landing *landing, const uint8_t *place)
+{
+    const uint8_t *end = place + landing->packet.payload_length;
+
+    for (size_t i = (size_t)(landing - r->landings) + 1; i < r->n_landed; i++) {
+        struct landing *other = &r->landings[i];
+        const struct packet_slot *slot = &r->slots[i];
+
+        if (other->as_predicted && slot->payload < end && slot->payload + slot->payload_bytes > place) {
+            memcpy(other->own, slot->payload, slot->payload_bytes);
+            other->as_predicted = false;
+        }
+    }
+}
+
+/* Whether the packet's payload is the same as the first copy, where the host may read that. */
+static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                    const uint8_t *first)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    if (!first || r->config.direct || r->config.source.device)
+        return false;
+    if (slot->lent)
+        return memcmp(first, slot->header + packet->header_bytes, packet->payload_length) == 0;
+    if (landing->flow)
+        return memcmp(first, landing->own, packet->payload_length) == 0;
+    packet_copy(slot, packet->header_bytes, packet->payload_length, landing->spill);
+    return memcmp(first, landing->spill, packet->payload_length) == 0;
+}
+
+/* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
+
+/* Counts the heap if this is its first packet; names a packet of each reason once per batch, which log_limited() makes
+ * rarer still. */
+static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
+{
+    const struct endpoint_list *endpoints = r->config.source.endpoints;
+    bool harmless = reject_is_harmless(landing->reject);
+    enum log_level level = harmless ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING;
+    char from[32] = "an endpoint", sender[INET_ADDRSTRLEN];
+    bool parsed = landing->reject != REJECT_MALFORMED && landing->reject != REJECT_BAD_SENDER;
+
+    if (landing->reject == REJECT_OTHER_THREAD)
+        return;
+    if (parsed && landing->packet.payload_offset == 0) {
+        counter_add_alone(&r->stats.refused_heaps[landing->reject], 1);
+        if (landing->reject == REJECT_DESCRIPTOR || landing->reject == REJECT_NO_ITEMS)
+            counter_add_alone(&r->stats.metadata_heaps, 1);
+    }
+    if (r->named & 1u << landing->reject)
+        return;
+    r->named |= 1u << landing->reject;
+    if (endpoints && slot->endpoint < endpoints->n)
+        endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
+    if (landing->reject == REJECT_BAD_SENDER) {
+        inet_ntop(AF_INET, &slot->sender, sender, sizeof(sender));
+        log_limited(&r->limits[landing->reject], level, "%s: %s sends to %s, which recv.from does not allow",
+                    r->config.thread_name, sender, from);
+        return;
+    }
+    if (landing->reject == REJECT_MALFORMED) {
+        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
+                    r->config.thread_name, slot->packet_bytes, from, spead_error_name(landing->error));
+        return;
+    }
+    log_limited(&r->limits[landing->reject], level, "%s: packet %s (%s): heap %" PRIu64 " to %s", r->config.thread_name,
+                harmless ? "ignored" : "refused", reject_name(landing->reject), landing->packet.heap_cnt, from);
+}
+
+/* The payload begins in the slot's header buffer if this packet's header is shorter than the last one's. */
+static void copy_direct(const struct packet_slot *slot, const struct spead_packet *packet, uint8_t *place)
+{
+    size_t n_bytes = packet->payload_length, before = slot->header_bytes - packet->header_bytes;
+
+    if (packet->header_bytes > slot->header_bytes) {
+        copy_past_cache(place, slot->payload + (packet->header_bytes - slot->header_bytes), n_bytes);
+        return;
+    }
+    if (before > n_bytes)
+        before = n_bytes;
+    copy_past_cache(place, slot->header + packet->header_bytes, before);
+    copy_past_cache(place + before, slot->payload, n_bytes - before);
+}
+
+static void copy_landed(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                        uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    make_way(r, landing, place);
+    if (landing->flow)
+        memcpy(place, landing->own, packet->payload_length);
+    else
+        packet_copy(slot, packet->header_bytes, packet->payload_length, place);
+}
+
+/* The payload stays in the card's frame until the device gathers the chunk. */
+static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                       uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+    size_t n_first = slot->header_bytes - packet->header_bytes;
+
+    if (n_first > packet->payload_length)
+        n_first = packet->payload_length;
+    packet_source_keep(r->source, slot->frame);
+    chunk_add_frame(assembler_last_chunk(r->assemblers[landing->identity.member]), slot->frame, place,
+                    slot->header + packet->header_bytes, n_first, slot->rest, packet->payload_length - n_first);
+}
+
+/* A chunk begins again, so what the device had to read of its last life has been read. */
+static void release_frames(void *context, const struct chunk *chunk)
+{
+    struct receiver *r = context;
+
+    packet_source_release(r->source, chunk->frames, chunk->n_frames); /* a source that died says so again */
+}
+
+/* Brings the payload of an admitted packet to where it belongs, if it is not there. */
+static void settle(struct receiver *r, const struct packet_slot *slot, const struct landing *landing, uint8_t *place)
+{
+    const struct spead_packet *packet = &landing->packet;
+
+    if (landing->as_predicted) {
+        assert(place == slot->payload);
+        return;
+    }
+    if (r->config.source.device) {
+        keep_frame(r, slot, landing, place);
+        return;
+    }
+    if (slot->lent)
+        copy_past_cache(place, slot->header + packet->header_bytes, packet->payload_length);
+    else if (r->config.direct)
+        copy_direct(slot, packet, place);
+    else
+        copy_landed(r, slot, landing, place);
+    counter_add_alone(&r->members[landing->identity.member].stats->copied_packets, 1);
+}
+
+static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+                         int64_t arrival_ns)
+{
+    const struct receiver_identity *identity = &landing->identity;
+    struct assembler *assembler = r->assemblers[identity->member];
+    struct assembler_stats *stats = r->members[identity->member].stats;
+    uint8_t *place;
+
+    /* If the window jumped since, the chunk in which the packet lies may already serve another time. */
+    if (landing->as_predicted && landing->n_jumps != counter_get(&stats->jumps)) {
+        counter_add(&stats->rejects[REJECT_JUMP], 1);
+        return REJECT_JUMP;
+    }
+    const struct assemble_packet packet = {
+        .source = identity->source,
+        .timestamp = assembler_unwrap(assembler, identity->wire_timestamp, arrival_ns),
+        .heap_bytes = landing->packet.heap_length,
+        .offset = landing->packet.payload_offset,
+        .n_bytes = landing->packet.payload_length,
+        .extra = identity->extra,
+        .sender = slot->sender,
+    };
+    enum reject reject = assembler_admit(assembler, &packet, arrival_ns, &place);
+    if (reject == REJECT_DUPLICATE && !is_same(r, slot, landing, assembler_duplicate_of(assembler)))
+        assembler_contest(assembler, &packet);
+    if (reject)
+        return reject;
+    settle(r, slot, landing, place);
+    if (!slot->lent)
+        flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
+    return REJECT_NONE;
+}
+
+/* ---- The thread -------------------------------------------------------------------------------------------------- */
+
+/* Of the next packet, while this one is copied. */
+static void prefetch_header(const uint8_t *header)
+{
+    __builtin_prefetch(header);
+    __builtin_prefetch(header + 64);
+}
+
+/* Packets that the source lent lie on nobody's place: each can be dealt with at once. */
+static void handle_lent(struct receiver *r, size_t n_packets, int64_t arrival_ns)
+{
+    struct landing *landing = &r->landings[0];
+
+    landing->flow = NULL;
+    for (size_t i = 0; i < n_packets; i++) {
+        if (i + 1 < n_packets)
+            prefetch_header(r->slots[i + 1].header);
+        landing->reject = inspect(r, &r->slots[i], landing);
+        if (landing->reject)
+            counter_add(&r->stats.rejects[landing->reject], 1);
+        else
+            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
+        if (landing->reject)
+            note_reject(r, &r->slots[i], landing);
+    }
+}
+
+static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns)
+{
+    r->n_landed = n_packets;
+    for (size_t i = 0; i < n_packets; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->reject = inspect(r, &r->slots[i], landing);
+        if (landing->reject)
+            counter_add(&r->stats.rejects[landing->reject], 1);
+    }
+    for (size_t i = 0; i < n_packets; i++) {
+        struct landing *landing = &r->landings[i];
+
+        if (!landing->reject)
+            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
+        if (landing->reject)
+            note_reject(r, &r->slots[i], landing);
+    }
+    judge_predictions(r);
+}
+
+static void pass_time(struct receiver *r, int64_t now_ns)
+{
+    if (now_ns - r->ticked_ns < r->tick_ns)
+        return;
+    r->ticked_ns = now_ns;
+    for (size_t i = 0; i < r->config.n_assemblers; i++)
+        assembler_pass_time(r->assemblers[i], now_ns);
+}
+
+/* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
+static int handle_batch(struct receiver *r)
+{
+    bool lends = packet_source_lends(r->source);
+
+    if (!lends)
+        offer_slots(r);
+    int n_packets = packet_source_recv(r->source, r->slots, lends ? PACKET_BATCH_MAX : r->n_offered, r->tick_ns);
+    if (n_packets < 0)
+        return n_packets;
+    int64_t now_ns = clock_monotonic_ns();
+    if (n_packets == 0) {
+        pass_time(r, now_ns);
+        return 0;
+    }
+    r->named = 0;
+    bool lent = r->slots[0].lent;
+    if (lent)
+        handle_lent(r, (size_t)n_packets, now_ns);
+    else
+        handle_landed(r, (size_t)n_packets, now_ns);
+    /* At last: who sees them counted finds what came of them, too. */
+    counter_add(&r->stats.packets, (size_t)n_packets);
+    pass_time(r, now_ns);
+    if (lent)
+        return 0;
+    r->n_offered = 2 * (size_t)n_packets;
+    if (r->n_offered < OFFERED_MIN)
+        r->n_offered = OFFERED_MIN;
+    if (r->n_offered > PACKET_BATCH_MAX)
+        r->n_offered = PACKET_BATCH_MAX;
+    return 0;
+}
+
+static struct assembler *oldest_assembler(const struct receiver *r)
+{
+    struct assembler *oldest = r->assemblers[0];
+
+    for (size_t i = 1; i < r->config.n_assemblers; i++)
+        if (assembler_oldest_samples(r->assemblers[i]) < assembler_oldest_samples(oldest))
+            oldest = r->assemblers[i];
+    return oldest;
+}
+
+int64_t receiver_oldest_samples(const struct receiver *receiver)
+{
+    return assembler_oldest_samples(oldest_assembler(receiver));
+}
+
+void receiver_flush_oldest(struct receiver *receiver)
+{
+    assembler_flush_oldest(oldest_assembler(receiver));
+}
+
+/* The open chunks of all members leave in order of time: a member that handed on all of its own at once would look far
+ * ahead of the others, whose last chunks the matcher would then not wait for. */
+static void flush(struct receiver *r)
+{
+    while (receiver_oldest_samples(r) != INT64_MAX)
+        receiver_flush_oldest(r);
+}
+
+static void *run(void *arg)
+{
+    struct receiver *r = arg;
+    int err = 0;
+
+    while (!err && !atomic_load_explicit(&r->stop, memory_order_relaxed)) {
+        thread_beat();
+        err = handle_batch(r);
+    }
+    copy_finish();
+    if (!err)
+        return NULL; /* stopped; what is open is flushed from outside */
+    flush(r);
+    if (err != -ENODATA) {
+        r->error = err;
+        log_error("%s: receiving ended: %s", r->config.thread_name, strerror(-err));
+    }
+    inbox_push(r->config.worker, &(struct inbox_item){.kind = r->config.end_kind});
+    return NULL;
+}
+
+int receiver_start(struct receiver *receiver)
+{
+    int err;
+
+    assert(!receiver->running);
+    err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
+    if (err)
+        return err;
+    receiver->running = true;
+    return 0;
+}
+
+int receiver_begin(struct receiver *receiver, char *why, size_t why_bytes)
+{
+    return packet_source_begin(receiver->source, why, why_bytes);
+}
+
+void receiver_halt(struct receiver *receiver)
+{
+    atomic_store_explicit(&receiver->stop, true, memory_order_relaxed);
+    for (size_t i = 0; i < receiver->config.n_assemblers; i++)
+        inbox_stop(receiver->members[i].free_chunks);
+    if (receiver->running)
+        thread_join(&receiver->thread);
+    receiver->running = false;
+}
+
+void receiver_stop(struct receiver *receiver)
+{
+    receiver_halt(receiver);
+    flush(receiver);
+}
+
+const struct receiver_stats *receiver_get_stats(const struct receiver *receiver)
+{
+    return &receiver->stats;
+}
+
+int64_t receiver_kernel_drops(const void *arg)
+{
+    const struct receiver *receiver = arg;
+
+    return (int64_t)packet_source_kernel_drops(receiver->source);
+}
+
+bool receiver_can_wait(const struct receiver *receiver)
+{
+    return packet_source_can_wait(receiver->source);
+}
+
+int receiver_get_error(const struct receiver *receiver)
+{
+    return receiver->error;
+}
+
+/* ---- Creation ---------------------------------------------------------------------------------------------------- */
+
+struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept)
+{
+    struct receiver_bytes bytes = {.host = PACKET_BATCH_MAX * SLOT_BYTES};
+    struct packet_ring ring;
+
+    if (transport != TRANSPORT_IBVERBS) {
+        bytes.host += PACKET_SOURCE_BYTES;
+        return bytes;
+    }
+    packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
+    bytes.ring = bytes_times(ring.n_frames, ring.frame_bytes);
+    bytes.device = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
+    bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring, true) : memory_mapped_bytes(bytes.ring));
+    bytes_add(&bytes.host, ring.n_frames, RING_REQUEST_BYTES);
+    return bytes;
+}
+
+/* Divides the buffers among the slots. */
+static void point_landings(struct receiver *r)
+{
+    for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
+        struct landing *landing = &r->landings[i];
+
+        landing->header = r->buffers + i * SLOT_BYTES;
+        landing->own = landing->header + HEADER_BYTES;
+        landing->spill = landing->own + PACKET_BYTES_MAX;
+    }
+    r->header_bytes = HEADER_BYTES;
+    r->n_offered = PACKET_BATCH_MAX;
+}
+
+static int create_buffers(struct receiver *r)
+{
+    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    if (!r->buffers)
+        return -ENOMEM;
+    point_landings(r);
+    return 0;
+}
+
+static int create_flows(struct receiver *r)
+{
+    size_t n_flows = 0;
+
+    for (size_t i = 0; i < r->config.n_assemblers; i++)
+        n_flows += r->members[i].layout.n_sources;
+    r->flows = calloc(n_flows, sizeof(*r->flows));
+    r->member_flows = calloc(r->config.n_assemblers, sizeof(*r->member_flows));
+    if (!r->flows || !r->member_flows)
+        return -ENOMEM;
+    struct flow *flow = r->flows;
+    for (unsigned i = 0; i < r->config.n_assemblers; i++) {
+        r->member_flows[i] = flow;
+        for (unsigned source = 0; source < r->members[i].layout.n_sources; source++, flow++)
+            *flow = (struct flow){.member = i, .source = source, .successor = {flow, flow}};
+    }
+    return 0;
+}
+
+static int create_assemblers(struct receiver *r)
+{
+    const struct receiver_config *config = &r->config;
+    int err;
+
+    r->members = calloc(config->n_assemblers, sizeof(*r->members));
+    r->assemblers = calloc(config->n_assemblers, sizeof(struct assembler *));
+    if (!r->members || !r->assemblers)
+        return -ENOMEM;
+    r->tick_ns = RECV_TIMEOUT_NS;
+    for (size_t i = 0; i < config->n_assemblers; i++) {
+        r->members[i] = config->assemblers[i];
+        r->members[i].may_wait = packet_source_can_wait(r->source);
+        if (config->source.device) {
+            r->members[i].recycle = release_frames;
+            r->members[i].recycle_context = r;
+        }
+        int64_t chunk_ns = timebase_duration_ns(&r->members[i].timebase, assemble_chunk_samples(&r->members[i].layout));
+        if (chunk_ns < r->tick_ns)
+            r->tick_ns = chunk_ns > TICK_MIN_NS ? chunk_ns : TICK_MIN_NS;
+        err = assembler_create(&r->members[i], &r->assemblers[i]);
+        if (err)
+            return err;
+    }
+    return 0;
+}
+
+int receiver_create_from(const struct receiver_config *config, struct packet_source *source, struct receiver **receiver)
+{
+    struct receiver *r;
+    int err;
+
+    assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
+    r = calloc(1, sizeof(*r));
+    if (!r) {
+        packet_source_close(source);
+        return -ENOMEM;
+    }
+    r->config = *config;
+    snprintf(r->name, sizeof(r->name), "%s", config->thread_name);
+    r->config.thread_name = r->name;
+    r->source = source;
+    err = create_assemblers(r);
+    if (err)
+        goto undo_receiver;
+    err = create_flows(r);
+    if (err)
+        goto undo_receiver;
+    err = create_buffers(r);
+    if (err)
+        goto undo_receiver;
+    *receiver = r;
+    return 0;
+undo_receiver:
+    receiver_destroy(r);
+    return err;
+}
+
+int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
+{
+    struct packet_source *source;
+    int err;
+
+    err = packet_source_open(&config->source, &source, why, why_bytes);
+    if (err)
+        return err;
+    err = receiver_create_from(config, source, receiver);
+    if (err)
+        snprintf(why, why_bytes, "there is no memory for the receiver %s", config->thread_name);
+    return err;
+}
+
+void receiver_destroy(struct receiver *receiver)
+{
+    if (!receiver)
+        return;
+    if (receiver->running)
+        receiver_stop(receiver);
+    free(receiver->buffers);
+    free(receiver->member_flows);
+    free(receiver->flows);
+    for (size_t i = 0; receiver->assemblers && i < receiver->config.n_assemblers; i++)
+        assembler_destroy(receiver->assemblers[i]);
+    free(receiver->assemblers);
+    free(receiver->members);
+    packet_source_close(receiver->source);
+    free(receiver);
+}

@@ -1,0 +1,145 @@
+/* receiver_metrics.c - registers the receive side's counters. */
+#include "common/recv/receiver_metrics.h"
+
+#include "common/base/log.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void add(const char *prefix, const char *name, const char *help, const char *labels,
+                const struct counter *counter)
+{
+    char full[128];
+
+    snprintf(full, sizeof(full), "%s_%s", prefix, name);
+    stats_counter(full, help, labels, counter);
+}
+
+/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}, or
+ * where they are harmless ignored_packets{reason=...}. */
+static const struct own_name {
+    enum reject reject;
+    const char *name, *why;
+} own_names[] = {
+    {REJECT_TOO_OLD, "too_old_heaps", "their chunk had been closed."},
+    {REJECT_BAD_TIMESTAMP, "bad_timestamp_heaps", "their timestamp is no multiple of a heap's length."},
+    {REJECT_BAD_SOURCE, "bad_feng_id_heaps", "their feng_id is not one of the array's."},
+};
+
+static void add_own_name(const char *prefix, const struct own_name *own, const char *what, const char *labels,
+                         const struct counter *counter)
+{
+    char help[160];
+
+    snprintf(help, sizeof(help), "%s: %s", what, own->why);
+    add(prefix, own->name, help, labels, counter);
+}
+
+/* Packets are counted here, so the names are true only where a heap is one packet: in fgpu's input, which knows no
+ * feng_id.  (For xbgpu's see add_refused_heaps().) */
+static const struct own_name *own_name(const char *prefix, enum reject reject)
+{
+    for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
+        if (own_names[i].reject == reject && reject != REJECT_BAD_SOURCE)
+            return &own_names[i];
+    return NULL;
+}
+
+static void add_rejects(const char *prefix, const char *labels, const struct counter *rejects)
+{
+    for (int r = REJECT_NONE + 1; r < N_REJECTS; r++) {
+        const struct own_name *own = own_name(prefix, (enum reject)r);
+        char with_reason[320];
+        snprintf(with_reason, sizeof(with_reason), "%s", labels);
+        if (own) {
+            add_own_name(prefix, own, "Heaps (of one packet) refused", with_reason, &rejects[r]);
+            continue;
+        }
+        stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
+        if (reject_is_harmless((enum reject)r))
+            add(prefix, "ignored_packets", "Packets that belong to the streams but not into a chunk, by reason.",
+                with_reason, &rejects[r]);
+        else
+            add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
+    }
+}
+
+void assembler_stats_register(const char *prefix, const char *labels, const struct assembler_stats *stats)
+{
+    char full[128];
+
+    add(prefix, "heaps", "Complete heaps received.", labels, &stats->heaps);
+    add(prefix, "bytes", "Payload bytes of complete heaps.", labels, &stats->bytes);
+    add(prefix, "chunks", "Chunks handed to the worker.", labels, &stats->chunks);
+    add(prefix, "missing_heaps", "Heaps expected since the first but not received.", labels, &stats->missing_heaps);
+    add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
+    add(prefix, "contested_heaps", "Heaps that count as missing because a second, different copy of their bytes came.",
+        labels, &stats->contested_heaps);
+    add(prefix, "copied_packets", "Packets that were not received in their place and had to be copied.", labels,
+        &stats->copied_packets);
+    add(prefix, "jumps", "Times that timestamps jumped and the new ones were believed.", labels, &stats->jumps);
+    add(prefix, "gap_samples", "Samples left out by jumps forward that no time that passed accounts for.", labels,
+        &stats->gap_samples);
+    add_rejects(prefix, labels, stats->rejects);
+    snprintf(full, sizeof(full), "%s_newest_timestamp", prefix);
+    stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
+}
+
+/* Where heaps have several packets, those that are refused are told by their first one, for the reasons that the reference
+ * counts. */
+static void add_refused_heaps(const char *prefix, const char *labels, const struct counter *heaps)
+{
+    for (size_t i = 0; strcmp(prefix, "xbgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
+        add_own_name(prefix, &own_names[i], "Heaps refused at their first packet", labels, &heaps[own_names[i].reject]);
+}
+
+void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats)
+{
+    char labels[64] = "";
+
+    stats_label(labels, sizeof(labels), "thread", thread);
+    add(prefix, "packets", "Packets received.", labels, &stats->packets);
+    add_rejects(prefix, labels, stats->rejects);
+    add_refused_heaps(prefix, labels, stats->refused_heaps);
+    if (strcmp(prefix, "fgpu_input") == 0 || strcmp(prefix, "xbgpu_input") == 0)
+        add(prefix, "metadata_heaps", "Descriptors, and heaps that lack an item that heaps of data have.", labels,
+            &stats->metadata_heaps);
+    for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++) {
+        char with_error[128];
+        snprintf(with_error, sizeof(with_error), "%s", labels);
+        stats_label(with_error, sizeof(with_error), "error", spead_error_name((enum spead_error)e));
+        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by what is wrong.", with_error,
+            &stats->malformed[e]);
+    }
+}
+
+void receiver_drops_register(const char *prefix, const char *thread, const struct receiver *receiver)
+{
+    char labels[64] = "", full[128];
+
+    stats_label(labels, sizeof(labels), "thread", thread);
+    snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
+    stats_gauge_read(full,
+                     "Messages that the kernel dropped since the start for want of socket buffer (joined packets count "
+                     "once), or the card's port for want of frames.",
+                     labels, receiver_kernel_drops, receiver);
+}
+
+void assembler_stats_log(const char *name, const struct assembler_stats *stats)
+{
+    uint64_t refused = 0, contested = counter_get(&stats->contested_heaps);
+    char more[64] = "";
+
+    for (int r = REJECT_NONE + 1; r < N_REJECTS; r++)
+        refused += counter_get(&stats->rejects[r]);
+    if (contested > 0)
+        snprintf(more, sizeof(more), ", %" PRIu64 " heap%s contested", contested, plural(contested));
+    uint64_t n_heaps = counter_get(&stats->heaps);
+    log_info("%s: %" PRIu64 " heap%s received, %" PRIu64 " missing (%" PRIu64 " of them incomplete), %" PRIu64
+             " packet%s refused%s",
+             name, n_heaps, plural(n_heaps), counter_get(&stats->missing_heaps), counter_get(&stats->incomplete_heaps),
+             refused, plural(refused), more);
+}

@@ -1,0 +1,39 @@
+/* receiver_set.h - the receive threads of a daemon.
+ *
+ * Threads:   main, except receiver_set_failed() and receiver_set_can_wait() (worker). */
+#ifndef COMMON_RECV_RECEIVER_SET_H
+#define COMMON_RECV_RECEIVER_SET_H
+
+#include "common/config/config.h"
+#include "common/recv/receiver.h"
+
+struct receiver_set {
+    struct receiver **receivers; /* [n] */
+    size_t n;                    /* made so far */
+};
+
+int receiver_set_init(struct receiver_set *set, size_t max_receivers);
+
+/* Creates the next receiver: thread "recvN", on the affinity's next CPU (whatever 'config' says of both), with its
+ * metrics under 'prefix'.  Returns 0 or negative errno with one sentence in 'why'. */
+int receiver_set_add(struct receiver_set *set, const struct receiver_config *config,
+                     const struct config_int_list *affinity, const char *prefix, char *why, size_t why_bytes);
+
+int receiver_set_start(struct receiver_set *set);
+
+/* receiver_begin() of all.  Returns 0 or negative errno with one sentence in 'why'. */
+int receiver_set_begin(struct receiver_set *set, char *why, size_t why_bytes);
+
+/* Once a receiver has told of its end: true if any ended because its source died, not its file. */
+bool receiver_set_failed(const struct receiver_set *set);
+
+/* True where packets come from a file, which waits for us. */
+bool receiver_set_can_wait(const struct receiver_set *set);
+
+/* As receiver_stop(), with the last chunks of all in order of time.  Idempotent. */
+void receiver_set_stop(struct receiver_set *set);
+
+/* Destroys the receivers.  A zeroed set is accepted. */
+void receiver_set_fini(struct receiver_set *set);
+
+#endif

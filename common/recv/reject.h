@@ -1,0 +1,37 @@
+/* reject.h - why a packet is refused: the same reasons in both daemons and in visrec, each with a counter.
+ *
+ * Flow: packet_source and receiver find the reasons before REJECT_TOO_OLD, the assembler finds the others. */
+#ifndef COMMON_RECV_REJECT_H
+#define COMMON_RECV_REJECT_H
+
+#include <stdbool.h>
+
+/* Why a packet was refused; each is a counter.  Those before REJECT_TOO_OLD are found without the window. */
+enum reject {
+    REJECT_NONE = 0,
+    REJECT_BAD_SENDER,    /* from an address that may not send to this endpoint (recv.from) */
+    REJECT_MALFORMED,     /* not SPEAD-64-48 (spead.h says in which way) */
+    REJECT_DESCRIPTOR,    /* describes items, and has no data: part of any stream */
+    REJECT_STOP,          /* a stop heap: part of any stream */
+    REJECT_OTHER_THREAD,  /* ours, but another receive thread assembles that source; nothing is wrong */
+    REJECT_NO_ITEMS,      /* lacks an item that our heaps have, and is no descriptor */
+    REJECT_HEAP_SIZE,     /* heap length is not what the configuration says */
+    REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
+    REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
+    REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
+    REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrongly wired */
+    REJECT_CRC,           /* the packet is not as its CRC item says, or lacks the item (recv.crc) */
+    REJECT_TOO_OLD,       /* behind the window */
+    REJECT_JUMP,          /* far from the window, or ahead of its time, and not (yet) believed */
+    REJECT_CLOCK,         /* a claim that would be believed, but the host's synchronised clock contradicts it */
+    REJECT_DUPLICATE,     /* bytes that had arrived */
+    REJECT_NO_CHUNK,      /* no free chunk: the worker is behind; or no room for the packet's frame (chunk.h) */
+    N_REJECTS
+};
+
+const char *reject_name(enum reject reject); /* as in the metric's label: "too_old" */
+
+/* Whether such packets belong to any stream: they are ignored, and count as such, not as refused. */
+bool reject_is_harmless(enum reject reject);
+
+#endif

@@ -1,0 +1,214 @@
+/* source_pcap.c - packets from a capture file into landing slots: the network, replayed exactly.
+ *
+ * Each frame is peeled (link layer, VLAN tags, IPv4, UDP) down to the datagram; what is not for one of our endpoints is
+ * skipped, as the kernel would.  The times in the capture do not matter: the packets keep until they are asked for.
+ *
+ * A FIFO works, too.  Its writer may come and write when it likes: nothing waits for it but recv(), up to its
+ * time-out, or until a frame that has begun is whole.
+ * So the head of a FIFO is read, and may be refused, in recv(). */
+#include "common/base/file.h"
+#include "common/net/frame.h"
+#include "common/base/log.h"
+#include "common/recv/source.h"
+#include "common/base/units.h"
+
+#include <errno.h>
+#include <pcap/pcap.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAMILY_IPV4 2 /* AF_INET in the loopback header, the same on every system */
+
+struct pcap_source {
+    struct packet_source base;
+    char *path;
+    FILE *file;      /* before 'capture' has it; then NULL */
+    int fd;          /* of the file */
+    bool is_fifo;    /* not buffered, so that poll() tells whether there is more */
+    pcap_t *capture; /* NULL: a FIFO of which nothing has come */
+    int link_type;
+    int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
+    uint64_t n_cut; /* captured shorter than they were */
+    struct packet_endpoints endpoints;
+};
+
+/* ---- Layers ------------------------------------------------------------------------------------------------------ */
+
+static int peel_loopback(struct frame_rest *frame)
+{
+    uint32_t family;
+
+    if (frame->n_captured < sizeof(family))
+        return -EINVAL;
+    memcpy(&family, frame->at, sizeof(family));
+    *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
+    /* In the byte order of whoever captured it. */
+    return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
+}
+
+/* Leaves what begins with an IPv4 header.  Returns 0 or -EINVAL. */
+static int peel_link(const struct pcap_source *source, struct frame_rest *frame)
+{
+    switch (source->link_type) {
+    case DLT_EN10MB: return frame_peel_link(frame, FRAME_ETHERNET_BYTES, 12);
+    case DLT_LINUX_SLL: return frame_peel_link(frame, 16, 14);
+    case DLT_LINUX_SLL2: return frame_peel_link(frame, 20, 0);
+    case DLT_NULL:
+    case DLT_LOOP: return peel_loopback(frame);
+    default: /* raw IP */ return 0;
+    }
+}
+
+static bool link_type_known(int link_type)
+{
+    return link_type == DLT_EN10MB || link_type == DLT_LINUX_SLL || link_type == DLT_LINUX_SLL2 ||
+           link_type == DLT_NULL || link_type == DLT_LOOP || link_type == DLT_RAW || link_type == DLT_IPV4;
+}
+
+/* ---- Receiving --------------------------------------------------------------------------------------------------- */
+
+/* Begins to read the capture.  Returns 0, -EINVAL or -ENOMEM, with a sentence in 'why'. */
+static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes)
+{
+    char pcap_why[PCAP_ERRBUF_SIZE];
+    errno = 0;
+    pcap_t *capture = pcap_fopen_offline(source->file, pcap_why);
+    if (!capture) {
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read as a capture: %s", source->path, pcap_why);
+        return errno == ENOMEM ? -ENOMEM : -EINVAL;
+    }
+    source->capture = capture;
+    source->file = NULL;
+    source->link_type = pcap_datalink(capture);
+    if (!link_type_known(source->link_type)) {
+        const char *name = pcap_datalink_val_to_description(source->link_type);
+        snprintf(why, why_bytes,
+                 "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
+                 "IP can be read",
+                 source->path, name ? name : "something unknown", source->link_type);
+        return -EINVAL;
+    }
+    return 0;
+}
+
+/* Whether a read returns at once; waits for that up to 'timeout_ns'.  A file can always be read. */
+static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
+{
+    struct pollfd file = {.fd = source->fd, .events = POLLIN};
+
+    return !source->is_fifo || poll(&file, 1, (int)(timeout_ns / NS_PER_MS)) > 0;
+}
+
+/* Sets source->end. */
+static void end_capture(struct pcap_source *source, int status)
+{
+    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */
+    if (source->end == -EIO)
+        log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
+    if (source->n_cut > 1)
+        log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
+}
+
+/* Puts a frame into the slot.  Returns whether it is a packet for one of our endpoints. */
+static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
+                       struct packet_slot *slot)
+{
+    struct frame_rest frame = {bytes, header->caplen, header->len};
+    struct frame_datagram datagram;
+    if (header->len < header->caplen || peel_link(source, &frame) || frame_peel_ip(&frame, &datagram))
+        return false;
+    int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
+    if (endpoint < 0)
+        return false;
+    if (datagram.n_captured < datagram.n_bytes) {
+        if (source->n_cut++ == 0)
+            log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
+        return false;
+    }
+    slot->truncated = packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
+    slot->packet_bytes = datagram.n_bytes;
+    slot->endpoint = (unsigned)endpoint;
+    slot->sender = datagram.sender;
+    return true;
+}
+
+static int pcap_source_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
+    struct pcap_pkthdr *header;
+    const uint8_t *bytes;
+    size_t n_filled = 0;
+    char why[512];
+    /* A FIFO hands over what there is, or returns nothing after 'n_slots' frames of others. */
+    for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
+        if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
+            break;
+        if (!source->capture && begin_capture(source, why, sizeof(why))) {
+            log_error("%s", why);
+            source->end = -EIO;
+            break;
+        }
+        int status = pcap_next_ex(source->capture, &header, &bytes);
+        if (status == 1)
+            n_filled += take_frame(source, header, bytes, &slots[n_filled]);
+        else
+            end_capture(source, status);
+    }
+    return n_filled == 0 ? source->end : (int)n_filled;
+}
+
+static void pcap_source_close(struct packet_source *base)
+{
+    struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
+    if (source->capture)
+        pcap_close(source->capture); /* with the file */
+    if (source->file)
+        fclose(source->file);
+    packet_endpoints_fini(&source->endpoints);
+    free(source->path);
+    free(source);
+}
+
+static const struct packet_source_ops pcap_source_ops = {
+    .recv = pcap_source_recv,
+    .close = pcap_source_close,
+    .can_wait = true,
+};
+
+static int open_file(struct pcap_source *source, char *why, size_t why_bytes)
+{
+    int err = file_open_read(source->path, &source->is_fifo, &source->file);
+    if (err) {
+        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", source->path,
+                 err == -EINVAL ? "it is neither a file nor a FIFO" : strerror(-err));
+        return err;
+    }
+    source->fd = fileno(source->file);
+    if (source->is_fifo)
+        return setvbuf(source->file, NULL, _IONBF, 0) ? -ENOMEM : 0;
+    return begin_capture(source, why, why_bytes);
+}
+
+int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **out, char *why,
+                            size_t why_bytes)
+{
+    struct pcap_source *source = calloc(1, sizeof(*source));
+    char *path = strdup(config->pcap_file);
+    if (!source || !path || packet_endpoints_init(config->endpoints, &source->endpoints)) {
+        snprintf(why, why_bytes, "out of memory");
+        free(path);
+        free(source);
+        return -ENOMEM;
+    }
+    source->base.ops = &pcap_source_ops;
+    source->path = path;
+    int err = open_file(source, why, why_bytes);
+    if (err) {
+        pcap_source_close(&source->base);
+        return err;
+    }
+    *out = &source->base;
+    return 0;
+}

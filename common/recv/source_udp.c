@@ -1,0 +1,570 @@
+/* source_udp.c - packets from the network into landing slots.
+ *
+ * One socket per endpoint, because the kernel grants a socket 20 memberships only, and because a socket that is bound
+ * to its group gets nobody else's packets.  epoll tells which sockets are ready; those take turns until they are dry,
+ * and after one turn of each it is asked again: a busy group cannot starve the others, and after the thread was held up the
+ * groups of one stream stay together, so that none becomes too old.  Nothing is allocated after open.
+ *
+ * Where the kernel joins packets into a message (UDP_GRO), their way through it costs once for all of them.  Such
+ * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
+ * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
+ * (docs/performance.md). */
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/recv/gro.h"
+#include "common/base/log.h"
+#include "common/recv/source.h"
+#include "common/base/units.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/sock_diag.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PARTS_MAX   4  /* those of a slot, and what does not fit into them */
+#define READY_MAX   64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
+#define SINGLES_MAX 64 /* messages of one packet in a row, after which the kernel seems to join no more */
+#define MESSAGE_MAX PACKET_BYTES_MAX
+
+#define JOINED_MESSAGES 4 /* received at a time: their buffers stay in the second-level cache */
+
+struct udp_socket {
+    int fd;
+    bool joined;       /* the kernel joins packets */
+    unsigned n_single; /* messages of one packet since the last of several */
+};
+
+/* What comes with a message of several packets: UDP_GRO. */
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+struct udp_source {
+    struct packet_source base;
+    int epoll_fd;
+    size_t n_sockets;
+    struct udp_socket *sockets;
+    struct epoll_event ready[READY_MAX];
+    int n_ready;
+    int next_ready;
+    int n_turns_left;         /* until it is asked again which are ready: one of each, as others may be by now */
+    int64_t alone_timeout_ns; /* what the only socket waits, as set last */
+    bool alone_dry;           /* the only socket had no more */
+    bool may_nap;             /* the sockets have the room, and the thread is to sleep at all */
+    int64_t busy_ns;          /* to poll for before a wait */
+    size_t next_busy;         /* socket that is polled next */
+    int64_t waiting_since_ns; /* when the last wait began */
+    struct mmsghdr messages[PACKET_BATCH_MAX];
+    struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
+    union control controls[PACKET_BATCH_MAX];
+    struct sockaddr_in senders[PACKET_BATCH_MAX];
+    uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
+    struct gro_queue coalesced; /* of messages in the buffer */
+};
+
+/* ---- Messages of one packet each --------------------------------------------------------------------------------- */
+
+/* Learns from a message how those to come may be. */
+static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
+{
+    bool several = segment_bytes < n_bytes;
+
+    if (n_bytes == 0) /* what the filter cut says nothing of the others */
+        return;
+    udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
+    udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
+}
+
+static struct msghdr message_of(struct udp_source *source, size_t i, size_t n_parts)
+{
+    return (struct msghdr){
+        .msg_name = &source->senders[i],
+        .msg_namelen = sizeof(source->senders[i]),
+        .msg_iov = source->iovecs[i],
+        .msg_iovlen = n_parts,
+        .msg_control = &source->controls[i],
+        .msg_controllen = sizeof(source->controls[i]),
+    };
+}
+
+static size_t slot_room(const struct packet_slot *slot)
+{
+    return slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
+}
+
+/* A message of several packets may be larger than the slot, so the rest goes to the buffer, where it would lie if the
+ * whole message were there. */
+static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
+{
+    struct iovec *iovecs = source->iovecs[i];
+    size_t room = slot_room(slot);
+    iovecs[0] = (struct iovec){slot->header, slot->header_bytes};
+    iovecs[1] = (struct iovec){slot->payload, slot->payload_bytes};
+    iovecs[2] = (struct iovec){slot->spill, slot->spill_bytes};
+    if (room < MESSAGE_MAX)
+        iovecs[3] = (struct iovec){source->buffer + i * MESSAGE_MAX + room, MESSAGE_MAX - room};
+    source->messages[i].msg_hdr = message_of(source, i, room < MESSAGE_MAX ? 4 : 3);
+}
+
+/* Moves message 'i', of several packets, from the slot where it fell to the buffer. */
+static void take_joined(struct udp_source *source, size_t i, const struct packet_slot *slot, size_t segment_bytes)
+{
+    size_t room = slot_room(slot);
+    uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
+
+    packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
+    gro_add(&source->coalesced,
+            &(struct gro_message){bytes, slot->packet_bytes, segment_bytes, slot->endpoint, slot->sender});
+}
+
+/* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
+ * the buffer.  Returns the number of messages, and in 'n_filled' that of slots filled; or negative errno. */
+static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
+                       size_t n_slots, size_t *n_filled)
+{
+    struct udp_socket *udp_socket = &source->sockets[endpoint];
+    for (size_t i = 0; i < n_slots; i++)
+        point_at_slot(source, i, &slots[i]);
+    int n = recvmmsg(udp_socket->fd, source->messages, (unsigned)n_slots, flags, NULL);
+    if (n < 0)
+        return -errno;
+    for (int i = 0; i < n; i++) {
+        size_t n_bytes = source->messages[i].msg_len;
+        size_t segment_bytes = gro_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
+        slots[i].packet_bytes = n_bytes;
+        slots[i].truncated = n_bytes > slot_room(&slots[i]);
+        slots[i].endpoint = endpoint;
+        slots[i].sender = source->senders[i].sin_addr.s_addr;
+        learn(udp_socket, n_bytes, segment_bytes);
+        /* Behind a message in the buffer, all go there: the order is kept. */
+        if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
+            take_joined(source, (size_t)i, &slots[i], segment_bytes);
+        else
+            (*n_filled)++;
+    }
+    return n;
+}
+
+/* ---- Messages of several packets --------------------------------------------------------------------------------- */
+
+/* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
+static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
+{
+    struct udp_socket *udp_socket = &source->sockets[endpoint];
+    for (size_t i = 0; i < JOINED_MESSAGES; i++) {
+        source->iovecs[i][0] = (struct iovec){source->buffer + i * MESSAGE_MAX, MESSAGE_MAX};
+        source->messages[i].msg_hdr = message_of(source, i, 1);
+    }
+    int n = recvmmsg(udp_socket->fd, source->messages, JOINED_MESSAGES, flags, NULL);
+    if (n < 0)
+        return -errno;
+    for (int i = 0; i < n; i++) {
+        size_t n_bytes = source->messages[i].msg_len;
+        size_t segment_bytes = gro_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
+        learn(udp_socket, n_bytes, segment_bytes);
+        gro_add(&source->coalesced, &(struct gro_message){source->iovecs[i][0].iov_base, n_bytes, segment_bytes,
+                                                          endpoint, source->senders[i].sin_addr.s_addr});
+    }
+    return n;
+}
+
+/* ---- Turns ------------------------------------------------------------------------------------------------------- */
+
+/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is
+ * dry, or negative errno where it is dead. */
+static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
+                     size_t *n_filled)
+{
+    bool joined = source->sockets[endpoint].joined;
+    int n =
+        joined ? recv_joined(source, endpoint, flags) : recv_single(source, endpoint, flags, slots, n_slots, n_filled);
+
+    if (n < 0 && n != -EAGAIN && n != -EINTR && n != -ECONNREFUSED)
+        return n;
+    if (*n_filled == 0)
+        *n_filled = gro_lend(&source->coalesced, slots, n_slots);
+    return n < (joined ? JOINED_MESSAGES : (int)n_slots);
+}
+
+/* Polls the sockets in turn for up to 'busy_ns', before a wait, but each once at least: a thread that is held up for that
+ * long does not thereby serve a socket twice.  To receive from a socket also polls its queue of the network card, where
+ * the kernel was told to (SO_BUSY_POLL).  Returns how many slots were filled, or negative errno. */
+static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
+{
+    int64_t end_ns = clock_monotonic_ns() + busy_ns;
+    size_t n_filled = 0;
+
+    for (size_t n = 0; n < source->n_sockets || clock_monotonic_ns() < end_ns; n++) {
+        unsigned endpoint = (unsigned)source->next_busy;
+        source->next_busy = (source->next_busy + 1) % source->n_sockets;
+        int dry = recv_from(source, endpoint, MSG_DONTWAIT, slots, n_slots, &n_filled);
+        if (dry < 0 || n_filled > 0)
+            return dry < 0 ? dry : (int)n_filled;
+    }
+    return 0;
+}
+
+/* The only socket waits for itself: one call instead of two. */
+static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    size_t n_filled = 0;
+
+    if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
+        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* 0 would be for ever */
+        struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
+        if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
+            return -errno;
+        source->alone_timeout_ns = timeout_ns;
+    }
+    if (source->alone_dry && timeout_ns > 0)
+        packet_source_nap(source->may_nap, &source->waiting_since_ns);
+    int dry = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
+    source->alone_dry = dry;
+    return dry < 0 ? dry : (int)n_filled;
+}
+
+/* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
+static int find_ready(struct udp_source *source, int64_t timeout_ns)
+{
+    if (timeout_ns > 0) {
+        /* ppoll, because epoll_wait counts in milliseconds. */
+        struct pollfd readable = {.fd = source->epoll_fd, .events = POLLIN};
+        struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
+        if (ppoll(&readable, 1, &timeout, NULL) == 0)
+            return 0;
+    }
+    source->next_ready = 0;
+    source->n_ready = epoll_wait(source->epoll_fd, source->ready, READY_MAX, 0);
+    source->n_turns_left = source->n_ready;
+    if (source->n_ready >= 0)
+        return 0;
+    source->n_ready = 0;
+    return errno == EINTR ? 0 : -errno;
+}
+
+/* Whether it is to be asked again which sockets are ready.  Where all are, none can have been left out. */
+static bool turns_are_over(struct udp_source *source)
+{
+    return (size_t)source->n_ready < source->n_sockets && source->n_turns_left <= 0;
+}
+
+/* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
+static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
+{
+    int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
+
+    source->n_turns_left--;
+    if (!dry) {
+        source->next_ready = (source->next_ready + 1) % source->n_ready;
+        return 0;
+    }
+    /* The last of the list takes its place. */
+    source->ready[source->next_ready] = source->ready[--source->n_ready];
+    if (source->next_ready == source->n_ready)
+        source->next_ready = 0;
+    return dry < 0 ? dry : 0;
+}
+
+/* True if the socket that is served next joins packets. */
+static bool next_is_joined(const struct udp_source *source)
+{
+    return source->sockets[source->ready[source->next_ready].data.u32].joined;
+}
+
+static bool all_are_joined(const struct udp_source *source)
+{
+    size_t i = 0;
+
+    while (i < source->n_sockets && source->sockets[i].joined)
+        i++;
+    return i == source->n_sockets;
+}
+
+static bool udp_lends(const struct packet_source *base)
+{
+    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
+    if (!gro_is_empty(&source->coalesced))
+        return true;
+    return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
+}
+
+static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
+    bool lends = udp_lends(base);
+    size_t n_filled = gro_lend(&source->coalesced, slots, n_slots);
+    int err = 0;
+
+    if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
+        int64_t busy_ns = timeout_ns < source->busy_ns ? timeout_ns : source->busy_ns;
+        int n = recv_busily(source, slots, n_slots, busy_ns);
+        if (n != 0)
+            return n;
+        timeout_ns -= busy_ns;
+    }
+    if (n_filled == 0 && source->n_sockets == 1)
+        return recv_alone(source, slots, n_slots, timeout_ns);
+    while (n_filled == 0) {
+        if (source->n_ready == 0) {
+            if (timeout_ns > 0)
+                packet_source_nap(source->may_nap, &source->waiting_since_ns);
+            err = find_ready(source, timeout_ns);
+            timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
+        } else if (turns_are_over(source)) {
+            err = find_ready(source, 0);
+        }
+        if (!err && (source->n_ready == 0 || (lends && !next_is_joined(source))))
+            return 0; /* nothing, or nothing to lend, but only that was promised */
+        if (!err)
+            err = serve_next(source, slots, n_slots, &n_filled);
+        if (err)
+            return err; /* a dead socket says so again */
+    }
+    return (int)n_filled;
+}
+
+/* Asked for, because to be told with every packet (SO_RXQ_OVFL) costs every packet something. */
+static uint64_t udp_kernel_drops(const struct packet_source *base)
+{
+    const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
+    uint64_t n_dropped = 0;
+
+    for (size_t i = 0; i < source->n_sockets; i++) {
+        uint32_t info[SK_MEMINFO_VARS];
+        socklen_t length = sizeof(info);
+        if (getsockopt(source->sockets[i].fd, SOL_SOCKET, SO_MEMINFO, info, &length) == 0 &&
+            length > SK_MEMINFO_DROPS * sizeof(info[0]))
+            n_dropped += info[SK_MEMINFO_DROPS];
+    }
+    return n_dropped;
+}
+
+static void udp_close(struct packet_source *base)
+{
+    struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
+    for (size_t i = 0; i < source->n_sockets; i++)
+        close(source->sockets[i].fd);
+    if (source->epoll_fd >= 0)
+        close(source->epoll_fd);
+    free(source->buffer);
+    free(source->sockets);
+    free(source);
+}
+
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+
+/* What is needed to open the sockets, and to say why one could not be. */
+struct opening {
+    const struct packet_source_config *config;
+    struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
+    size_t buffer_bytes;        /* of each socket */
+    bool may_nap;               /* no socket has less than PACKET_NAP_BUFFER_MIN, and none is polled */
+    char *why;
+    size_t why_bytes;
+};
+
+/* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
+static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
+{
+    char name[128];
+    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
+             what, strerror(err), cure[0] ? "; " : "", cure);
+    return -err;
+}
+
+static void set_buffer(struct opening *opening, int fd)
+{
+    if (opening->buffer_bytes == 0) {
+        opening->may_nap = false;
+        return;
+    }
+    int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
+    /* The first needs CAP_NET_ADMIN and is not bound by rmem_max. */
+    if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &asked, sizeof(asked)))
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked));
+    int granted = 0;
+    socklen_t length = sizeof(granted);
+    if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
+        return;
+    granted /= 2; /* the kernel doubles it, for its own book-keeping */
+    if (granted < PACKET_NAP_BUFFER_MIN)
+        opening->may_nap = false;
+    static bool warned; /* once for all sockets; main thread */
+    if (granted < asked && !warned) {
+        log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
+                    "\"sysctl net.core.rmem_max=%d\" allows more",
+                    granted, asked, asked);
+        warned = true;
+    }
+}
+
+/* A receive then polls the card's queue that the socket's packets last came from.  Without the right to ask for it a
+ * socket has what the sysctl says. */
+static void set_busy_poll(const struct opening *opening, int fd)
+{
+    int asked_us = (int)(opening->config->busy_poll_ns / NS_PER_US);
+    const int on = 1;
+
+    if (asked_us == 0)
+        return;
+    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* less by interrupts, where it may */
+    if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
+        return;
+    static bool warned; /* once for all sockets; main thread */
+    if (!warned)
+        log_warning("recv.busy_poll: sockets are polled, but the network card is not (%s); \"sysctl "
+                    "net.core.busy_read=%d\" allows it",
+                    strerror(errno), asked_us);
+    warned = true;
+}
+
+static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
+{
+    /* Without this a socket also gets groups that other sockets of the host have joined. */
+    const int off = 0;
+    if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
+        return fail(opening, endpoint, errno, "keep other groups away", "");
+    int err = packet_source_join(fd, endpoint, &opening->interface);
+    if (!err)
+        return 0;
+    /* Without an interface the kernel looks for a route to the group, which may yet come. */
+    if (err == ENODEV && !opening->config->interface)
+        return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
+                    "name the recv.interface to receive on");
+    return fail(opening, endpoint, err, "join the multicast group",
+                err == ENOBUFS ? "see \"sysctl net.ipv4.igmp_max_memberships\"" : "");
+}
+
+static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
+{
+    /* Several receivers of a group on a host each get a copy, so they share the port.  (SO_REUSEPORT would deal the
+     * packets among them.)  A unicast packet goes to one socket only: there, sharing would hide a mistake. */
+    const int on = 1;
+    if (endpoint_is_multicast(endpoint) && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
+        return fail(opening, endpoint, errno, "share the port", "");
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET,
+        .sin_port = htons(endpoint->port),
+        .sin_addr = endpoint->address,
+    };
+    if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+        return 0;
+    const char *hint = "";
+    if (errno == EADDRINUSE)
+        hint = "another program receives there: stop it, or choose another port";
+    else if (errno == EADDRNOTAVAIL)
+        hint = "it is neither a multicast group nor an address of this host";
+    else if (errno == EACCES)
+        hint = "ports below 1024 are for root";
+    return fail(opening, endpoint, errno, "receive there", hint);
+}
+
+/* Returns a socket that receives what is sent to 'endpoint', or negative errno. */
+static int open_socket(struct opening *opening, const struct endpoint *endpoint)
+{
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return fail(opening, endpoint, errno, "open a socket",
+                    errno == EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "");
+    set_buffer(opening, fd);
+    set_busy_poll(opening, fd);
+    const int on = 1;
+    /* No reason to fail: without it every packet comes alone. */
+    setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
+    int err = bind_endpoint(opening, endpoint, fd);
+    /* No reason to fail either: the receiver knows which packets are not its own, and who may send. */
+    const struct packet_share *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
+    if (!err && (share || endpoint->from))
+        packet_filter_attach(fd, endpoint->from, share);
+    if (!err && endpoint_is_multicast(endpoint))
+        err = join_group(opening, endpoint, fd);
+    if (!err)
+        return fd;
+    close(fd);
+    return err;
+}
+
+static int find_interface(struct opening *opening)
+{
+    char reason[400];
+    if (!opening->config->interface)
+        return 0;
+    int err = interface_find(opening->config->interface, &opening->interface, reason, sizeof(reason));
+    if (err)
+        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
+    return err;
+}
+
+static int open_all(struct udp_source *source, struct opening *opening)
+{
+    const struct endpoint_list *endpoints = opening->config->endpoints;
+    source->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (source->epoll_fd < 0)
+        return fail(opening, &endpoints->items[0], errno, "wait for packets", "");
+    for (size_t i = 0; i < endpoints->n; i++) {
+        int fd = open_socket(opening, &endpoints->items[i]);
+        if (fd < 0)
+            return fd;
+        source->sockets[source->n_sockets++].fd = fd;
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)i};
+        if (epoll_ctl(source->epoll_fd, EPOLL_CTL_ADD, fd, &event))
+            return fail(opening, &endpoints->items[i], errno, "wait for packets", "");
+    }
+    return 0;
+}
+
+static const struct packet_source_ops udp_ops = {
+    .recv = udp_recv,
+    .lends = udp_lends,
+    .kernel_drops = udp_kernel_drops,
+    .close = udp_close,
+    .can_wait = false,
+};
+
+int packet_source_udp_open(const struct packet_source_config *config, struct packet_source **out, char *why,
+                           size_t why_bytes)
+{
+    struct opening opening = {
+        .config = config,
+        .buffer_bytes = config->buffer_bytes / config->endpoints->n,
+        .may_nap = config->busy_poll_ns == 0,
+        .why = why,
+        .why_bytes = why_bytes,
+    };
+    int err = find_interface(&opening);
+    if (err)
+        return err;
+    files_raise_limit();
+    struct udp_source *source = calloc(1, sizeof(*source));
+    if (!source) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    source->base.ops = &udp_ops;
+    source->epoll_fd = -1;
+    source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
+    source->buffer = malloc(PACKET_SOURCE_BYTES);
+    if (source->sockets && source->buffer) {
+        err = open_all(source, &opening);
+        source->may_nap = opening.may_nap;
+        source->busy_ns = config->busy_poll_ns;
+    } else {
+        snprintf(why, why_bytes, "out of memory");
+        err = -ENOMEM;
+    }
+    if (err) {
+        udp_close(&source->base);
+        return err;
+    }
+    *out = &source->base;
+    return 0;
+}

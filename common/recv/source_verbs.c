@@ -1,0 +1,401 @@
+/* source_verbs.c - frames from a raw packet queue, lent where the card put them.
+ *
+ * The card writes whole frames into a ring of registered memory, in the order in which their work requests were posted,
+ * and tells of each in a completion queue; no system call and no copy lies between.  A frame is lent until the next
+ * recv, which posts it again behind the others.  Landing slots are not offered to the card: its queue is deep, so one
+ * packet that is lost would shift all that follow into each other's places.  The receiver copies each payload once,
+ * past the cache, as it does with joined messages.
+ *
+ * Groups are joined by ordinary sockets that are never read, for the switches' sake; flow rules steer what is sent to
+ * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another
+ * group with the same address of Ethernet) is ignored.  Several sources may have rules for the same group: each gets
+ * all of its frames, so with a share of a group the others' packets come whole, and the receiver knows them.  Where
+ * single addresses may send to an endpoint, each has a rule; where networks may, the receiver alone looks at senders.
+ *
+ * With a device, frames are scattered: their heads to pinned memory, which the host reads and the device can, and the
+ * rest to exported memory of the device.  A frame whose packet is kept (packet_source_keep) is posted again once it has
+ * been released; there are enough of them that the card's queue is full all the same. */
+#include "common/base/clock.h"
+#include "common/device/device.h"
+#include "common/net/frame.h"
+#include "common/base/log.h"
+#include "common/base/memory.h"
+#include "common/recv/source_verbs.h"
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PREFETCH_AHEAD 4 /* frames whose headers are on their way while one is looked at */
+
+/* ---- Death ------------------------------------------------------------------------------------------------------- */
+
+static int bury(struct verbs_source *source, const char *why)
+{
+    log_error("ibverbs on %s: %s", source->port.interface, why);
+    source->err = -EIO;
+    return source->err;
+}
+
+/* Whether an event is of a queue by which packets leave: a sink copes with that. */
+static bool is_of_a_sink(const struct ibv_async_event *event)
+{
+    switch (event->event_type) {
+    case IBV_EVENT_CQ_ERR: return event->element.cq->cq_context == verbs_sends;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR: return event->element.qp->qp_context == verbs_sends;
+    default: return false;
+    }
+}
+
+/* What the card or its driver tells besides completions.  All sources and sinks of a card share its events, so whichever
+ * source reads one of a source dies of it: the daemon ends with the first.  Returns 0 or negative errno. */
+static int read_events(struct verbs_source *source)
+{
+    struct ibv_async_event event;
+    char why[100];
+
+    while (ibv_get_async_event(source->port.context, &event) == 0) {
+        enum ibv_event_type type = event.event_type;
+        bool of_a_sink = is_of_a_sink(&event);
+        ibv_ack_async_event(&event);
+        if (of_a_sink)
+            continue;
+        switch (type) {
+        case IBV_EVENT_PORT_ERR: log_warning("ibverbs on %s: the link is down", source->port.interface); break;
+        case IBV_EVENT_PORT_ACTIVE: log_info("ibverbs on %s: the link is up", source->port.interface); break;
+        case IBV_EVENT_DEVICE_FATAL:
+        case IBV_EVENT_CQ_ERR:
+        case IBV_EVENT_QP_FATAL:
+        case IBV_EVENT_QP_REQ_ERR:
+        case IBV_EVENT_QP_ACCESS_ERR:
+        case IBV_EVENT_WQ_FATAL:
+            snprintf(why, sizeof(why), "the card failed or was removed: %s", ibv_event_type_str(type));
+            return bury(source, why);
+        default: break;
+        }
+    }
+    return 0;
+}
+
+/* Of a call or request that failed.  A card that was removed fails all, and has told why. */
+static int die(struct verbs_source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static int die(struct verbs_source *source, const char *format, ...)
+{
+    char why[200];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    return read_events(source) ? source->err : bury(source, why);
+}
+
+/* ---- Work requests ----------------------------------------------------------------------------------------------- */
+
+int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_t n)
+{
+    struct ibv_recv_wr *refused;
+
+    for (size_t i = 0; i + 1 < n; i++)
+        source->requests[frames[i]].next = &source->requests[frames[i + 1]];
+    source->requests[frames[n - 1]].next = NULL;
+    source->n_posted += n;
+    return ibv_post_recv(source->qp, &source->requests[frames[0]], &refused);
+}
+
+/* Posts as many of the frames as there is room for, and has the others in reserve.  Returns 0 or negative errno. */
+static int give_back(struct verbs_source *source, const uint32_t *frames, size_t n)
+{
+    size_t room = source->max_posted - source->n_posted, n_now = n < room ? n : room;
+
+    for (size_t i = n_now; i < n; i++)
+        source->spare[source->n_spare++] = frames[i];
+    int err = n_now > 0 ? verbs_source_post(source, frames, n_now) : 0;
+    return err ? die(source, "a work request was refused: %s", strerror(err)) : 0;
+}
+
+/* The packets of the last recv have been dealt with: what is not kept comes back, and what is, is replaced. */
+static int post_used(struct verbs_source *source)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < source->n_used; i++)
+        if (source->kept[source->used[i]])
+            source->kept[source->used[i]] = KEPT_LONG;
+        else
+            source->used[n++] = source->used[i];
+    source->n_used = 0;
+    int err = give_back(source, source->used, n);
+    size_t n_more = source->max_posted - source->n_posted;
+    if (n_more > source->n_spare)
+        n_more = source->n_spare;
+    source->n_spare -= n_more;
+    return err ? err : give_back(source, source->spare + source->n_spare, n_more);
+}
+
+static void verbs_keep(struct packet_source *base, uint32_t frame)
+{
+    CONTAINER_OF(base, struct verbs_source, base)->kept[frame] = KEPT_NOW;
+}
+
+static int verbs_release(struct packet_source *base, const uint32_t *frames, size_t n)
+{
+    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    size_t begin = 0;
+
+    /* Those of the last recv come back with it. */
+    for (size_t i = 0; i < n; i++) {
+        if (source->kept[frames[i]] == KEPT_NOW) {
+            give_back(source, frames + begin, i - begin);
+            begin = i + 1;
+        }
+        source->kept[frames[i]] = NOT_KEPT;
+    }
+    give_back(source, frames + begin, n - begin);
+    return source->err;
+}
+
+/* ---- Completions ------------------------------------------------------------------------------------------------- */
+
+static void prefetch_headers(const uint8_t *frame)
+{
+    __builtin_prefetch(frame);
+    __builtin_prefetch(frame + 64);
+}
+
+/* Lends the frame's packet.  Returns whether there is one for us in it. */
+static bool lend_packet(struct verbs_source *source, const struct ibv_wc *completion, struct packet_slot *slot)
+{
+    uint8_t *frame = verbs_source_frame(source, completion->wr_id);
+    bool ip_is_right = completion->wc_flags & IBV_WC_IP_CSUM_OK;
+    struct frame_datagram datagram;
+
+    assert(completion->byte_len <= source->max_frame_bytes);
+    if (frame_peel(frame, completion->byte_len, !ip_is_right, &datagram))
+        return false;
+    size_t n_before = (size_t)(datagram.bytes - frame);
+    if (source->device && n_before > PACKET_HEAD_BYTES) /* nobody stacks so many tags, and the rest is elsewhere */
+        return false;
+    int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
+    if (endpoint < 0)
+        return false;
+    *slot = (struct packet_slot){
+        .header = frame + n_before,
+        .header_bytes = datagram.n_bytes,
+        .packet_bytes = datagram.n_bytes,
+        .lent = true,
+        .frame = (uint32_t)completion->wr_id,
+        .endpoint = (unsigned)endpoint,
+        .sender = datagram.sender,
+    };
+    size_t n_head = PACKET_HEAD_BYTES - n_before;
+    if (source->device && datagram.n_bytes > n_head) {
+        slot->header_bytes = n_head;
+        slot->rest = source->rests.device + completion->wr_id * source->rest_bytes;
+    }
+    return true;
+}
+
+/* Takes what has come.  Returns how many packets there were for us among it, or negative errno; what came before an
+ * error is lent first. */
+static int take_completions(struct verbs_source *source, struct packet_slot *slots, size_t n_slots)
+{
+    const struct ibv_wc *completions = source->completions;
+    int n_filled = 0;
+    int n = ibv_poll_cq(source->cq, (int)n_slots, source->completions);
+
+    if (n < 0)
+        return die(source, "the completion queue cannot be read");
+    source->n_posted -= (size_t)n;
+    for (int i = 0; i < n && i < PREFETCH_AHEAD; i++)
+        prefetch_headers(verbs_source_frame(source, completions[i].wr_id));
+    for (int i = 0; i < n; i++) {
+        if (completions[i].status != IBV_WC_SUCCESS) {
+            enum ibv_wc_status status = completions[i].status;
+            die(source, "receiving failed: %s%s", ibv_wc_status_str(status),
+                status == IBV_WC_LOC_LEN_ERR ? " (a frame is longer than the MTU was at the start: restart it)" : "");
+            return n_filled ? n_filled : source->err;
+        }
+        if (i + PREFETCH_AHEAD < n)
+            prefetch_headers(verbs_source_frame(source, completions[i + PREFETCH_AHEAD].wr_id));
+        source->used[source->n_used++] = (uint32_t)completions[i].wr_id;
+        n_filled += lend_packet(source, &completions[i], &slots[n_filled]);
+    }
+    return n_filled;
+}
+
+/* ---- Waiting ----------------------------------------------------------------------------------------------------- */
+
+/* A completion made an event: the next one will not until it is asked for again. */
+static int read_completion_event(struct verbs_source *source)
+{
+    struct ibv_cq *cq;
+    void *context;
+
+    if (ibv_get_cq_event(source->channel, &cq, &context))
+        return errno == EAGAIN ? 0 : die(source, "the completion channel cannot be read: %s", strerror(errno));
+    ibv_ack_cq_events(cq, 1);
+    source->armed = false;
+    return 0;
+}
+
+/* Sleeps for an event.  Returns 0, or negative errno. */
+static int sleep_for_event(struct verbs_source *source, int64_t timeout_ns)
+{
+    enum { COMPLETION, ASYNC, N };
+    struct pollfd fds[N] = {
+        [COMPLETION] = {.fd = source->channel->fd, .events = POLLIN},
+        [ASYNC] = {.fd = source->port.context->async_fd, .events = POLLIN},
+    };
+    const struct timespec timeout = {.tv_sec = timeout_ns / NS_PER_S, .tv_nsec = timeout_ns % NS_PER_S};
+    int err = 0;
+
+    if (ppoll(fds, N, &timeout, NULL) <= 0)
+        return 0; /* time is over, or a signal came */
+    if (fds[ASYNC].revents & POLLIN)
+        err = read_events(source);
+    if (!err && fds[COMPLETION].revents & POLLIN)
+        err = read_completion_event(source);
+    if (!err && (fds[COMPLETION].revents | fds[ASYNC].revents) & (POLLERR | POLLHUP | POLLNVAL))
+        err = die(source, "the card was removed");
+    return err;
+}
+
+/* What is to be done after nothing was found: once events are asked for, it must be looked again, as what has come
+ * before makes none; then it can be slept.  Returns 0 or negative errno. */
+static int await_completion(struct verbs_source *source, int64_t timeout_ns)
+{
+    if (!source->channel)
+        return 0;
+    if (source->armed)
+        return sleep_for_event(source, timeout_ns);
+    int err = ibv_req_notify_cq(source->cq, 0);
+    if (err)
+        return die(source, "completions cannot be asked for: %s", strerror(err));
+    source->armed = true;
+    return 0;
+}
+
+/* Of frames that came and are none of ours it is told at once, so that a flood of them cannot keep the caller. */
+static int verbs_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+{
+    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+
+    if (source->err || post_used(source))
+        return source->err;
+    int n = take_completions(source, slots, n_slots);
+    if (n == 0 && source->n_used == 0 && timeout_ns > 0 && source->channel) {
+        packet_source_nap(source->may_nap, &source->waiting_since_ns);
+        n = take_completions(source, slots, n_slots);
+    }
+    if (n != 0 || source->n_used > 0 || timeout_ns <= 0)
+        return n;
+    int64_t now_ns = clock_monotonic_ns(), deadline_ns = now_ns + timeout_ns, busy_end_ns = now_ns + source->busy_ns;
+    for (; n == 0 && source->n_used == 0; now_ns = clock_monotonic_ns()) {
+        if (now_ns >= deadline_ns)
+            return read_events(source);
+        if (now_ns >= busy_end_ns && await_completion(source, deadline_ns - now_ns))
+            return source->err;
+        n = take_completions(source, slots, n_slots);
+    }
+    return n;
+}
+
+static bool verbs_lends(const struct packet_source *base)
+{
+    return true;
+}
+
+/* ---- Drops ------------------------------------------------------------------------------------------------------- */
+
+static uint64_t read_drops(const struct verbs_source *source)
+{
+    char text[32];
+
+    ssize_t n = pread(source->drops_fd, text, sizeof(text) - 1, 0);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    return strtoull(text, NULL, 10);
+}
+
+/* Drops of the card's port because no frame was posted, those of other queues included. */
+static uint64_t verbs_kernel_drops(const struct packet_source *base)
+{
+    const struct verbs_source *source = CONTAINER_OF(base, const struct verbs_source, base);
+    uint64_t n = source->drops_fd >= 0 ? read_drops(source) : 0;
+
+    return n > source->n_drops_before ? n - source->n_drops_before : 0;
+}
+
+void verbs_source_open_drops(struct verbs_source *source)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/ports/%u/hw_counters/out_of_buffer", source->port.context->device->ibdev_path,
+             source->port.port_num);
+    source->drops_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (source->drops_fd >= 0)
+        source->n_drops_before = read_drops(source);
+}
+
+/* ---- Closing ----------------------------------------------------------------------------------------------------- */
+
+/* What refers to something goes before it; also of a source that was not opened to the end. */
+void verbs_source_close(struct packet_source *base)
+{
+    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+
+    for (size_t i = 0; i < source->n_flows; i++)
+        ibv_destroy_flow(source->flows[i]);
+    for (size_t i = 0; i < source->n_sockets; i++)
+        close(source->sockets[i]);
+    if (source->qp)
+        ibv_destroy_qp(source->qp);
+    if (source->cq)
+        ibv_destroy_cq(source->cq);
+    if (source->send_cq)
+        ibv_destroy_cq(source->send_cq);
+    if (source->channel)
+        ibv_destroy_comp_channel(source->channel);
+    verbs_memory_unregister(&source->memory);
+    verbs_memory_unregister(&source->rest_memory);
+    if (source->drops_fd >= 0)
+        close(source->drops_fd);
+    verbs_port_close(&source->port);
+    if (source->device) {
+        device_free_exported(source->device, &source->rests);
+        device_free_pinned(source->device, source->ring);
+    } else {
+        memory_unmap(source->ring, source->ring_bytes);
+    }
+    free(source->kept);
+    free(source->spare);
+    packet_endpoints_fini(&source->endpoints);
+    free(source->requests);
+    free(source->parts);
+    free(source->flows);
+    free(source->sockets);
+    free(source);
+}
+
+const struct packet_source_ops verbs_source_ops = {
+    .begin = verbs_source_begin,
+    .recv = verbs_recv,
+    .lends = verbs_lends,
+    .kernel_drops = verbs_kernel_drops,
+    .keep = verbs_keep,
+    .release = verbs_release,
+    .close = verbs_source_close,
+    .can_wait = false,
+};

@@ -1,0 +1,74 @@
+/* source_verbs.h - what the parts of packet_source_verbs*.c share.
+ *
+ * Flow:      open (recv/source_verbs_open.c): port, ring, completions, queue, groups; begin: flows; recv; close
+ * Threads:   open, begin and close from one, recv from one other after open. */
+#ifndef COMMON_RECV_SOURCE_VERBS_H
+#define COMMON_RECV_SOURCE_VERBS_H
+
+#include "common/device/device.h"
+#include "common/recv/source.h"
+#include "common/net/verbs.h"
+
+#include <infiniband/verbs.h>
+
+/* Whether a frame is kept: since before the last recv, so that it is in no list. */
+enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
+
+struct verbs_source {
+    struct packet_source base;
+    struct verbs_port port;
+    const struct endpoint_list *config_endpoints;
+    struct packet_endpoints endpoints; /* the same, to look up */
+    uint8_t *ring;                     /* [n_frames][frame_bytes] frames, or their heads */
+    size_t max_frame_bytes;            /* of what may come */
+    size_t ring_bytes, frame_bytes, n_frames;
+    struct verbs_memory memory;
+    struct device *device;        /* NULL: none */
+    struct device_exported rests; /* [n_frames][rest_bytes] */
+    size_t rest_bytes;
+    struct verbs_memory rest_memory;
+    uint8_t *kept;   /* [n_frames] enum kept */
+    uint32_t *spare; /* [n_frames] neither kept nor posted */
+    size_t n_spare;
+    size_t n_posted, max_posted;
+    struct ibv_recv_wr *requests; /* [n_frames] */
+    struct ibv_sge *parts;        /* [n_frames][head, rest] */
+    struct ibv_comp_channel *channel;
+    struct ibv_cq *cq, *send_cq; /* a queue pair has both, though nothing is sent */
+    struct ibv_qp *qp;
+    size_t n_flows;
+    struct ibv_flow **flows; /* one for each endpoint, or for each of its senders */
+    size_t n_sockets;
+    int *sockets; /* [n_endpoints] */
+    int drops_fd; /* -1: the card does not tell */
+    uint64_t n_drops_before;
+
+    uint32_t used[PACKET_BATCH_MAX]; /* frames of the last recv */
+    size_t n_used;
+    struct ibv_wc completions[PACKET_BATCH_MAX];
+    bool armed;   /* the next completion makes an event */
+    bool may_nap; /* the ring has the room, and the thread is to sleep at all */
+    int64_t waiting_since_ns;
+    int64_t busy_ns; /* to poll for before it sleeps */
+    int err;         /* what the source died of */
+};
+
+static inline uint8_t *verbs_source_frame(const struct verbs_source *source, uint64_t i)
+{
+    return source->ring + i * source->frame_bytes;
+}
+
+/* The vtable of an open source. */
+extern const struct packet_source_ops verbs_source_ops;
+
+/* Has the card steer what is sent to the endpoints to the queue. */
+int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes);
+
+/* Gives the card 'n' > 0 frames of the list to write to, in order.  Returns 0 or a positive errno. */
+int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_t n);
+
+/* Begins to count what the card drops; closes a source, also one that was not opened to the end. */
+void verbs_source_open_drops(struct verbs_source *source);
+void verbs_source_close(struct packet_source *base);
+
+#endif

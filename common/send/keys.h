@@ -1,0 +1,60 @@
+/* keys.h - the section send of a configuration file, of which programs have more or fewer keys. */
+#ifndef COMMON_SEND_KEYS_H
+#define COMMON_SEND_KEYS_H
+
+#include "common/config/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct config_device;
+struct endpoint_list;
+
+struct config_send {
+    int transport;   /* enum transport */
+    char *interface; /* NULL: the kernel's choice */
+    char *pcap_file; /* NULL: the network */
+    int64_t ttl;
+    int64_t buffer_bytes;
+    int64_t packet_payload_bytes;
+    double rate_factor;
+    int64_t n_threads;
+    struct config_int_list affinity;
+    bool crc; /* packets carry a CRC item; daemons only */
+    /* fgpu only. */
+    int64_t array_size; /* stride of heap counts, and of descriptors in time */
+    bool gpudirect;     /* the card reads heaps from device memory */
+};
+
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last ones, the daemons' and fgpu's own */
+#define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
+#define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
+
+extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
+
+/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name,
+ * and 'n' one of the numbers above. */
+#define CONFIG_SEND_SECTION(type, what, n)                                                                             \
+    {                                                                                                                  \
+        .name = "send", .help = what, .keys = config_send_keys, .n_keys = (n),                                         \
+        .struct_bytes = sizeof(struct config_send), .offset = offsetof(type, send), .optional = true                   \
+    }
+
+/* A program's check of the send section against its device (NULL: it has none, and no key gpudirect), and the capture that
+ * is read (NULL: none). */
+void config_check_send(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
+                       struct config *errors);
+
+/* What ibverbs sends to is multicast; an error at 'destinations' if one is not. */
+void config_check_multicast(const struct endpoint_list *destinations, struct config *errors);
+
+/* That, where the send section says so. */
+void config_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                               struct config *errors);
+
+/* True if one of 'destinations' is one of 'inputs', which is an error at 'destinations': the output would come back. */
+bool config_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
+                       struct config *errors);
+
+#endif

@@ -1,0 +1,277 @@
+/* sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave.
+ *
+ * Opening a sink shows that the file can be written, but what is in it stays until the first packet comes, and a file
+ * that was not there is removed if none does: a start that fails elsewhere must not cost an old capture.
+ *
+ * All sinks of a process that name the same file share it, as streams share a wire. */
+#include "common/base/clock.h"
+#include "common/net/frame.h"
+#include "common/send/sink.h"
+#include "common/base/units.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pcap/pcap.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX)
+#define UNICAST_TTL     64
+
+/* A file being written, by one sink or more. */
+struct capture {
+    struct capture *next;
+    size_t n_sinks;
+    char *path;
+    pcap_t *format;
+    int fd;              /* until the first packet; then -1 */
+    bool created;        /* the file was not there */
+    pcap_dumper_t *file; /* from the first packet on */
+    int err; /* the first of writing, positive: the file may end inside a packet, so nothing more is written */
+};
+
+/* Guards the list and every file in it. */
+static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct capture *captures;
+
+struct pcap_sink {
+    struct packet_sink base;
+    struct capture *capture;
+    struct in_addr from;
+    int multicast_ttl;
+    size_t n_destinations;
+    struct endpoint *destinations;
+    uint8_t frame[FRAME_BYTES_MAX];
+};
+
+/* A host's address is not asked for: a locally administered one must do. */
+static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t n_bytes)
+{
+    static const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
+    bool is_group = endpoint_is_multicast(to);
+    const struct frame_addresses from = {
+        .mac = {0x02, 0, 0, 0, 0, 1},
+        .address = sink->from.s_addr,
+        .port = SPEAD_DEFAULT_PORT,
+        .ttl = (uint8_t)(is_group ? sink->multicast_ttl : UNICAST_TTL),
+    };
+
+    frame_put(sink->frame, &from, to, is_group ? NULL : host_mac, n_bytes);
+}
+
+/* The first packet: empties the file and begins it anew. */
+static void begin_file(struct capture *capture)
+{
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* a pipe cannot be, and need not */
+        capture->err = errno;
+        return;
+    }
+    FILE *file = fdopen(capture->fd, "wb");
+    capture->err = file ? 0 : errno;
+    if (!file)
+        return;
+    capture->fd = -1;
+    errno = 0;
+    capture->file = pcap_dump_fopen(capture->format, file); /* closes it where that fails */
+    if (!capture->file)
+        capture->err = errno ? errno : EIO;
+}
+
+/* Returns 0 or a positive errno. */
+static int write_packet(struct pcap_sink *sink, const struct packet_out *packet, int64_t now_ns)
+{
+    struct capture *capture = sink->capture;
+    assert(packet->destination < sink->n_destinations);
+    if (!capture->file && !capture->err)
+        begin_file(capture);
+    if (capture->err)
+        return capture->err;
+    size_t payload_bytes = packet->header_bytes + packet->payload_bytes;
+    if (payload_bytes > FRAME_PAYLOAD_MAX)
+        return EMSGSIZE;
+    put_header(sink, &sink->destinations[packet->destination], payload_bytes);
+    uint8_t *at = sink->frame + FRAME_HEADER_BYTES;
+    memcpy(at, packet->header, packet->header_bytes);
+    if (packet->payload_bytes > 0)
+        memcpy(at + packet->header_bytes, packet->payload, packet->payload_bytes);
+
+    const struct pcap_pkthdr header = {
+        /* The capture is of nanosecond precision: libpcap then keeps nanoseconds in tv_usec. */
+        .ts = {.tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S},
+        .caplen = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
+        .len = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
+    };
+    errno = 0;
+    pcap_dump((u_char *)capture->file, &header, sink->frame);
+    if (ferror(pcap_dump_file(capture->file)))
+        capture->err = errno ? errno : EIO;
+    return capture->err;
+}
+
+/* So that a full disk is noticed, and a killed program leaves what it sent.  Returns 0 or a positive errno. */
+static int flush(struct capture *capture)
+{
+    errno = 0;
+    if (capture->file && !capture->err && pcap_dump_flush(capture->file) != 0)
+        capture->err = errno ? errno : EIO;
+    return capture->err;
+}
+
+static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+{
+    struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
+    size_t n_failed = 0;
+    pthread_mutex_lock(&captures_lock);
+    for (size_t i = 0; i < n; i++) {
+        int err = write_packet(sink, &packets[i], clock_unix_ns());
+        if (err) {
+            packet_sink_note_failed(base, err);
+            n_failed++;
+        }
+        packet_sink_put_loan(&packets[i]);
+    }
+    /* Which of the packets are in the file is not known then. */
+    int err = flush(sink->capture);
+    for (; err && n_failed < n; n_failed++)
+        packet_sink_note_failed(base, err);
+    pthread_mutex_unlock(&captures_lock);
+    return n - n_failed;
+}
+
+/* With the lock.  NULL is accepted. */
+static void destroy_capture(struct capture *capture)
+{
+    if (!capture)
+        return;
+    if (capture->file)
+        pcap_dump_close(capture->file);
+    if (capture->fd >= 0) {
+        close(capture->fd);
+        if (capture->created)
+            unlink(capture->path);
+    }
+    if (capture->format)
+        pcap_close(capture->format);
+    free(capture->path);
+    free(capture);
+}
+
+static void put_capture(struct capture *capture)
+{
+    struct capture **link = &captures;
+
+    pthread_mutex_lock(&captures_lock);
+    if (--capture->n_sinks == 0) {
+        while (*link != capture)
+            link = &(*link)->next;
+        *link = capture->next;
+        destroy_capture(capture);
+    }
+    pthread_mutex_unlock(&captures_lock);
+}
+
+static void pcap_sink_close(struct packet_sink *base)
+{
+    struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
+    if (sink->capture)
+        put_capture(sink->capture);
+    free(sink->destinations);
+    free(sink);
+}
+
+static const struct packet_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
+
+/* Opens the file for writing as it is, or makes it.  Does not wait for the reader of a FIFO. */
+static int open_file(struct capture *capture)
+{
+    capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    capture->created = capture->fd >= 0;
+    if (capture->fd < 0 && errno == EEXIST)
+        capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK,
+                           0666); /* O_CREAT: it may be a loose link */
+    if (capture->fd < 0 || fcntl(capture->fd, F_SETFL, 0))
+        return -errno;
+    return 0;
+}
+
+/* With the lock. */
+static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
+{
+    struct capture *capture = calloc(1, sizeof(*capture));
+    if (capture) {
+        capture->fd = -1;
+        capture->path = strdup(path);
+        capture->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
+    }
+    if (!capture || !capture->path || !capture->format) {
+        snprintf(why, why_bytes, "out of memory");
+        destroy_capture(capture);
+        return -ENOMEM;
+    }
+    int err = open_file(capture);
+    if (err) {
+        snprintf(why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path,
+                 err == -ENXIO ? "nobody reads this FIFO" : strerror(-err));
+        destroy_capture(capture);
+        return err;
+    }
+    capture->next = captures;
+    captures = capture;
+    *out = capture;
+    return 0;
+}
+
+static int get_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
+{
+    int err = 0;
+
+    pthread_mutex_lock(&captures_lock);
+    struct capture *capture = captures;
+    while (capture && strcmp(capture->path, path) != 0)
+        capture = capture->next;
+    if (!capture)
+        err = create_capture(path, &capture, why, why_bytes);
+    if (!err) {
+        capture->n_sinks++;
+        *out = capture;
+    }
+    pthread_mutex_unlock(&captures_lock);
+    return err;
+}
+
+int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
+                          size_t why_bytes)
+{
+    const struct endpoint_list *endpoints = config->destinations;
+    struct pcap_sink *sink = calloc(1, sizeof(*sink));
+    struct endpoint *destinations = calloc(endpoints->n, sizeof(*destinations));
+    if (!sink || !destinations) {
+        snprintf(why, why_bytes, "out of memory");
+        free(destinations);
+        free(sink);
+        return -ENOMEM;
+    }
+    memcpy(destinations, endpoints->items, endpoints->n * sizeof(*destinations));
+    sink->base.ops = &pcap_sink_ops;
+    sink->n_destinations = endpoints->n;
+    sink->destinations = destinations;
+    sink->multicast_ttl = config->ttl;
+    /* A file needs no interface; where the one named exists, its address makes a truer packet. */
+    sink->from.s_addr = htonl(INADDR_LOOPBACK);
+    struct interface interface;
+    char ignored[400]; /* 'why' is of a start that fails */
+    if (config->interface && interface_find(config->interface, &interface, ignored, sizeof(ignored)) == 0)
+        sink->from = interface.address;
+    int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
+    if (err) {
+        pcap_sink_close(&sink->base);
+        return err;
+    }
+    *out = &sink->base;
+    return 0;
+}

@@ -1,0 +1,416 @@
+/* sink_udp.c - packets to the network, by sendmmsg from one socket.
+ *
+ * Packets of a batch that go to the same place are handed to the kernel joined (UDP_SEGMENT), so their way through it
+ * costs once for all of them; on the wire they are what they would be alone.  Each destination's packets leave in
+ * order, all of a batch at once.  Where the kernel or the network card refuses, each packet goes alone.
+ *
+ * The kernel gathers headers and payloads from where they lie, but where packets are small, one copy more is cheaper
+ * than that many parts: those are gathered here. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/send/sink.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define PARTS_PER_PACKET 2
+#define DATAGRAM_MAX     65507 /* a joined message may not be longer either */
+#define NO_MESSAGE       UINT_MAX
+#define GATHERED_MAX     1280 /* bytes of a packet, header included, that is gathered here (docs/performance.md) */
+/* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
+#define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
+#define POLL_TIMEOUT_MS     100
+
+/* Packets for one destination, of one size but for a shorter last one. */
+struct udp_message {
+    unsigned destination;
+    size_t segment_bytes; /* of the first */
+    size_t n_bytes;
+    size_t n_packets;
+    bool closed;   /* the last is shorter */
+    bool gathered; /* in one part, not two for each packet */
+};
+
+struct udp_sink {
+    struct packet_sink base;
+    int fd;
+    bool joins;
+    struct sockaddr_in *destinations;
+    unsigned *open_message; /* [n_destinations] the message that takes its next packet, or NO_MESSAGE */
+    struct udp_message plan[PACKET_SINK_BATCH_MAX];
+    struct mmsghdr messages[PACKET_SINK_BATCH_MAX];
+    struct iovec iovecs[PACKET_SINK_BATCH_MAX][PARTS_PER_PACKET]; /* message by message */
+    union {
+        struct cmsghdr header;
+        char bytes[CMSG_SPACE(sizeof(uint16_t))];
+    } controls[PACKET_SINK_BATCH_MAX];
+    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* message by message */
+};
+
+/* ---- Which packets go together ----------------------------------------------------------------------------------- */
+
+/* An empty packet would leave no trace in a message. */
+static bool fits(const struct udp_message *message, size_t n_bytes)
+{
+    return !message->closed && n_bytes > 0 && n_bytes <= message->segment_bytes &&
+           message->n_bytes + n_bytes <= DATAGRAM_MAX;
+}
+
+/* Deals the packets to messages: message_of[i] is that of packet i.  Returns the number of messages. */
+static size_t plan_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n, unsigned *message_of)
+{
+    unsigned n_messages = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sink->open_message[packets[i].destination] = NO_MESSAGE;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_bytes = packets[i].header_bytes + packets[i].payload_bytes;
+        unsigned *open = &sink->open_message[packets[i].destination];
+        if (!sink->joins || *open == NO_MESSAGE || !fits(&sink->plan[*open], n_bytes)) {
+            *open = n_messages++;
+            sink->plan[*open] = (struct udp_message){.destination = packets[i].destination, .segment_bytes = n_bytes};
+        }
+        struct udp_message *message = &sink->plan[*open];
+        message->closed = n_bytes < message->segment_bytes;
+        message->n_bytes += n_bytes;
+        message->n_packets++;
+        message_of[i] = *open;
+    }
+    return n_messages;
+}
+
+static void set_segment_bytes(struct udp_sink *sink, size_t m)
+{
+    struct msghdr *header = &sink->messages[m].msg_hdr;
+    uint16_t segment_bytes = (uint16_t)sink->plan[m].segment_bytes;
+
+    header->msg_control = &sink->controls[m];
+    header->msg_controllen = sizeof(sink->controls[m]);
+    struct cmsghdr *c = CMSG_FIRSTHDR(header);
+    c->cmsg_level = SOL_UDP;
+    c->cmsg_type = UDP_SEGMENT;
+    c->cmsg_len = CMSG_LEN(sizeof(segment_bytes));
+    memcpy(CMSG_DATA(c), &segment_bytes, sizeof(segment_bytes));
+}
+
+/* Appends a packet to its message. */
+static void append_packet(struct msghdr *header, bool gathered, const struct packet_out *packet)
+{
+    if (!gathered) {
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){packet->header, packet->header_bytes};
+        header->msg_iov[header->msg_iovlen++] = (struct iovec){(void *)packet->payload, packet->payload_bytes};
+        return;
+    }
+    uint8_t *end = (uint8_t *)header->msg_iov->iov_base + header->msg_iov->iov_len;
+    memcpy(end, packet->header, packet->header_bytes);
+    if (packet->payload_bytes > 0)
+        memcpy(end + packet->header_bytes, packet->payload, packet->payload_bytes);
+    header->msg_iov->iov_len += packet->header_bytes + packet->payload_bytes;
+}
+
+/* Makes the messages of a batch.  Returns how many. */
+static size_t make_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n)
+{
+    unsigned message_of[PACKET_SINK_BATCH_MAX];
+    size_t n_messages = plan_messages(sink, packets, n, message_of);
+    size_t first = 0;
+    uint8_t *room = sink->gathered;
+
+    for (size_t m = 0; m < n_messages; m++) {
+        struct udp_message *message = &sink->plan[m];
+        sink->messages[m].msg_hdr = (struct msghdr){
+            .msg_name = &sink->destinations[message->destination],
+            .msg_namelen = sizeof(sink->destinations[0]),
+            .msg_iov = sink->iovecs[first],
+        };
+        first += message->n_packets;
+        if (message->n_packets > 1)
+            set_segment_bytes(sink, m);
+        message->gathered = message->n_packets > 1 && message->segment_bytes <= GATHERED_MAX;
+        if (message->gathered) {
+            *sink->messages[m].msg_hdr.msg_iov = (struct iovec){room, 0};
+            sink->messages[m].msg_hdr.msg_iovlen = 1;
+            room += message->n_bytes;
+        }
+    }
+    for (size_t i = 0; i < n; i++)
+        append_packet(&sink->messages[message_of[i]].msg_hdr, sink->plan[message_of[i]].gathered, &packets[i]);
+    return n_messages;
+}
+
+/* ---- Sending ----------------------------------------------------------------------------------------------------- */
+
+/* True if the message may be tried again at once; waits for room where there was none. */
+static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
+{
+    if ((err == EAGAIN || err == ENOBUFS) && packet_sink_has_given_up(&sink->base))
+        return false;
+    switch (err) {
+    case EINTR: return true;
+    case EAGAIN: {
+        struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
+        thread_beat(); /* a network that takes nothing is no fault of this thread's */
+        poll(&writable, 1, POLL_TIMEOUT_MS);
+        return true;
+    }
+    case ENOBUFS: clock_sleep_until(clock_monotonic_ns() + FULL_QUEUE_PAUSE_NS); return true;
+    case ECONNREFUSED: { /* an ICMP answer to an earlier packet, not this one's fault */
+        bool first_time = !*refused;
+        *refused = true;
+        return first_time;
+    }
+    default: return false;
+    }
+}
+
+/* Sends messages until one fails that is not worth another try.  Returns how many left; '*err' says why not more. */
+static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
+{
+    size_t n_gone = 0;
+    bool refused = false; /* the message at n_gone, once */
+
+    while (n_gone < n) {
+        int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);
+        if (n_sent > 0) {
+            n_gone += (size_t)n_sent;
+            refused = false;
+        } else if (n_sent < 0 && !worth_retrying(sink, errno, &refused)) {
+            *err = errno;
+            break;
+        }
+    }
+    return n_gone;
+}
+
+/* What the kernel says where joined packets are more than the route's MTU or the network card can take. */
+static bool refuses_joined(int err)
+{
+    return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;
+}
+
+/* Sends the packets of a message one by one.  Returns how many failed. */
+static size_t send_apart(struct udp_sink *sink, size_t m)
+{
+    const struct udp_message *message = &sink->plan[m];
+    struct mmsghdr single = sink->messages[m];
+    struct iovec whole = *single.msg_hdr.msg_iov, packet = {.iov_base = whole.iov_base};
+    size_t n_failed = 0;
+
+    single.msg_hdr.msg_control = NULL;
+    single.msg_hdr.msg_controllen = 0;
+    single.msg_hdr.msg_iovlen = message->gathered ? 1 : PARTS_PER_PACKET;
+    if (message->gathered)
+        single.msg_hdr.msg_iov = &packet;
+    for (size_t i = 0; i < message->n_packets; i++) {
+        int err;
+        packet.iov_len = whole.iov_len < message->segment_bytes ? whole.iov_len : message->segment_bytes;
+        if (send_messages(sink, &single, 1, &err) == 0) {
+            packet_sink_note_failed(&sink->base, err);
+            n_failed++;
+        }
+        if (!message->gathered)
+            single.msg_hdr.msg_iov += PARTS_PER_PACKET;
+        packet.iov_base = (uint8_t *)packet.iov_base + packet.iov_len;
+        whole.iov_len -= packet.iov_len;
+    }
+    return n_failed;
+}
+
+/* Sends all messages.  Returns how many packets failed. */
+static size_t send_all(struct udp_sink *sink, size_t n_messages)
+{
+    size_t n_failed = 0;
+
+    for (size_t m = 0; m < n_messages; m++) {
+        int err;
+        m += send_messages(sink, sink->messages + m, n_messages - m, &err);
+        if (m == n_messages)
+            break;
+        if (sink->plan[m].n_packets > 1 && refuses_joined(err)) {
+            log_info("packets are sent one by one: joined, they are refused (%s)", strerror(err));
+            sink->joins = false;
+            for (; m < n_messages; m++)
+                n_failed += send_apart(sink, m);
+            break;
+        }
+        for (size_t i = 0; i < sink->plan[m].n_packets; i++)
+            packet_sink_note_failed(&sink->base, err);
+        n_failed += sink->plan[m].n_packets;
+    }
+    return n_failed;
+}
+
+static size_t udp_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+{
+    struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
+    size_t n_failed = send_all(sink, make_messages(sink, packets, n));
+
+    /* Only now: packets leave in another order than that of the list, and the last of a buffer carries its loan. */
+    for (size_t i = 0; i < n; i++)
+        packet_sink_put_loan(&packets[i]);
+    return n - n_failed;
+}
+
+static void udp_close(struct packet_sink *base)
+{
+    struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
+    if (sink->fd >= 0)
+        close(sink->fd);
+    free(sink->open_message);
+    free(sink->destinations);
+    free(sink);
+}
+
+static const struct packet_sink_ops udp_ops = {.send = udp_send, .close = udp_close};
+
+/* ---- Opening ----------------------------------------------------------------------------------------------------- */
+
+static void set_buffer(int fd, size_t buffer_bytes)
+{
+    if (buffer_bytes == 0)
+        return;
+    int asked = buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)buffer_bytes;
+    /* The first needs CAP_NET_ADMIN and is not bound by wmem_max. */
+    if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &asked, sizeof(asked)))
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &asked, sizeof(asked));
+    int granted = 0;
+    socklen_t length = sizeof(granted);
+    if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
+        return;
+    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    static bool warned; /* once for all sockets; main thread */
+    if (granted < asked && !warned) {
+        log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
+                    "\"sysctl net.core.wmem_max=%d\" allows more",
+                    granted, asked, asked);
+        warned = true;
+    }
+}
+
+static int set_multicast(int fd, const struct packet_sink_config *config, const struct interface *interface)
+{
+    const struct ip_mreqn outgoing = {.imr_address = interface->address, .imr_ifindex = interface->index};
+    if (config->interface && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &outgoing, sizeof(outgoing)))
+        return -errno;
+    const int ttl = config->ttl;
+    if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &ttl, sizeof(ttl)))
+        return -errno;
+    /* Receivers on this host get a copy, too. */
+    const int on = 1;
+    if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_LOOP, &on, sizeof(on)))
+        return -errno;
+    return 0;
+}
+
+/* "outputs[0].destinations: 239.1.0.1:7148: cannot ...: reason; cure" */
+static int fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
+                size_t why_bytes)
+{
+    char name[128];
+    snprintf(why, why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)), what,
+             strerror(err), cure[0] ? "; " : "", cure);
+    return -err;
+}
+
+/* Asks the kernel for the way to each destination, by a connect of a socket that sends nothing. */
+static int check_routes(const struct packet_sink_config *config, const struct interface *interface, char *why,
+                        size_t why_bytes)
+{
+    const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
+    const struct endpoint *first = &config->destinations->items[0];
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int err = fd < 0 ? -errno : set_multicast(fd, config, interface);
+    if (err)
+        err = fail(first, -err, "set up a socket",
+                   err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+    for (size_t i = 0; i < config->destinations->n && !err; i++) {
+        const struct endpoint *to = &config->destinations->items[i];
+        const struct sockaddr_in address = {
+            .sin_family = AF_INET, .sin_port = htons(to->port), .sin_addr = to->address};
+        connect(fd, &nowhere, sizeof(nowhere)); /* forgets the source address of the one before */
+        if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
+            continue;
+        const char *cure = "";
+        if (errno == ENETUNREACH || errno == EHOSTUNREACH)
+            cure = endpoint_is_multicast(to) && !config->interface ? "name the send.interface to send on"
+                                                                   : "there is no route to it: see \"ip route get\"";
+        else if (errno == EACCES)
+            cure = "it is a broadcast address: name a multicast group or a host";
+        err = fail(to, errno, "send there", cure, why, why_bytes);
+    }
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config,
+                       const struct interface *interface, char *why, size_t why_bytes)
+{
+    sink->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    int err = sink->fd < 0 ? -errno : set_multicast(sink->fd, config, interface);
+    if (err)
+        return fail(&config->destinations->items[0], -err, "set up a socket",
+                    err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+    set_buffer(sink->fd, config->buffer_bytes);
+    return 0;
+}
+
+static int find_interface(const struct packet_sink_config *config, struct interface *interface, char *why,
+                          size_t why_bytes)
+{
+    char reason[400];
+    if (!config->interface)
+        return 0;
+    int err = interface_find(config->interface, interface, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "send.interface: %s", reason);
+    return err;
+}
+
+int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **out, char *why, size_t why_bytes)
+{
+    const struct endpoint_list *endpoints = config->destinations;
+    struct interface interface = {0}; /* the kernel's choice */
+    int err = find_interface(config, &interface, why, why_bytes);
+    if (!err)
+        err = check_routes(config, &interface, why, why_bytes);
+    if (err)
+        return err;
+    struct udp_sink *sink = calloc(1, sizeof(*sink));
+    struct sockaddr_in *destinations = calloc(endpoints->n, sizeof(*destinations));
+    unsigned *open_message = calloc(endpoints->n, sizeof(*open_message));
+    if (!sink || !destinations || !open_message) {
+        snprintf(why, why_bytes, "out of memory");
+        free(open_message);
+        free(destinations);
+        free(sink);
+        return -ENOMEM;
+    }
+    sink->base.ops = &udp_ops;
+    sink->joins = true;
+    sink->destinations = destinations;
+    sink->open_message = open_message;
+    for (size_t i = 0; i < endpoints->n; i++)
+        destinations[i] = (struct sockaddr_in){
+            .sin_family = AF_INET,
+            .sin_port = htons(endpoints->items[i].port),
+            .sin_addr = endpoints->items[i].address,
+        };
+    err = open_socket(sink, config, &interface, why, why_bytes);
+    if (err) {
+        udp_close(&sink->base);
+        return err;
+    }
+    *out = &sink->base;
+    return 0;
+}

@@ -1,0 +1,610 @@
+/* sink_verbs.c - packets to the network by a raw packet queue of the card (verbs.h), which reads them where they
+ * lie.
+ *
+ * Queue:     a batch is one list of work requests, each {frame and SPEAD header from a slot of ours | payload}, told to
+ *            the card by one doorbell, with one completion: that of its last packet, for all before it.  Packets are
+ *            counted from 0; packet k has header slot k % n_slots, and 'wr_id' k.
+ * Payloads:  of memory that was added, from where they lie.  Others (descriptors) are copied to a room for one batch,
+ *            which the next one that needs it waits for.  What lies in a device's memory has been added: the processor
+ *            could not copy it.  The driver copies the first bytes of a frame itself, which are in a slot.
+ * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
+ *            made ready again; what was in it counts as failed, as of a socket that refuses.  A reset is allowed in any
+ *            state, needs no permission and takes the queue's completions away; one that came all the same would be of
+ *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: on_lost() of the
+ *            configuration is called, once.
+ * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
+ *            it is asked to; else there is none. */
+#include "common/base/clock.h"
+#include "common/net/frame.h"
+#include "common/base/log.h"
+#include "common/send/sink.h"
+#include "common/net/verbs.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define N_SLOTS_MAX   1024
+#define N_PARTS       2
+#define N_COMPLETIONS 16 /* taken at once */
+#define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
+/* Of a slot: the frame's header ends, and the SPEAD header begins, with a cache line. */
+#define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
+#define SLOT_HEADER 64
+#define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
+
+#define STALL_NS NS_PER_S
+/* The card's pace is this much above ours, which decides; below the least, it would be slower than STALL_NS allows. */
+#define RATE_MARGIN      1.05
+#define RATE_MIN_BYTES_S 10e6
+#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* of a packet besides: preamble, check sequence, gap */
+
+struct verbs_sink {
+    struct packet_sink base;
+    struct verbs_port port;
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+    bool is_ready;           /* false: lost, and nothing is in flight */
+    double rate_bytes_per_s; /* of the card; 0: none */
+    double wire_per_byte;    /* what it has to send for each byte of ours */
+    size_t packet_bytes;     /* of the largest */
+    void (*on_lost)(void *arg);
+    void *on_lost_arg;
+    int port_fd; /* a socket that is never read: its port is ours */
+    char first_destination[32];
+
+    size_t n_destinations;
+    struct destination {
+        uint8_t frame[FRAME_HEADER_BYTES]; /* header of a datagram to there... */
+        size_t n_bytes;                    /* ...of this size, that of the last one */
+    } * destinations;                      /* [n_destinations] */
+
+    size_t n_slots;    /* packets that may be in flight; a power of two */
+    uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
+    uint8_t *copies;   /* these */
+    uint64_t n_copied; /* up to this packet some were copied */
+    struct verbs_memory slot_memory;
+
+    struct verbs_memory *memories; /* [n_memories] that were added */
+    size_t n_memories, last_memory;
+
+    uint64_t n_posted, n_gone; /* packets: handed to the card, and of these left or failed */
+    int64_t moved_ns;          /* when the first of those in flight became it */
+    struct pending {
+        uint64_t packet; /* the last of the buffer */
+        struct loan *loan;
+    } * pending; /* a ring, [n_slots] */
+    uint64_t n_pending, n_put;
+
+    struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each with the next */
+    struct ibv_sge parts[PACKET_SINK_BATCH_MAX][N_PARTS];
+    struct log_limit failed_limit;
+};
+
+static struct verbs_sink *sink_of(struct packet_sink *base)
+{
+    return CONTAINER_OF(base, struct verbs_sink, base);
+}
+
+/* ---- The queue's states ------------------------------------------------------------------------------------------ */
+
+static int modify(struct verbs_sink *sink, enum ibv_qp_state state)
+{
+    struct ibv_qp_attr attr = {.qp_state = state, .port_num = (uint8_t)sink->port.port_num};
+
+    return ibv_modify_qp(sink->qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
+}
+
+/* What the card is to be told, in kbit/s on the wire; 0: no limit. */
+static uint32_t card_rate(const struct verbs_sink *sink)
+{
+    double bits_s = 8 * sink->rate_bytes_per_s * sink->wire_per_byte * RATE_MARGIN;
+
+    if (sink->rate_bytes_per_s < RATE_MIN_BYTES_S || bits_s > (double)sink->port.rate_max_bits_s)
+        return 0;
+    return (uint32_t)(bits_s / 1000);
+}
+
+/* A card that does not pace leaves it to us. */
+static void set_rate(struct verbs_sink *sink)
+{
+    struct ibv_qp_rate_limit_attr attr = {.rate_limit = card_rate(sink)};
+
+    if (attr.rate_limit == 0)
+        return;
+    int err = ibv_modify_qp_rate_limit(sink->qp, &attr);
+    if (!err)
+        return;
+    sink->rate_bytes_per_s = 0;
+    log_info("%s does not pace what is sent to %s and others (%s): it leaves in bursts of up to 64 KiB",
+             sink->port.interface, sink->first_destination, strerror(err));
+}
+
+/* From reset to where it sends.  Returns 0 or a positive errno. */
+static int start_queue(struct verbs_sink *sink)
+{
+    int err = modify(sink, IBV_QPS_INIT);
+
+    if (!err)
+        err = modify(sink, IBV_QPS_RTR);
+    if (!err)
+        err = modify(sink, IBV_QPS_RTS);
+    if (!err)
+        set_rate(sink);
+    return err;
+}
+
+/* ---- What has left ----------------------------------------------------------------------------------------------- */
+
+/* The packets before 'end' are gone. */
+static void let_go(struct verbs_sink *sink, uint64_t end)
+{
+    sink->n_gone = end;
+    while (sink->n_put < sink->n_pending && sink->pending[sink->n_put % sink->n_slots].packet < end)
+        loan_put(sink->pending[sink->n_put++ % sink->n_slots].loan);
+}
+
+/* All in flight is lost, for 'err' (positive) or 'reason', where the queue is made ready again if it can be. */
+static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
+{
+    struct ibv_wc ignored[N_COMPLETIONS];
+    uint64_t n_lost = sink->n_posted - sink->n_gone;
+
+    int err_again = modify(sink, IBV_QPS_RESET); /* from here on the card reads nothing of it: */
+    if (err_again) {
+        ibv_destroy_qp(sink->qp); /* or from here on */
+        sink->qp = NULL;
+    }
+    while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
+        continue;
+    for (uint64_t i = 0; i < n_lost; i++)
+        packet_sink_note_failed(&sink->base, err);
+    let_go(sink, sink->n_posted);
+    if (!err_again)
+        err_again = start_queue(sink);
+    if (!err_again) {
+        log_limited(&sink->failed_limit, LOG_LEVEL_WARNING,
+                    "the queue of %s to %s and others failed (%s), %llu packets are lost; it goes on",
+                    sink->port.interface, sink->first_destination, reason, (unsigned long long)n_lost);
+        return;
+    }
+    log_error("the queue of %s to %s and others failed (%s) and cannot be made ready again (%s): nothing more is sent",
+              sink->port.interface, sink->first_destination, reason, strerror(err_again));
+    sink->is_ready = false;
+    if (sink->on_lost)
+        sink->on_lost(sink->on_lost_arg);
+}
+
+/* Packets before one that failed have left. */
+static void take_completion(struct verbs_sink *sink, const struct ibv_wc *completion)
+{
+    assert(completion->wr_id < sink->n_posted);
+    if (completion->wr_id < sink->n_gone) /* void: of a queue that was reset */
+        return;
+    if (completion->status == IBV_WC_SUCCESS) {
+        let_go(sink, completion->wr_id + 1);
+        return;
+    }
+    let_go(sink, completion->wr_id);
+    fail_queue(sink, EIO, ibv_wc_status_str(completion->status));
+}
+
+static size_t verbs_reap(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+    struct ibv_wc completions[N_COMPLETIONS];
+    uint64_t n_gone = sink->n_gone;
+
+    while (sink->n_gone < sink->n_posted) {
+        int n = ibv_poll_cq(sink->cq, N_COMPLETIONS, completions);
+        for (int i = 0; i < n; i++)
+            take_completion(sink, &completions[i]);
+        if (n < 0)
+            fail_queue(sink, EIO, "ibv_poll_cq");
+        if (n < N_COMPLETIONS)
+            break;
+    }
+    if (sink->n_gone < sink->n_posted) {
+        int64_t now_ns = clock_monotonic_ns();
+        if (sink->n_gone > n_gone)
+            sink->moved_ns = now_ns;
+        else if (now_ns - sink->moved_ns > STALL_NS)
+            fail_queue(sink, ETIMEDOUT, "it has sent nothing for a second");
+    }
+    return sink->n_posted - sink->n_gone;
+}
+
+/* Whether no batch would have to wait, whatever its payloads. */
+static bool is_roomy(const struct verbs_sink *sink)
+{
+    return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
+}
+
+static bool verbs_has_room(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    if (!is_roomy(sink))
+        verbs_reap(base);
+    return is_roomy(sink);
+}
+
+/* Waits until the packets before 'end' are gone. */
+static void await(struct verbs_sink *sink, uint64_t end)
+{
+    while (sink->n_gone < end && verbs_reap(&sink->base) > 0 && sink->n_gone < end)
+        clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_ROOM_NS);
+}
+
+/* ---- Sending ----------------------------------------------------------------------------------------------------- */
+
+static uint8_t *slot(const struct verbs_sink *sink, uint64_t packet)
+{
+    return sink->slots + (packet & (sink->n_slots - 1)) * SLOT_BYTES;
+}
+
+static void verbs_place_headers(struct packet_sink *base, size_t n)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    if (sink->n_posted + n > sink->n_slots)
+        await(sink, sink->n_posted + n - sink->n_slots);
+    for (size_t i = 0; i < n; i++)
+        base->packets[i].header = slot(sink, sink->n_posted + i) + SLOT_HEADER;
+}
+
+/* The memory that a payload lies in, or NULL. */
+static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
+{
+    for (size_t i = 0; i < sink->n_memories; i++) {
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* most often the one of before */
+        if (packet->payload >= memory->base &&
+            packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
+            return memory;
+        sink->last_memory = (sink->last_memory + 1) % sink->n_memories;
+    }
+    return NULL;
+}
+
+static struct ibv_sge make_part(const void *bytes, size_t n_bytes, const struct verbs_memory *memory)
+{
+    return (struct ibv_sge){.addr = (uintptr_t)bytes, .length = (uint32_t)n_bytes, .lkey = memory->mr->lkey};
+}
+
+static void make_payload(struct verbs_sink *sink, size_t i, const struct packet_out *packet, bool *copied)
+{
+    const struct verbs_memory *memory = find_memory(sink, packet);
+
+    if (memory) {
+        sink->parts[i][1] = make_part(packet->payload, packet->payload_bytes, memory);
+        return;
+    }
+    if (!*copied)
+        await(sink, sink->n_copied);
+    *copied = true;
+    uint8_t *copy = sink->copies + i * sink->packet_bytes;
+    memcpy(copy, packet->payload, packet->payload_bytes);
+    sink->parts[i][1] = make_part(copy, packet->payload_bytes, &sink->slot_memory);
+}
+
+/* Most often the size is that of the packet before. */
+static void put_frame(uint8_t *frame, struct destination *to, size_t n_bytes)
+{
+    if (to->n_bytes != n_bytes) {
+        frame_set_bytes(to->frame, n_bytes);
+        to->n_bytes = n_bytes;
+    }
+    memcpy(frame, to->frame, FRAME_HEADER_BYTES);
+}
+
+/* Makes the work requests of a batch. */
+static void make_requests(struct verbs_sink *sink, const struct packet_out *packets, size_t n)
+{
+    bool copied = false;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct packet_out *packet = &packets[i];
+        uint8_t *frame = slot(sink, sink->n_posted + i) + SLOT_FRAME;
+        assert(packet->header == frame + FRAME_HEADER_BYTES && packet->destination < sink->n_destinations);
+        assert(packet->header_bytes + packet->payload_bytes <= sink->packet_bytes);
+        put_frame(frame, &sink->destinations[packet->destination], packet->header_bytes + packet->payload_bytes);
+        sink->parts[i][0] = make_part(frame, FRAME_HEADER_BYTES + packet->header_bytes, &sink->slot_memory);
+        if (packet->payload_bytes > 0)
+            make_payload(sink, i, packet, &copied);
+        sink->requests[i].num_sge = packet->payload_bytes > 0 ? N_PARTS : 1;
+        sink->requests[i].wr_id = sink->n_posted + i;
+    }
+    if (copied)
+        sink->n_copied = sink->n_posted + n;
+}
+
+/* Hands the first 'n' work requests to the card, the last with a completion.  Returns 0 or a positive errno. */
+static int post(struct verbs_sink *sink, size_t n)
+{
+    struct ibv_send_wr *last = &sink->requests[n - 1], *next = last->next, *bad;
+
+    last->next = NULL;
+    last->send_flags |= IBV_SEND_SIGNALED;
+    int err = ibv_post_send(sink->qp, sink->requests, &bad);
+    last->send_flags &= ~(unsigned)IBV_SEND_SIGNALED;
+    last->next = next;
+    return err;
+}
+
+static size_t refuse(struct verbs_sink *sink, const struct packet_out *packets, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        packet_sink_note_failed(&sink->base, ENODEV);
+        packet_sink_put_loan(&packets[i]);
+    }
+    return 0;
+}
+
+static size_t verbs_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    if (sink->is_ready)
+        make_requests(sink, packets, n); /* where that waits, it may be lost meanwhile */
+    if (!sink->is_ready)
+        return refuse(sink, packets, n);
+    if (sink->n_gone == sink->n_posted)
+        sink->moved_ns = clock_monotonic_ns();
+    for (size_t i = 0; i < n; i++)
+        if (packets[i].loan)
+            sink->pending[sink->n_pending++ % sink->n_slots] = (struct pending){sink->n_posted + i, packets[i].loan};
+    int err = post(sink, n);
+    sink->n_posted += n;
+    if (!err)
+        return n;
+    fail_queue(sink, err, "ibv_post_send"); /* some of it may be in the queue, without a completion to come */
+    return 0;
+}
+
+static void verbs_lift_rate(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+    bool is_limited = card_rate(sink) > 0;
+
+    sink->rate_bytes_per_s = 0;
+    if (is_limited && sink->is_ready)
+        ibv_modify_qp_rate_limit(sink->qp, &(struct ibv_qp_rate_limit_attr){.rate_limit = 0});
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *why,
+                            size_t why_bytes)
+{
+    struct verbs_sink *sink = sink_of(base);
+    char reason[400];
+
+    struct verbs_memory *more = realloc(sink->memories, (sink->n_memories + 1) * sizeof(*more));
+    if (!more) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    sink->memories = more;
+    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories],
+                                             reason, sizeof(reason))
+                     : verbs_memory_register_exported(&sink->port, (void *)memory, n_bytes, fd, false,
+                                                      &more[sink->n_memories], reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "%s: %s", fd < 0 ? "send.transport" : "send.gpudirect", reason);
+    else
+        sink->n_memories++;
+    return err;
+}
+
+static void verbs_forget_memory(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    assert(sink->n_gone == sink->n_posted);
+    while (sink->n_memories > 0)
+        verbs_memory_unregister(&sink->memories[--sink->n_memories]);
+    sink->last_memory = 0;
+}
+
+/* ---- Opening and closing ----------------------------------------------------------------------------------------- */
+
+static void verbs_close(struct packet_sink *base)
+{
+    struct verbs_sink *sink = sink_of(base);
+
+    if (sink->qp)
+        ibv_destroy_qp(sink->qp);
+    if (sink->cq)
+        ibv_destroy_cq(sink->cq);
+    verbs_forget_memory(base);
+    verbs_memory_unregister(&sink->slot_memory);
+    verbs_port_close(&sink->port);
+    if (sink->port_fd >= 0)
+        close(sink->port_fd);
+    free(sink->memories);
+    free(sink->slots);
+    free(sink->pending);
+    free(sink->destinations);
+    free(sink);
+}
+
+static const struct packet_sink_ops verbs_ops = {
+    .send = verbs_send,
+    .close = verbs_close,
+    .place_headers = verbs_place_headers,
+    .reap = verbs_reap,
+    .has_room = verbs_has_room,
+    .add_memory = verbs_add_memory,
+    .forget_memory = verbs_forget_memory,
+    .lift_rate = verbs_lift_rate,
+};
+
+static int check_config(const struct packet_sink_config *config, char *why, size_t why_bytes)
+{
+    assert(config->packet_bytes > 0);
+    if (!config->interface) {
+        snprintf(why, why_bytes, "send.interface: it must be given for ibverbs");
+        return -EINVAL;
+    }
+    for (size_t i = 0; i < config->destinations->n; i++) {
+        char name[128];
+        if (endpoint_is_multicast(&config->destinations->items[i]))
+            continue;
+        snprintf(why, why_bytes, "%s: ibverbs sends to multicast groups only",
+                 endpoint_describe(&config->destinations->items[i], name, sizeof(name)));
+        return -EINVAL;
+    }
+    return 0;
+}
+
+static int check_mtu(const struct verbs_port *port, size_t packet_bytes, char *why, size_t why_bytes)
+{
+    if (packet_bytes + IP_UDP_BYTES <= port->mtu)
+        return 0;
+    snprintf(why, why_bytes,
+             "send.interface: packets of %zu bytes, %zu with IPv4 and UDP, are more than the MTU of %s, which is %zu: "
+             "raise it (\"ip link set %s mtu %zu\") or send less in a packet",
+             packet_bytes, packet_bytes + IP_UDP_BYTES, port->interface, port->mtu, port->interface,
+             packet_bytes + IP_UDP_BYTES);
+    return -EINVAL;
+}
+
+/* A port that no socket of this host has, so that each sink is a flow of its own. */
+static int take_port(struct verbs_sink *sink, uint16_t *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = sink->port.address};
+    socklen_t length = sizeof(address);
+
+    sink->port_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (sink->port_fd < 0 || bind(sink->port_fd, (struct sockaddr *)&address, sizeof(address)) ||
+        getsockname(sink->port_fd, (struct sockaddr *)&address, &length))
+        return errno;
+    *port = ntohs(address.sin_port);
+    return 0;
+}
+
+static int make_frames(struct verbs_sink *sink, const struct packet_sink_config *config)
+{
+    struct frame_addresses from = {.address = sink->port.address, .ttl = (uint8_t)config->ttl};
+    int err = take_port(sink, &from.port);
+
+    memcpy(from.mac, sink->port.mac, sizeof(from.mac));
+    sink->n_destinations = config->destinations->n;
+    sink->destinations = calloc(sink->n_destinations, sizeof(*sink->destinations));
+    if (!err && !sink->destinations)
+        err = ENOMEM;
+    for (size_t i = 0; i < sink->n_destinations && !err; i++)
+        frame_put(sink->destinations[i].frame, &from, &config->destinations->items[i], NULL, 0);
+    return err;
+}
+
+/* What is in flight, and its headers. */
+static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t limit =
+        sink->port.max_queue < sink->port.max_completions ? sink->port.max_queue : sink->port.max_completions;
+
+    sink->n_slots = N_SLOTS_MAX;
+    while (sink->n_slots > limit)
+        sink->n_slots /= 2;
+    if (sink->n_slots < PACKET_SINK_BATCH_MAX || sink->port.max_parts < N_PARTS)
+        return verbs_fail(&sink->port, ENOTSUP, "its queues hold too little", why, why_bytes);
+    size_t n_bytes = sink->n_slots * SLOT_BYTES + PACKET_SINK_BATCH_MAX * sink->packet_bytes;
+    n_bytes = (n_bytes + page - 1) / page * page;
+    sink->pending = calloc(sink->n_slots, sizeof(*sink->pending));
+    sink->slots = aligned_alloc(page, n_bytes);
+    if (!sink->slots || !sink->pending)
+        return verbs_fail(&sink->port, ENOMEM, "cannot allocate a queue", why, why_bytes);
+    memset(sink->slots, 0, n_bytes);
+    sink->copies = sink->slots + sink->n_slots * SLOT_BYTES;
+    for (size_t i = 0; i < PACKET_SINK_BATCH_MAX; i++)
+        sink->requests[i] = (struct ibv_send_wr){
+            .next = i + 1 < PACKET_SINK_BATCH_MAX ? &sink->requests[i + 1] : NULL,
+            .sg_list = sink->parts[i],
+            .opcode = IBV_WR_SEND,
+            .send_flags = sink->port.computes_ip ? IBV_SEND_IP_CSUM : 0,
+        };
+    return verbs_memory_register(&sink->port, sink->slots, n_bytes, false, &sink->slot_memory, why, why_bytes);
+}
+
+static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
+{
+    /* Room for a completion of each packet: where the queue fails, all may have one. */
+    sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
+    if (!sink->cq)
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue of completions", why, why_bytes);
+    struct ibv_qp_init_attr attr = {
+        .qp_context = verbs_sends,
+        .send_cq = sink->cq,
+        .recv_cq = sink->cq,
+        .cap = {.max_send_wr = (uint32_t)sink->n_slots, .max_send_sge = N_PARTS},
+        .qp_type = IBV_QPT_RAW_PACKET,
+    };
+    sink->qp = ibv_create_qp(sink->port.pd, &attr);
+    if (!sink->qp)
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
+                                  "cannot create a queue to send", why, why_bytes);
+    int err = start_queue(sink);
+    if (err)
+        return verbs_fail(&sink->port, err, "cannot make a queue ready to send", why, why_bytes);
+    sink->is_ready = true;
+    return 0;
+}
+
+static int open_sink(struct verbs_sink *sink, const struct packet_sink_config *config, char *why, size_t why_bytes)
+{
+    char reason[400];
+    int err = verbs_port_open(config->interface, &sink->port, reason, sizeof(reason));
+
+    if (!err) {
+        err = check_mtu(&sink->port, config->packet_bytes, why, why_bytes);
+        if (err)
+            return err;
+        int frames_err = make_frames(sink, config);
+        if (frames_err)
+            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", reason, sizeof(reason));
+    }
+    if (!err)
+        err = make_ring(sink, reason, sizeof(reason));
+    if (!err)
+        err = make_queue(sink, reason, sizeof(reason));
+    if (err)
+        snprintf(why, why_bytes, "send.transport: %s", reason);
+    return err;
+}
+
+int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
+                           size_t why_bytes)
+{
+    int err = check_config(config, why, why_bytes);
+    if (err)
+        return err;
+    struct verbs_sink *sink = calloc(1, sizeof(*sink));
+    if (!sink) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    sink->base.ops = &verbs_ops;
+    sink->port_fd = -1;
+    sink->packet_bytes = config->packet_bytes;
+    sink->rate_bytes_per_s = config->rate_bytes_per_s;
+    sink->wire_per_byte =
+        1 + WIRE_BYTES / (config->mean_packet_bytes > 0 ? config->mean_packet_bytes : (double)config->packet_bytes);
+    sink->on_lost = config->on_lost;
+    sink->on_lost_arg = config->on_lost_arg;
+    endpoint_format(&config->destinations->items[0], sink->first_destination, sizeof(sink->first_destination));
+    err = open_sink(sink, config, why, why_bytes);
+    if (err) {
+        verbs_close(&sink->base);
+        return err;
+    }
+    *out = &sink->base;
+    return 0;
+}

@@ -1,0 +1,14 @@
+/* sink_verbs_none.c - instead of send/sink_verbs.c, as recv/source_verbs_none.c is of the rest. */
+#include "common/send/sink.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
+                           size_t why_bytes)
+{
+    snprintf(why, why_bytes,
+             "send.transport: this program was built without ibverbs; use udp, or build where libibverbs-dev and "
+             "librdmacm-dev are");
+    return -ENOTSUP;
+}

@@ -1,0 +1,311 @@
+/* stats.c - between the counters of the data path and /metrics: who is registered, and how it is written down.
+ *
+ * Counters themselves are atomics in the structs of their owners; the lock guards only the lists. */
+#include "common/telemetry/stats.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One line of the page: a counter or a gauge with its labels. */
+struct sample {
+    struct sample *next;
+    char *labels; /* NULL: none */
+    const struct counter *counter;
+    const struct gauge *gauge;
+    int64_t (*read)(const void *arg); /* instead of a gauge; else NULL */
+    const void *read_arg;
+    uint64_t factor; /* what one of the counter counts */
+    uint64_t before; /* value of the counter when rates were last made */
+    double per_s;    /* NAN: not known */
+};
+
+/* All samples of one name, which the text format wants together. */
+struct family {
+    struct family *next;
+    int64_t created_ns; /* UNIX time */
+    char *name;         /* with _total, for a counter */
+    char *help;
+    bool is_counter;
+    double scale; /* of a gauge; 1: shown as the integer that it is */
+    struct sample *first, **last;
+};
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct family *families; /* [registry_lock] in order of registration */
+static int64_t rates_ns;        /* [registry_lock] monotonic time of the last rates; 0: none were made */
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"
+
+static bool is_metric_name(const char *name)
+{
+    return strcspn(name, LETTERS) == 0 && *name && name[strspn(name, LETTERS "0123456789")] == '\0';
+}
+
+static void family_free(struct family *family)
+{
+    if (!family)
+        return;
+    for (struct sample *sample = family->first, *next; sample; sample = next) {
+        next = sample->next;
+        free(sample->labels);
+        free(sample);
+    }
+    free(family->name);
+    free(family->help);
+    free(family);
+}
+
+/* The family called 'name', made at the end of the list if there is none yet; NULL if out of memory. */
+static struct family *find_family(const char *name, const char *help, bool is_counter, double scale)
+{
+    struct family **at = &families, *family;
+
+    for (; *at; at = &(*at)->next) {
+        if (!strcmp((*at)->name, name)) {
+            assert((*at)->is_counter == is_counter && (*at)->scale == scale);
+            return *at;
+        }
+    }
+    family = calloc(1, sizeof(*family));
+    if (!family)
+        return NULL;
+    family->name = strdup(name);
+    family->help = strdup(help);
+    family->created_ns = clock_unix_ns();
+    family->is_counter = is_counter;
+    family->scale = scale;
+    family->last = &family->first;
+    if (!family->name || !family->help) {
+        family_free(family);
+        return NULL;
+    }
+    *at = family;
+    return family;
+}
+
+static uint64_t total(const struct sample *sample)
+{
+    return counter_get(sample->counter) * sample->factor;
+}
+
+static int add_sample(struct family *family, const char *labels, const struct sample *what)
+{
+    struct sample *sample = calloc(1, sizeof(*sample));
+
+    if (!sample)
+        return -1;
+    *sample = *what;
+    if (labels && *labels) {
+        sample->labels = strdup(labels);
+        if (!sample->labels) {
+            free(sample);
+            return -1;
+        }
+    }
+    sample->before = sample->counter ? total(sample) : 0;
+    sample->per_s = NAN;
+    *family->last = sample;
+    family->last = &sample->next;
+    return 0;
+}
+
+/* A metric that cannot be registered is missed on the page, but no reason not to observe. */
+static void add(const char *name, const char *help, const char *labels, const struct sample *what, double scale)
+{
+    struct family *family;
+    int err;
+
+    assert(is_metric_name(name));
+    pthread_mutex_lock(&registry_lock);
+    family = find_family(name, help, what->counter != NULL, scale);
+    err = family ? add_sample(family, labels, what) : -1;
+    pthread_mutex_unlock(&registry_lock);
+    if (err)
+        log_error("out of memory: metric %s will not be shown", name);
+}
+
+void stats_counter(const char *name, const char *help, const char *labels, const struct counter *counter)
+{
+    stats_counter_times(name, help, labels, counter, 1);
+}
+
+void stats_counter_times(const char *name, const char *help, const char *labels, const struct counter *counter,
+                         uint64_t factor)
+{
+    char full_name[256];
+    int n = snprintf(full_name, sizeof(full_name), "%s_total", name);
+
+    assert(n < (int)sizeof(full_name));
+    add(full_name, help, labels, &(struct sample){.counter = counter, .factor = factor}, 1.0);
+}
+
+void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge)
+{
+    add(name, help, labels, &(struct sample){.gauge = gauge}, 1.0);
+}
+
+void stats_gauge_read(const char *name, const char *help, const char *labels, int64_t (*read)(const void *arg),
+                      const void *arg)
+{
+    add(name, help, labels, &(struct sample){.read = read, .read_arg = arg}, 1.0);
+}
+
+void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge, double scale)
+{
+    add(name, help, labels, &(struct sample){.gauge = gauge}, scale);
+}
+
+/* Writes 'text' with a backslash before backslashes and, if 'quote', double quotes; a newline becomes \n. */
+static void put_escaped(FILE *out, const char *text, bool quote)
+{
+    for (; *text; text++) {
+        if (*text == '\n') {
+            fputs("\\n", out);
+            continue;
+        }
+        if (*text == '\\' || (quote && *text == '"'))
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+char *stats_label(char *labels, size_t labels_bytes, const char *name, const char *value)
+{
+    size_t used = strlen(labels);
+    size_t room = labels_bytes - used;
+    char *escaped = NULL;
+    size_t escaped_bytes;
+    FILE *out = open_memstream(&escaped, &escaped_bytes);
+
+    if (!out)
+        return labels;
+    fprintf(out, "%s%s=\"", used ? "," : "", name);
+    put_escaped(out, value, true);
+    fputc('"', out);
+    if (fclose(out) == 0) {
+        assert(escaped_bytes < room);
+        memcpy(labels + used, escaped, escaped_bytes + 1);
+    }
+    free(escaped);
+    return labels;
+}
+
+static int64_t read_gauge(const struct sample *sample)
+{
+    return sample->read ? sample->read(sample->read_arg) : gauge_get(sample->gauge);
+}
+
+static double gauge_value(const struct family *family, const struct sample *sample)
+{
+    return (double)read_gauge(sample) * family->scale;
+}
+
+static void put_series(FILE *out, const char *name, size_t name_bytes, const char *suffix, const struct sample *sample)
+{
+    fprintf(out, "%.*s%s", (int)name_bytes, name, suffix);
+    if (sample->labels)
+        fprintf(out, "{%s}", sample->labels);
+}
+
+static void put_sample(FILE *out, const struct family *family, const struct sample *sample)
+{
+    put_series(out, family->name, strlen(family->name), "", sample);
+    if (family->is_counter)
+        fprintf(out, " %" PRIu64 "\n", total(sample));
+    else if (family->scale == 1.0)
+        fprintf(out, " %" PRId64 "\n", read_gauge(sample));
+    else
+        fprintf(out, " %.15g\n", gauge_value(family, sample));
+}
+
+static void put_head(FILE *out, const char *name, size_t name_bytes, const char *suffix, const char *help,
+                     const char *type)
+{
+    fprintf(out, "# HELP %.*s%s ", (int)name_bytes, name, suffix);
+    put_escaped(out, help, false);
+    fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
+}
+
+/* Since when a counter counts, as a family of its own. */
+static void put_created(FILE *out, const struct family *family)
+{
+    size_t name_bytes = strlen(family->name) - strlen("_total");
+
+    put_head(out, family->name, name_bytes, "_created", "UNIX time since which the counter of this name counts.",
+             "gauge");
+    for (const struct sample *sample = family->first; sample; sample = sample->next) {
+        put_series(out, family->name, name_bytes, "_created", sample);
+        fprintf(out, " %.3f\n", (double)family->created_ns / NS_PER_S);
+    }
+}
+
+void stats_write(FILE *out)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (const struct family *family = families; family; family = family->next) {
+        put_head(out, family->name, strlen(family->name), "", family->help, family->is_counter ? "counter" : "gauge");
+        for (const struct sample *sample = family->first; sample; sample = sample->next)
+            put_sample(out, family, sample);
+        if (family->is_counter)
+            put_created(out, family);
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void stats_make_rates(int64_t now_ns)
+{
+    pthread_mutex_lock(&registry_lock);
+    double seconds = (double)(now_ns - rates_ns) / NS_PER_S;
+    bool known = rates_ns != 0 && now_ns - rates_ns <= STATS_RATES_MAX_NS;
+    bool due = rates_ns == 0 || now_ns - rates_ns >= STATS_RATES_MIN_NS;
+    for (struct family *family = families; family && due; family = family->next) {
+        for (struct sample *sample = family->first; sample && family->is_counter; sample = sample->next) {
+            uint64_t value = total(sample);
+            sample->per_s = known ? (double)(value - sample->before) / seconds : NAN;
+            sample->before = value;
+        }
+    }
+    if (due)
+        rates_ns = now_ns;
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void stats_each(void (*visit)(void *arg, const struct stats_value *value), void *arg)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (const struct family *family = families; family; family = family->next) {
+        for (const struct sample *sample = family->first; sample; sample = sample->next) {
+            struct stats_value value = {
+                family->name, sample->labels ? sample->labels : "", family->is_counter, 0, 0, 0};
+            if (family->is_counter)
+                value.total = total(sample);
+            else
+                value.gauge = gauge_value(family, sample);
+            value.per_s = sample->per_s;
+            visit(arg, &value);
+        }
+    }
+    pthread_mutex_unlock(&registry_lock);
+}
+
+void stats_reset(void)
+{
+    pthread_mutex_lock(&registry_lock);
+    for (struct family *family = families, *next; family; family = next) {
+        next = family->next;
+        family_free(family);
+    }
+    families = NULL;
+    rates_ns = 0;
+    pthread_mutex_unlock(&registry_lock);
+}

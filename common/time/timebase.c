@@ -1,0 +1,228 @@
+/* timebase.c - exact conversions between ADC samples and UNIX time: the receiver unwraps timestamps with it, the worker
+ * and the control side label data with it.
+ *
+ * With a rate of R 10^-b Hz, one second is 10^9 ns and R 10^-b samples, so samples = ns R / 10^(9+b).  R < 2^62 and
+ * 10^(9+b) <= 10^15 < 2^50, so twice the product of either with a 64-bit number fits into a signed 128-bit one. */
+#include "common/time/timebase.h"
+
+#include "common/base/clock.h"
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define DECIMALS_MAX      18 /* so that their power of ten fits 64 bits */
+#define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
+#define RATE_DECIMALS_MAX 9  /* so that 10^9 times their power of ten fits 64 bits */
+#define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
+#define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
+
+/* ---- Decimal numbers --------------------------------------------------------------------------------------------- */
+
+/* value * 10^n, or false if that leaves 64 bits. */
+static bool shift_left(int64_t *value, int n)
+{
+    for (; n > 0 && *value != 0; n--)
+        if (__builtin_mul_overflow(*value, 10, value))
+            return false;
+    return true;
+}
+
+/* Digits as mantissa * 10^exponent.  Zeros wait until another digit follows, so that zeros at the end, on which side of
+ * the point they may be, never use up the mantissa. */
+struct digits {
+    int64_t mantissa;
+    int exponent;
+    int n_zeros;
+    bool any;
+    bool overflow;
+};
+
+static const char *read_digits(const char *text, bool fraction, struct digits *digits)
+{
+    for (; *text >= '0' && *text <= '9'; text++) {
+        digits->any = true;
+        digits->exponent -= fraction;
+        digits->n_zeros++;
+        if (*text == '0')
+            continue;
+        if (!shift_left(&digits->mantissa, digits->n_zeros) ||
+            __builtin_add_overflow(digits->mantissa, *text - '0', &digits->mantissa))
+            digits->overflow = true;
+        digits->n_zeros = 0;
+    }
+    return text;
+}
+
+/* Reads "e+12"; leaves 'text' where it is if that is not what is there. */
+static const char *read_exponent(const char *text, int *exponent)
+{
+    const int far_out = 1000000; /* beyond any number that we can keep, and far from overflowing an int */
+    const char *digit = text + 1;
+
+    if (*text != 'e' && *text != 'E')
+        return text;
+    bool negative = *digit == '-';
+    if (*digit == '-' || *digit == '+')
+        digit++;
+    if (*digit < '0' || *digit > '9')
+        return text;
+    int value = 0;
+    for (; *digit >= '0' && *digit <= '9'; digit++)
+        value = value < far_out ? 10 * value + (*digit - '0') : far_out;
+    *exponent += negative ? -value : value;
+    return digit;
+}
+
+int decimal_parse(const char *text, int max_decimals, struct decimal *decimal)
+{
+    struct digits digits = {0};
+
+    assert(max_decimals >= 0 && max_decimals <= DECIMALS_MAX);
+    bool negative = *text == '-';
+    if (*text == '-' || *text == '+')
+        text++;
+    text = read_digits(text, false, &digits);
+    if (*text == '.')
+        text = read_digits(text + 1, true, &digits);
+    if (!digits.any)
+        return -EINVAL;
+    text = read_exponent(text, &digits.exponent);
+    if (*text != '\0')
+        return -EINVAL;
+
+    int64_t mantissa = digits.mantissa;
+    int exponent = digits.exponent + digits.n_zeros;
+    if (digits.overflow)
+        return -ERANGE;
+    if (mantissa == 0)
+        exponent = 0;
+    if (exponent < -max_decimals || !shift_left(&mantissa, exponent))
+        return -ERANGE;
+    decimal->mantissa = negative ? -mantissa : mantissa;
+    decimal->n_decimals = exponent < 0 ? -exponent : 0;
+    return 0;
+}
+
+static int64_t power_of_ten(int n)
+{
+    int64_t value = 1;
+
+    bool fits = shift_left(&value, n);
+    assert(fits);
+    return value;
+}
+
+double decimal_to_double(struct decimal decimal)
+{
+    char text[32];
+
+    /* Mantissas beyond 2^53 would be rounded twice by a division; strtod() rounds once. */
+    snprintf(text, sizeof(text), "%llde-%d", (long long)decimal.mantissa, decimal.n_decimals);
+    return strtod(text, NULL);
+}
+
+/* ---- Conversions ------------------------------------------------------------------------------------------------- */
+
+static int64_t divide_down(__int128 value, int64_t divisor)
+{
+    __int128 quotient = value / divisor;
+
+    return (int64_t)(value % divisor < 0 ? quotient - 1 : quotient);
+}
+
+/* To nearest; a tie goes up, also for negative values. */
+static int64_t divide_nearest(__int128 value, int64_t divisor)
+{
+    __int128 doubled = 2 * value + divisor;
+    __int128 quotient = doubled / (2 * (__int128)divisor);
+
+    return (int64_t)(doubled % (2 * (__int128)divisor) < 0 ? quotient - 1 : quotient);
+}
+
+static int64_t divide_nearest_even(__int128 value, int64_t divisor)
+{
+    int64_t down = divide_down(value, divisor);
+    __int128 doubled_rest = 2 * (value - (__int128)down * divisor);
+
+    return down + (doubled_rest > divisor || (doubled_rest == divisor && down % 2 != 0));
+}
+
+/* Samples = nanoseconds * rate numerator / rate denominator. */
+static int64_t rate_numerator(const struct timebase *timebase)
+{
+    assert(timebase->adc_sample_rate_hz.mantissa > 0);
+    return timebase->adc_sample_rate_hz.mantissa;
+}
+
+static int64_t rate_denominator(const struct timebase *timebase)
+{
+    assert(timebase->adc_sample_rate_hz.n_decimals <= RATE_DECIMALS_MAX);
+    return NS_PER_S * power_of_ten(timebase->adc_sample_rate_hz.n_decimals);
+}
+
+static __int128 sync_ns(const struct timebase *timebase)
+{
+    assert(timebase->sync_time_s.n_decimals <= SYNC_DECIMALS_MAX);
+    return (__int128)timebase->sync_time_s.mantissa *
+           power_of_ten(SYNC_DECIMALS_MAX - timebase->sync_time_s.n_decimals);
+}
+
+int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns)
+{
+    return divide_down((unix_ns - sync_ns(timebase)) * rate_numerator(timebase), rate_denominator(timebase));
+}
+
+int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_ns)
+{
+    return divide_nearest_even((unix_ns - sync_ns(timebase)) * rate_numerator(timebase), rate_denominator(timebase));
+}
+
+int timebase_parse_unix_ns(const char *text, int64_t *unix_ns)
+{
+    struct decimal seconds;
+    int err = decimal_parse(text, SYNC_DECIMALS_MAX, &seconds);
+
+    if (!err && !shift_left(&seconds.mantissa, SYNC_DECIMALS_MAX - seconds.n_decimals))
+        err = -ERANGE;
+    if (!err)
+        *unix_ns = seconds.mantissa;
+    return err;
+}
+
+int64_t timebase_unix_ns(const struct timebase *timebase, int64_t timestamp_samples)
+{
+    return (int64_t)(sync_ns(timebase) + timebase_duration_ns(timebase, timestamp_samples));
+}
+
+int64_t timebase_duration_ns(const struct timebase *timebase, int64_t n_samples)
+{
+    return divide_nearest((__int128)n_samples * rate_denominator(timebase), rate_numerator(timebase));
+}
+
+int64_t timebase_duration_samples(const struct timebase *timebase, int64_t duration_ns)
+{
+    return divide_nearest((__int128)duration_ns * rate_numerator(timebase), rate_denominator(timebase));
+}
+
+/* ---- 48 bits to 64 ----------------------------------------------------------------------------------------------- */
+
+int64_t timebase_unwrap(uint64_t wire, int64_t near_samples)
+{
+    int64_t ahead = (int64_t)((wire - (uint64_t)near_samples) & WIRE_MASK);
+
+    if (ahead > WIRE_PERIOD / 2)
+        ahead -= WIRE_PERIOD;
+    int64_t timestamp = near_samples + ahead;
+    return timestamp >= 0 ? timestamp : (int64_t)(wire & WIRE_MASK);
+}
+
+int64_t timebase_first_near(const struct timebase *timebase)
+{
+    if (timebase->from_packets)
+        return WIRE_PERIOD / 2 - 1;
+    return timebase_samples_at(timebase, clock_unix_ns());
+}

@@ -1,0 +1,53 @@
+/* checksum - each input's correlation with the sum of all inputs: what the sums of correlate must add up to.
+ *   voltages  as correlate.h's
+ *   rows      int64 [chan][ant][pol][re, im], of half floats double [chan][ant][pol][re, im, magnitude];   added to
+ *
+ * With S = sum over all inputs j of e(j), in each channel:
+ *     rows[i] += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(i) * conj(S)
+ * and of half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
+ * So rows are one more antenna of the array.  checksum_dump.h compares them with what correlate made.
+ *
+ * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs, so 64 bits hold 2^32
+ *            spectra of 2^15 inputs.  Half floats: S is summed in float32 on CUDA, products of at most
+ *            CHECKSUM_STEP_SPECTRA spectra too, and the rest in double; the twin sums in double.
+ * Requires: CUDA: n_spectra a multiple of 16, voltages aligned to 16 bytes.
+ * Bound by: memory: voltages are read once, with more than CHECKSUM_SLICE_ANTS antennas once from memory and again for
+ *           each such slice from the cache.  On CUDA integers of 4 bits by instructions: 6 products for each spectrum. */
+#ifndef KERNELS_CORRELATE_CHECKSUM_H
+#define KERNELS_CORRELATE_CHECKSUM_H
+
+#include "kernels/correlate/correlate.h"
+
+/* Parts of an input's row. */
+static inline uint32_t checksum_n_parts(enum voltage_format format)
+{
+    return correlate_sums_real(format) ? 3 : 2;
+}
+
+union checksum_rows {
+    int64_t *integer;
+    double *real; /* VOLTAGES_16_BITS */
+};
+
+struct checksum_args {
+    const void *voltages;
+    union checksum_rows rows;
+    enum voltage_format format;
+    uint32_t n_ants;
+    uint32_t n_chan;
+    uint32_t n_spectra; /* of a heap */
+    uint32_t first_batch;
+    uint32_t n_batches;
+};
+
+extern const struct kernel checksum_kernel;
+
+/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
+ * batch. */
+#define CHECKSUM_N_CONSTANTS  8
+#define CHECKSUM_SLICE_ANTS   80  /* of which a block keeps the voltages; 16 warps of 5.  To be measured: 32, 64, 128 */
+#define CHECKSUM_STEP_SPECTRA 240 /* of a thread at most: its 32-bit sums hold 255 */
+void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
+struct kernel_grid checksum_grid(const struct checksum_args *args);
+
+#endif

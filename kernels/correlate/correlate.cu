@@ -1,0 +1,570 @@
+/* correlate.cu - see correlate.h, and correlate_shape.h for how the work is cut.
+ *
+ * Flow of a block: slices of all its antennas' spectra go into shared memory by asynchronous copies, STAGES - 1 ahead;
+ * each warp takes from there what its tile needs, and multiplies it on the tensor cores (mma.sync) into sums in
+ * registers; these are added to memory at the end.
+ *
+ * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order, and lane (g, t) =
+ * lane / 4, lane % 4 reads the 16 of antenna g that begin with 16 t: all polarisations and parts of a few spectra.  Of
+ * these it makes the registers that the instruction wants from it: rows g (polarisation 0) and g + 8 (polarisation 1) of
+ * a 16 x k matrix, or column g of four k x 8 ones.  In which order the k values come does not matter as long as rows and
+ * columns have the same.
+ *
+ * A row has (re, im) of the second antenna of the baseline, e2; columns have of the first, e1, for each polarisation
+ *     plain (re, im):     re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
+ *     turned (im, -re):   im e1 re e2 - re e1 im e2 = the imaginary part
+ * Negation of -128 would overflow, so integers are turned to (im, ~re), as ~x = -x - 1; the sums then lack the sum of
+ * im e2, a sum for each row which is made along with them.  All of it fits into int32 where the result does.
+ * 4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
+ *
+ * Memory: what a block has of a row of 8 x 8 antennas is 256 consecutive bytes, and four lanes have it.  Where the
+ * launch is not split over time, no other block adds to these sums: lanes exchange theirs until each has 16 bytes of 64
+ * at a time, which are loaded, added to and stored; they are fetched into the second-level cache while the last slices
+ * are multiplied.  Else, or if the shape says so, blocks add with atomics, which leave the multiprocessor at once and
+ * are done in the second-level cache: lanes exchange their sums so that eight have 32 consecutive bytes, a sector.
+ * Integers come out the same in any order; of half floats the last bits may differ from run to run, where time is split.
+ *
+ * Constants: those of create_part() in correlate_shape.c. */
+#include "kernels/correlate/correlate.h"
+#include "kernels/correlate/transpose_lanes.h"
+
+#define THREADS       (32 * TILE_WARPS * TIME_WARPS)
+#define CHUNK_BYTES   16
+#define STEP_CHUNKS   4 /* of an antenna: one for each lane t */
+#define STEP_BYTES    (STEP_CHUNKS * CHUNK_BYTES)
+#define SLICE_STEPS   (STEPS * TIME_WARPS)
+#define SLICE_CHUNKS  (STEP_CHUNKS * SLICE_STEPS)
+#define STEP_STRIDE   (N_SLOTS * STEP_BYTES)
+#define STAGE_BYTES   (SLICE_STEPS * STEP_STRIDE)
+#define CHUNK_SPECTRA (CHUNK_BYTES * 2 / BITS)
+#define HEAP_CHUNKS   (N_SPECTRA / CHUNK_SPECTRA)
+#define CHAN_BYTES    ((uint64_t)HEAP_CHUNKS * CHUNK_BYTES)
+#define LOADERS       (THREADS / SLICE_CHUNKS) /* antennas that are copied at a time */
+#define ZEROS         (OFFSET ? 0x88888888u : 0u)
+#define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
+#define COLUMNS       (8 * COLUMN_EIGHTS)
+#define PARTS         2 /* products with plain and with turned columns */
+
+#if BITS == 16
+typedef float sum_type;
+typedef float4 sums_16_bytes;
+#else
+typedef int32_t sum_type;
+typedef int4 sums_16_bytes;
+#endif
+
+/* Of 8 antennas, both polarisations: registers [polarisation + 2 * half of the k values] of one instruction. */
+#define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* that 64 bytes are enough for */
+struct fragment {
+    uint32_t r[INSTRUCTIONS][4];
+};
+
+/* 8 x 8 antennas: [polarisation of the column][part][polarisation of the row * 2 + column 2 t or 2 t + 1]. */
+struct sums {
+    sum_type v[2][PARTS][4];
+};
+
+struct tile {
+    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS];
+    int32_t row_im[ROW_EIGHTS][2]; /* this lane's share of the sums of im e2, by polarisation */
+};
+
+/* What a block and a warp are for.  In shared memory an antenna has a slot: the antennas from first_row on come first,
+ * and in squares off the diagonal BLOCK_ROWS * ROWS slots later those from first_column on. */
+struct place {
+    uint32_t n_slots, first_row, first_column;
+    uint32_t row, column; /* first antennas of the warp's tile */
+    bool active;
+};
+
+static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
+
+extern __shared__ float4 shared_memory[];
+
+/* ---- Instructions ------------------------------------------------------------------------------------------------ */
+
+static __device__ __forceinline__ void copy_async(void *to, const void *from)
+{
+#ifdef EMULATE_CUDA
+    emulate_copy_async(to, from, CHUNK_BYTES);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+#endif
+}
+
+static __device__ __forceinline__ void copies_commit()
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_commit();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits for all but the last STAGES - 2 groups of this thread's copies. */
+static __device__ __forceinline__ void copies_wait()
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_wait(STAGES - 2);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+#endif
+}
+
+/* Has 32 bytes fetched into the second-level cache. */
+static __device__ __forceinline__ void fetch_sector(const void *memory)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(memory));
+#endif
+}
+
+static __device__ __forceinline__ void multiply_add(sum_type (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#if defined(EMULATE_CUDA) && BITS == 16
+    emulate_mma_f16(c, a, b0, b1);
+#elif defined(EMULATE_CUDA)
+    emulate_mma_s8(c, a, b0, b1);
+#elif BITS == 16
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* The same number, of which the compiler knows nothing: what follows from it is not worked out before it is needed, and
+ * kept in registers that are wanted for sums. */
+static __device__ __forceinline__ uint32_t opaque(uint32_t x)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+/* ---- Registers from what is on the wire -------------------------------------------------------------------------- */
+
+#if BITS == 4
+/* 16 times the real parts, and the imaginary ones, of the four bytes. */
+static __device__ __forceinline__ uint32_t high_nibbles(uint32_t bytes)
+{
+    return (bytes ^ ZEROS) & 0xF0F0F0F0u;
+}
+
+static __device__ __forceinline__ uint32_t low_nibbles(uint32_t bytes)
+{
+    return (bytes << 4 ^ ZEROS) & 0xF0F0F0F0u;
+}
+#endif
+
+static __device__ __forceinline__ struct fragment unpack(uint4 wire)
+{
+    struct fragment f;
+
+#if BITS == 16 /* a word is (re, im) of one polarisation */
+    f.r[0][0] = wire.x;
+    f.r[0][1] = wire.y;
+    f.r[0][2] = wire.z;
+    f.r[0][3] = wire.w;
+#elif BITS == 8 /* a word is a spectrum: (re, im, re, im); it becomes (re, im) of one polarisation of two spectra */
+    f.r[0][0] = __byte_perm(wire.x, wire.y, 0x5410);
+    f.r[0][1] = __byte_perm(wire.x, wire.y, 0x7632);
+    f.r[0][2] = __byte_perm(wire.z, wire.w, 0x5410);
+    f.r[0][3] = __byte_perm(wire.z, wire.w, 0x7632);
+#else           /* a word is two spectra: two bytes each; re and im of four spectra come into registers of their own */
+    const uint32_t words[4] = {wire.x, wire.y, wire.z, wire.w};
+#pragma unroll
+    for (int i = 0; i < INSTRUCTIONS; i++) {
+        uint32_t re0 = high_nibbles(words[2 * i]), re1 = high_nibbles(words[2 * i + 1]);
+        uint32_t im0 = low_nibbles(words[2 * i]), im1 = low_nibbles(words[2 * i + 1]);
+        f.r[i][0] = __byte_perm(re0, re1, 0x6420);
+        f.r[i][1] = __byte_perm(re0, re1, 0x7531);
+        f.r[i][2] = __byte_perm(im0, im1, 0x6420);
+        f.r[i][3] = __byte_perm(im0, im1, 0x7531);
+    }
+#endif
+    return f;
+}
+
+static __device__ __forceinline__ struct fragment turn(const struct fragment &plain)
+{
+    struct fragment f;
+
+#pragma unroll
+    for (int i = 0; i < INSTRUCTIONS; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            if (BITS == 16)
+                f.r[i][j] = __byte_perm(plain.r[i][j], 0, 0x1032) ^ 0x80000000u;
+            else if (BITS == 8)
+                f.r[i][j] = __byte_perm(plain.r[i][j], 0, 0x2301) ^ 0xFF00FF00u;
+            else
+                f.r[i][j] = j < 2 ? plain.r[i][j + 2] : ~plain.r[i][j - 2];
+    return f;
+}
+
+/* Adds this lane's imaginary parts of both polarisations. */
+static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t (&row_im)[2])
+{
+#pragma unroll
+    for (int i = 0; i < INSTRUCTIONS; i++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++)
+            if (BITS == 8)
+                row_im[pol] =
+                    __dp4a((int)f.r[i][pol], 0x01000100, __dp4a((int)f.r[i][pol + 2], 0x01000100, row_im[pol]));
+            else if (BITS == 4)
+                row_im[pol] = __dp4a((int)f.r[i][pol + 2], 0x01010101, row_im[pol]);
+}
+
+/* ---- Where the work is ------------------------------------------------------------------------------------------- */
+
+#if N_RUNS
+/* Tile 'index' of the block's run of tiles, strip after strip, each from the left. */
+static __device__ __forceinline__ struct place find_in_runs(uint32_t block, uint32_t index)
+{
+    uint32_t tile = block * TILE_WARPS + index, last = (block + 1) * TILE_WARPS - 1, n_before = 0;
+    struct place p = {0, 0, 0, 0, 0, false};
+
+    for (uint32_t row = 0; row < N_ANTS && n_before <= last; row += ROWS) {
+        uint32_t end = min(row + ROWS, (uint32_t)N_ANTS), n_tiles = (end + COLUMNS - 1) / COLUMNS;
+        if (tile >= n_before && tile - n_before < n_tiles) {
+            p.row = row;
+            p.column = (tile - n_before) * COLUMNS;
+            p.active = true;
+        }
+        n_before += n_tiles;
+        p.n_slots = end;
+    }
+    return p;
+}
+
+#define find_place          find_in_runs
+#define row_slot(p, ant)    (ant)
+#define column_slot(p, ant) (ant)
+#define antenna_at(p, slot) (slot)
+#else
+static __device__ __forceinline__ struct place find_in_squares(uint32_t block, uint32_t index)
+{
+    const uint32_t height = BLOCK_ROWS * ROWS, width = BLOCK_COLUMNS * COLUMNS;
+    struct place p = {height, 0, 0, 0, 0, false};
+
+    for (;; p.first_row += height) {
+        uint32_t n = (min(p.first_row + height, (uint32_t)N_ANTS) + width - 1) / width;
+        if (block < n)
+            break;
+        block -= n;
+    }
+    p.first_column = block * width;
+    p.n_slots += p.first_column < p.first_row ? width : 0;
+    p.row = p.first_row + index / BLOCK_COLUMNS * ROWS;
+    p.column = p.first_column + index % BLOCK_COLUMNS * COLUMNS;
+    p.active = p.row < N_ANTS && p.column < min(p.row + ROWS, (uint32_t)N_ANTS);
+    return p;
+}
+
+#define find_place find_in_squares
+static __device__ __forceinline__ uint32_t row_slot(const struct place &p, uint32_t ant)
+{
+    return ant - p.first_row;
+}
+
+static __device__ __forceinline__ uint32_t column_slot(const struct place &p, uint32_t ant)
+{
+    return p.first_column < p.first_row ? ant - p.first_column + BLOCK_ROWS * ROWS : ant - p.first_row;
+}
+
+static __device__ __forceinline__ uint32_t antenna_at(const struct place &p, uint32_t slot)
+{
+    return slot < BLOCK_ROWS * ROWS ? p.first_row + slot : p.first_column + slot - BLOCK_ROWS * ROWS;
+}
+#endif
+
+/* ---- Slices ------------------------------------------------------------------------------------------------------ */
+
+/* Begins to copy slice 'slice' of the launch's batches; what is beyond their end is zero. */
+static __device__ __forceinline__ void load_slice(const struct correlate_args &args, const struct place &place,
+                                                  uint32_t chan, uint32_t slice, uint8_t *stage)
+{
+    uint32_t thread = opaque(threadIdx.x), within = thread % SLICE_CHUNKS, loader = thread / SLICE_CHUNKS;
+    uint32_t chunk = slice * SLICE_CHUNKS + within, batch = chunk / HEAP_CHUNKS;
+    const uint8_t *from = (const uint8_t *)args.voltages +
+                          ((uint64_t)(args.first_batch + batch) * N_ANTS * N_CHAN + chan) * CHAN_BYTES +
+                          chunk % HEAP_CHUNKS * CHUNK_BYTES;
+    uint8_t *to = stage + within / STEP_CHUNKS * STEP_STRIDE + within % STEP_CHUNKS * CHUNK_BYTES;
+
+    if (loader >= LOADERS)
+        return;
+    if (batch < args.n_batches) {
+#pragma unroll
+        for (uint32_t i = 0; i < (N_SLOTS + LOADERS - 1) / LOADERS; i++) {
+            uint32_t slot = loader + i * LOADERS, ant = antenna_at(place, slot);
+            if (slot < place.n_slots && ant < N_ANTS)
+                copy_async(to + slot * STEP_BYTES, from + ant * (N_CHAN * CHAN_BYTES));
+        }
+    } else {
+#pragma unroll 1
+        for (uint32_t slot = loader; slot < place.n_slots; slot += LOADERS)
+            *(uint4 *)(to + slot * STEP_BYTES) = make_uint4(ZEROS, ZEROS, ZEROS, ZEROS);
+    }
+}
+
+/* One step: 'rows' and 'columns' are where this lane reads, of the first eight antennas of each. */
+static __device__ __forceinline__ void multiply_step(const uint8_t *rows, const uint8_t *columns, struct tile &tile)
+{
+    struct fragment plain[COLUMN_EIGHTS], turned[COLUMN_EIGHTS];
+
+#pragma unroll
+    for (int c = 0; c < COLUMN_EIGHTS; c++) {
+        plain[c] = unpack(*(const uint4 *)(columns + c * 8 * STEP_BYTES));
+        turned[c] = turn(plain[c]);
+    }
+#pragma unroll
+    for (int r = 0; r < ROW_EIGHTS; r++) {
+        struct fragment row = unpack(*(const uint4 *)(rows + r * 8 * STEP_BYTES));
+        add_im(row, tile.row_im[r]);
+#pragma unroll
+        for (int i = 0; i < INSTRUCTIONS; i++)
+#pragma unroll
+            for (int c = 0; c < COLUMN_EIGHTS; c++)
+#pragma unroll
+                for (int pol = 0; pol < 2; pol++) {
+                    sum_type(&sums)[PARTS][4] = tile.sums[r][c].v[pol];
+                    multiply_add(sums[0], row.r[i], plain[c].r[i][pol], plain[c].r[i][pol + 2]);
+                    multiply_add(sums[1], row.r[i], turned[c].r[i][pol], turned[c].r[i][pol + 2]);
+                }
+    }
+}
+
+/* ---- Sums to memory ---------------------------------------------------------------------------------------------- */
+
+static __device__ __forceinline__ void clear(struct tile &tile)
+{
+#pragma unroll
+    for (int r = 0; r < ROW_EIGHTS; r++) {
+        tile.row_im[r][0] = tile.row_im[r][1] = 0;
+#pragma unroll
+        for (int c = 0; c < COLUMN_EIGHTS; c++)
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                tile.sums[r][c].v[i / 8][i / 4 % 2][i % 4] = 0;
+    }
+}
+
+/* Warps that have the same tile add their sums to those of the first of them. */
+static __device__ __forceinline__ void join_warps(struct tile &tile)
+{
+    const uint32_t n_words = sizeof(struct tile) / 4, warp = threadIdx.x / 32;
+    sum_type *exchange = (sum_type *)((uint8_t *)shared_memory + STAGES * STAGE_BYTES) +
+                         warp % TILE_WARPS * n_words * 32 + threadIdx.x % 32;
+
+    for (uint32_t from = 1; from < TIME_WARPS; from++) {
+        __syncthreads();
+#pragma unroll
+        for (int r = 0; r < ROW_EIGHTS; r++)
+#pragma unroll
+            for (int i = 0; i < COLUMN_EIGHTS * 16 + 2; i++) {
+                sum_type *at = exchange + (r * (COLUMN_EIGHTS * 16 + 2) + i) * 32;
+                int32_t *im = &tile.row_im[r][i & 1];
+                sum_type *sum = &tile.sums[r][i < COLUMN_EIGHTS * 16 ? i / 16 : 0].v[i / 8 % 2][i / 4 % 2][i % 4];
+                if (i >= COLUMN_EIGHTS * 16 && warp / TILE_WARPS == from)
+                    *(int32_t *)at = *im;
+                else if (warp / TILE_WARPS == from)
+                    *at = *sum;
+            }
+        __syncthreads();
+        if (warp / TILE_WARPS == 0)
+#pragma unroll
+            for (int r = 0; r < ROW_EIGHTS; r++)
+#pragma unroll
+                for (int i = 0; i < COLUMN_EIGHTS * 16 + 2; i++) {
+                    sum_type *at = exchange + (r * (COLUMN_EIGHTS * 16 + 2) + i) * 32;
+                    if (i >= COLUMN_EIGHTS * 16)
+                        tile.row_im[r][i & 1] += *(const int32_t *)at;
+                    else
+                        tile.sums[r][i / 16].v[i / 8 % 2][i / 4 % 2][i % 4] += *at;
+                }
+    }
+}
+
+/* Of sums of 8 x 8 antennas this lane's 16: of row g those of columns 2 t and 2 t + 1, all products p1 + 2 p2 and parts,
+ * in their order in memory.  'im': the row's sums of im e2. */
+static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, const uint32_t (&im)[2], int i)
+{
+    int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;
+    sum_type sum = sums.v[p1][part][p2 * 2 + j];
+
+#if BITS != 16
+    if (part)
+        sum = (int32_t)((uint32_t)sum + im[p2]);
+    sum >>= BITS == 4 ? 8 : 0;
+#endif
+    return sum;
+}
+
+/* Where the sums of a row with eight columns are. */
+static __device__ __forceinline__ sum_type *find_row(sum_type *memory, uint32_t row, uint32_t column)
+{
+    return memory + correlate_baseline(column, row) * 8;
+}
+
+static __device__ __forceinline__ bool is_baseline(uint32_t row, uint32_t column)
+{
+    return row < N_ANTS && column <= row;
+}
+
+/* Adds sums of 8 x 8 antennas, of which there is only this block's share. */
+static __device__ __forceinline__ void add_owned(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
+                                                 uint32_t column, sum_type *memory)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32), t = lane % 4, row = first_row + lane / 4;
+    sum_type *const to = find_row(memory, row, column) + 4 * t;
+    sum_type values[4][4]; /* [j][lane after the transposition] */
+    sums_16_bytes before[4];
+
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+        if (is_baseline(row, column + 2 * s + t / 2))
+            before[s] = __ldcg((const sums_16_bytes *)(to + 16 * s));
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        values[i % 4][i / 4] = find_sum(sums, im, i);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        transpose_lanes(values[j]);
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+        if (is_baseline(row, column + 2 * s + t / 2)) {
+            before[s].x += values[0][s];
+            before[s].y += values[1][s];
+            before[s].z += values[2][s];
+            before[s].w += values[3][s];
+            __stcg((sums_16_bytes *)(to + 16 * s), before[s]);
+        }
+}
+
+/* Adds them where other blocks have shares.  After the transpositions four lanes have a row's sums 16 s + 4 m + t; with
+ * those of the next row, which have as many, they exchange half. */
+static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
+                                                  uint32_t column, sum_type *memory)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32), odd = lane / 4 % 2, even_row = first_row + lane / 8 * 2;
+    const uint32_t within = 4 * odd + lane % 4; /* of a baseline's sums */
+    sum_type *const to[2] = {find_row(memory, even_row, column) + within,
+                             find_row(memory, even_row + 1, column) + within};
+    sum_type values[4][4]; /* [i][lane after the transposition] */
+
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        values[i / 4][i % 4] = find_sum(sums, im, i);
+#pragma unroll
+    for (int m = 0; m < 4; m++)
+        transpose_lanes(values[m]);
+#pragma unroll
+    for (int s = 0; s < 4; s++)
+#pragma unroll
+        for (int m = 0; m < 4; m += 2) {
+            sum_type given = __shfl_xor_sync(0xffffffffu, odd ? values[m][s] : values[m + 1][s], 4);
+            if (is_baseline(even_row, column + 2 * s + m / 2))
+                atomicAdd(to[0] + 16 * s + 4 * m, odd ? given : values[m][s]);
+            if (is_baseline(even_row + 1, column + 2 * s + m / 2))
+                atomicAdd(to[1] + 16 * s + 4 * m, odd ? values[m + 1][s] : given);
+        }
+}
+
+static __device__ __forceinline__ sum_type *find_memory(const struct correlate_args &args, uint32_t chan)
+{
+    return (sum_type *)args.sums.integer + opaque(chan) * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
+}
+
+/* Has what add_owned() will load of a tile fetched into the second-level cache. */
+static __device__ __forceinline__ void fetch_owned(const struct correlate_args &args, const struct place &place,
+                                                   uint32_t chan)
+{
+    const uint32_t lane = opaque(threadIdx.x % 32);
+    sum_type *memory = find_memory(args, chan);
+
+#pragma unroll 1
+    for (uint32_t row = place.row + lane / 4; row < place.row + ROWS; row += 8)
+#pragma unroll 1
+        for (uint32_t column = place.column + lane % 4; column < place.column + COLUMNS; column += 4)
+            if (is_baseline(row, column))
+                fetch_sector(find_row(memory, row, column));
+}
+
+static __device__ __forceinline__ void add_tile(const struct correlate_args &args, const struct place &place,
+                                                uint32_t chan, bool owned, struct tile &tile)
+{
+    const uint32_t row = place.row, column = place.column;
+    sum_type *memory = find_memory(args, chan);
+
+#pragma unroll
+    for (int r = 0; r < ROW_EIGHTS; r++) {
+        uint32_t im[2] = {0, 0};
+#pragma unroll
+        for (int pol = 0; BITS != 16 && pol < 2; pol++) {
+#pragma unroll
+            for (int lanes = 1; lanes <= 2; lanes *= 2)
+                tile.row_im[r][pol] += __shfl_xor_sync(0xffffffffu, tile.row_im[r][pol], lanes);
+            im[pol] = opaque((uint32_t)tile.row_im[r][pol]);
+        }
+#pragma unroll
+        for (int c = 0; c < COLUMN_EIGHTS; c++)
+            if (owned)
+                add_owned(tile.sums[r][c], im, row + 8 * r, column + 8 * c, memory);
+            else
+                add_shared(tile.sums[r][c], im, row + 8 * r, column + 8 * c, memory);
+    }
+}
+
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const struct correlate_args args)
+{
+    const uint32_t warp = threadIdx.x / 32, time = warp / TILE_WARPS, lane = threadIdx.x % 32;
+    const uint32_t chan = blockIdx.x / N_BLOCKS;
+    const struct place place = find_place(blockIdx.x % N_BLOCKS, warp % TILE_WARPS);
+    const uint32_t n_slices = (uint32_t)(((uint64_t)args.n_batches * HEAP_CHUNKS + SLICE_CHUNKS - 1) / SLICE_CHUNKS);
+    const uint32_t first = (uint32_t)((uint64_t)n_slices * blockIdx.y / gridDim.y);
+    const uint32_t end = (uint32_t)((uint64_t)n_slices * (blockIdx.y + 1) / gridDim.y);
+    const uint32_t rows = (time * STEPS * N_SLOTS + row_slot(place, place.row) + lane / 4) * STEP_BYTES;
+    const uint32_t columns = (time * STEPS * N_SLOTS + column_slot(place, place.column) + lane / 4) * STEP_BYTES;
+    uint8_t *const stages = (uint8_t *)shared_memory, *const mine = stages + lane % 4 * CHUNK_BYTES;
+    const bool owned = !ATOMIC_ADDS && gridDim.y == 1;
+    uint32_t stage = 0;
+    struct tile tile;
+
+    for (uint32_t i = 0; i < STAGES - 1; i++) {
+        if (first + i < end)
+            load_slice(args, place, chan, first + i, stages + i * STAGE_BYTES);
+        copies_commit();
+    }
+    clear(tile);
+    for (uint32_t slice = first; slice < end; slice++) {
+        copies_wait();
+        __syncthreads(); /* this slice is there for all, and the one before is done with */
+        if (slice + STAGES - 1 < end)
+            load_slice(args, place, chan, slice + STAGES - 1,
+                       stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);
+        else if (slice + STAGES - 1 == end && owned && place.active && time == 0)
+            fetch_owned(args, place, chan);
+        copies_commit();
+        if (place.active)
+#pragma unroll steps_at_once
+            for (int step = 0; step < STEPS; step++)
+                multiply_step(mine + stage * STAGE_BYTES + rows + step * STEP_STRIDE,
+                              mine + stage * STAGE_BYTES + columns + step * STEP_STRIDE, tile);
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
+    }
+    if (TIME_WARPS > 1)
+        join_warps(tile);
+    if (place.active && time == 0)
+        add_tile(args, place, chan, owned, tile);
+}

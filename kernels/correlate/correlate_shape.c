@@ -1,0 +1,382 @@
+/* correlate_shape.c - pure arithmetic, done once when the kernel is made, and once per launch. */
+#include "kernels/correlate/correlate_shape.h"
+
+#include "common/base/units.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STEP_BYTES        64 /* of an antenna */
+#define MAX_WARPS         32
+#define MAX_TILE_EIGHTS   12  /* row_eights * column_eights: 16 registers of sums each */
+#define MAX_REGISTERS     256 /* of a thread */
+#define QUARTER_REGISTERS 16384
+#define OTHER_REGISTERS   56  /* of a thread, beside the sums, without which the assembler spills */
+#define N_MULTIPROCESSORS 132 /* of a large GPU */
+#define MAX_PARTS         64
+
+/* Of both kernels on wgmma. */
+#define WGMMA_THREADS 512 /* of a block */
+#define WGMMA_SLICE   256 /* bytes of an antenna that a stage takes; 128 of 4 bits */
+#define WGMMA_SHARE   8   /* stages of a block at least, as far as they go round */
+#define WGMMA_ANTS    64  /* of a block of antennas, where not all are in one */
+
+/* Of correlate_wgmma.cu. */
+#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
+
+/* Of correlate_whole.cu. */
+#define WHOLE_TILE_ANTS  16
+#define WHOLE_TILE_BYTES 4096 /* of a stage */
+#define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */
+#define WHOLE_MAX_ANTS   80   /* in one block */
+
+#define N_WGMMA_CONSTANTS 6 /* the first of all */
+
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
+
+/* Antennas that rows [first, end) need slots for: all up to the end, and whole tiles. */
+static uint32_t slots_up_to(uint32_t end, const struct correlate_shape *s)
+{
+    uint32_t height = 8 * s->row_eights, width = 8 * s->column_eights;
+    uint32_t rows = divide_up(end, height) * height, columns = divide_up(end, width) * width;
+
+    return rows > columns ? rows : columns;
+}
+
+static void plan_runs(uint32_t n_ants, const struct correlate_shape *s, struct correlate_plan *plan)
+{
+    uint32_t height = 8 * s->row_eights, n_tiles = 0;
+
+    for (uint32_t row = 0; row < n_ants; row += height)
+        n_tiles += divide_up(smaller(row + height, n_ants), 8 * s->column_eights);
+    plan->tile_warps = divide_up(n_tiles, s->n_runs);
+    plan->n_blocks = divide_up(n_tiles, plan->tile_warps);
+    plan->n_slots = slots_up_to(n_ants, s);
+}
+
+static void plan_squares(uint32_t n_ants, const struct correlate_shape *s, struct correlate_plan *plan)
+{
+    uint32_t rows = s->block_rows * 8 * s->row_eights, columns = s->block_columns * 8 * s->column_eights;
+
+    for (uint32_t first = 0; first < n_ants; first += rows)
+        plan->n_blocks += divide_up(smaller(first + rows, n_ants), columns);
+    plan->tile_warps = s->block_rows * s->block_columns;
+    plan->n_slots = rows + (n_ants > rows ? columns : 0);
+}
+
+struct correlate_plan correlate_plan(const struct correlate_args *args, const struct correlate_shape *shape)
+{
+    struct correlate_plan plan = {0};
+    uint32_t sums = 16 * shape->row_eights * shape->column_eights + 2 * shape->row_eights;
+
+    if (shape->n_runs)
+        plan_runs(args->n_ants, shape, &plan);
+    else
+        plan_squares(args->n_ants, shape, &plan);
+    plan.threads = 32 * plan.tile_warps * shape->time_warps;
+    plan.shared_bytes = shape->stages * shape->time_warps * shape->steps * plan.n_slots * STEP_BYTES;
+    if (shape->time_warps > 1)
+        plan.shared_bytes += plan.tile_warps * sums * 32 * 4;
+    plan.computed = (double)args->n_ants * (args->n_ants + 1) / 2 /
+                    ((double)plan.n_blocks * plan.tile_warps * 64 * shape->row_eights * shape->column_eights);
+    return plan;
+}
+
+/* ---- Blocks of the variant on wgmma ------------------------------------------------------------------------------- */
+
+static uint32_t wgmma_blocks(uint32_t n_ants)
+{
+    return n_ants <= WHOLE_MAX_ANTS ? 1 : divide_up(n_ants, WGMMA_ANTS);
+}
+
+static uint32_t whole_shared_bytes(uint32_t n_ants)
+{
+    uint32_t n_tiles = n_ants <= WHOLE_MAX_ANTS ? divide_up(n_ants, WHOLE_TILE_ANTS) : WGMMA_ANTS / WHOLE_TILE_ANTS;
+    uint32_t n_slots = n_tiles * WHOLE_TILE_ANTS, n_stages = n_tiles < 3 ? 16 : divide_up(48, n_tiles);
+
+    return n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16); /* stages, sums, barriers */
+}
+
+/* ---- Shapes -------------------------------------------------------------------------------------------------------- */
+
+bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes)
+{
+    const struct correlate_shape *s = shape;
+
+    if (s->wgmma)
+        return args->n_ants >= WHOLE_MIN_ANTS && shared_bytes >= whole_shared_bytes(args->n_ants) &&
+               shared_bytes >= BETWEEN_SHARED;
+    if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
+        s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
+        return false;
+    /* A column of blocks lies wholly within a row of them, or outside. */
+    if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
+                       (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
+        return false;
+    struct correlate_plan plan = correlate_plan(args, s);
+    /* Each quarter of a multiprocessor has a quarter of the registers, and a quarter of the warps, rounded up. */
+    uint32_t registers = OTHER_REGISTERS + 16 * s->row_eights * s->column_eights;
+    uint32_t quarter_warps = divide_up(plan.threads / 32 * s->resident, 4);
+    return plan.threads <= 32 * MAX_WARPS && plan.threads >= 4 * s->steps * s->time_warps &&
+           plan.shared_bytes * s->resident <= shared_bytes && registers < MAX_REGISTERS &&
+           quarter_warps * 32 * registers <= QUARTER_REGISTERS;
+}
+
+/* ---- Choosing ---------------------------------------------------------------------------------------------------- */
+
+/* By array size: the first that is large enough and valid is the default, the others are candidates. */
+static const struct {
+    uint32_t from_ants, to_ants;
+    struct correlate_shape shape;
+} known[] = {
+    {1, 8, {1, 1, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 2}},
+    {1, 8, {1, 1, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 6, .resident = 4}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 3}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 3, .atomic_adds = true}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 2, .stages = 5, .resident = 2}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 6, .resident = 1}},
+    {9, 16, {2, 2, .n_runs = 1, .time_warps = 8, .steps = 1, .stages = 4, .resident = 2}},
+    {9, 16, {1, 1, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 6, .resident = 2}},
+    {17, 32, {4, 2, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 5, .resident = 1}},
+    {17, 32, {2, 2, .n_runs = 1, .time_warps = 4, .steps = 1, .stages = 5, .resident = 1}},
+    {17, 32, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 2, .stages = 4, .resident = 2}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 1, .stages = 5, .resident = 1}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 2, .steps = 1, .stages = 5, .resident = 1, .atomic_adds = true}},
+    {33, 48, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 5, .resident = 1}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 5, .resident = 1, .atomic_adds = true}},
+    {49, 64, {4, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {49, 64, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 2}},
+    {49, 64, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1, .atomic_adds = true}},
+    {65, 80, {2, 2, .n_runs = 1, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 80, {4, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1, .atomic_adds = true}},
+    {65, 128, {2, 2, .n_runs = 3, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 128, {2, 2, .n_runs = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 128, {4, 2, .n_runs = 5, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
+    {129, 160, {2, 2, .n_runs = 5, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {161, 192, {2, 2, .n_runs = 7, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {65, 160, {4, 2, .n_runs = 3, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 6, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 4, .time_warps = 1, .steps = 2, .stages = 3, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 4, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 4, .resident = 1}},
+    {65, 4096, {4, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 2, .stages = 3, .resident = 2}},
+    {65, 4096, {2, 2, .block_rows = 4, .block_columns = 4, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {65, 4096, {4, 3, .block_rows = 3, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 5, .resident = 1}},
+    {1, 4096, {2, 2, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 3, .resident = 1}},
+    {1, 4096, {1, 1, .block_rows = 2, .block_columns = 2, .time_warps = 1, .steps = 1, .stages = 2, .resident = 1}},
+};
+
+size_t correlate_candidates(const struct correlate_args *args, size_t shared_bytes, size_t max,
+                            struct correlate_shape *shapes)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(known) && n < max; i++)
+        if (args->n_ants >= known[i].from_ants && args->n_ants <= known[i].to_ants &&
+            correlate_shape_valid(args, &known[i].shape, shared_bytes))
+            shapes[n++] = known[i].shape;
+    return n;
+}
+
+struct correlate_shape correlate_default_shape(const struct correlate_args *args, size_t shared_bytes)
+{
+    struct correlate_shape shape;
+    size_t n = correlate_candidates(args, shared_bytes, 1, &shape);
+
+    assert(n == 1); /* the last of the known shapes takes 16 KiB */
+    return shape;
+}
+
+void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes)
+{
+    char blocks[32];
+
+    if (shape->wgmma) {
+        snprintf(text, text_bytes, "wgmma");
+        return;
+    }
+    if (shape->n_runs)
+        snprintf(blocks, sizeof(blocks), "%u runs", shape->n_runs);
+    else
+        snprintf(blocks, sizeof(blocks), "squares of %u x %u", shape->block_rows, shape->block_columns);
+    snprintf(text, text_bytes, "tiles %u x %u, %s, %u in time, %u steps, %u stages, %u resident%s", shape->row_eights,
+             shape->column_eights, blocks, shape->time_warps, shape->steps, shape->stages, shape->resident,
+             shape->atomic_adds ? ", atomics" : "");
+}
+
+/* ---- Making and launching ---------------------------------------------------------------------------------------- */
+
+bool correlate_has_wgmma(const struct device *device)
+{
+    const char *model = device_model(device);
+
+    return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
+}
+
+struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
+{
+    const struct correlate_shape wgmma = {.wgmma = true};
+    size_t shared_bytes = device_shared_bytes(device);
+
+    if (!device_compiles(device))
+        return (struct correlate_shape){0};
+    return correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes)
+               ? wgmma
+               : correlate_default_shape(args, shared_bytes);
+}
+
+static long sample_bits(enum voltage_format format)
+{
+    return 4 * (long)voltage_bytes(format);
+}
+
+/* One kernel of those that a shape needs. */
+struct part {
+    const struct kernel *kernel;
+    uint32_t n_blocks; /* of a channel */
+    uint32_t threads, shared_bytes;
+};
+
+/* Returns how many. */
+static size_t find_parts(const struct correlate_args *args, const struct correlate_shape *shape,
+                         struct part parts[CORRELATE_MAX_KERNELS])
+{
+    uint32_t n = wgmma_blocks(args->n_ants);
+
+    if (!shape->wgmma) {
+        struct correlate_plan plan = correlate_plan(args, shape);
+        parts[0] = (struct part){&correlate_kernel, plan.n_blocks, plan.threads, plan.shared_bytes};
+        return 1;
+    }
+    parts[0] = (struct part){&correlate_whole_kernel, n, WGMMA_THREADS, whole_shared_bytes(args->n_ants)};
+    parts[1] = (struct part){&correlate_wgmma_kernel, n * (n - 1) / 2, WGMMA_THREADS, BETWEEN_SHARED};
+    return n > 1 ? 2 : 1;
+}
+
+static int create_part(struct device *device, const struct correlate_args *args, const struct correlate_shape *shape,
+                       const struct part *part, struct device_kernel **made)
+{
+    struct correlate_plan plan = shape->wgmma ? (struct correlate_plan){0} : correlate_plan(args, shape);
+    const struct kernel_constant constants[] = {
+        {"N_ANTS", args->n_ants},
+        {"N_CHAN", args->n_chan},
+        {"N_SPECTRA", args->n_spectra},
+        {"BITS", sample_bits(args->format)},
+        {"OFFSET", args->format == VOLTAGES_4_BITS_OFFSET},
+        {"N_BLOCKS", part->n_blocks},
+        {"ROW_EIGHTS", shape->row_eights},
+        {"COLUMN_EIGHTS", shape->column_eights},
+        {"N_RUNS", shape->n_runs},
+        {"BLOCK_ROWS", shape->block_rows},
+        {"BLOCK_COLUMNS", shape->block_columns},
+        {"TIME_WARPS", shape->time_warps},
+        {"STEPS", shape->steps},
+        {"STAGES", shape->stages},
+        {"RESIDENT", shape->resident},
+        {"ATOMIC_ADDS", shape->atomic_adds},
+        {"TILE_WARPS", plan.tile_warps},
+        {"N_SLOTS", plan.n_slots},
+    };
+
+    assert(args->n_spectra % 16 == 0);
+    return device_kernel_create(device, part->kernel, constants,
+                                shape->wgmma ? N_WGMMA_CONSTANTS : ARRAY_LEN(constants), made);
+}
+
+int correlate_kernels_create(struct device *device, const struct correlate_args *args,
+                             const struct correlate_shape *shape, struct correlate_kernels *made)
+{
+    struct part parts[CORRELATE_MAX_KERNELS];
+
+    *made = (struct correlate_kernels){.shape = *shape, .compiled = device_compiles(device)};
+    if (!made->compiled) {
+        int err = device_kernel_create(device, &correlate_kernel, NULL, 0, &made->kernels[0]);
+        made->n = err ? 0 : 1;
+        return err;
+    }
+    size_t n = find_parts(args, shape, parts);
+    for (; made->n < n; made->n++) {
+        int err = create_part(device, args, shape, &parts[made->n], &made->kernels[made->n]);
+        if (err) {
+            correlate_kernels_destroy(made);
+            return err;
+        }
+    }
+    return 0;
+}
+
+void correlate_kernels_destroy(struct correlate_kernels *kernels)
+{
+    for (size_t i = 0; i < kernels->n; i++)
+        device_kernel_destroy(kernels->kernels[i]);
+    kernels->n = 0;
+}
+
+/* Into how many parts the time is best split: blocks run in rounds of as many as the GPU has room for, and each adds its
+ * sums to memory at its end, which takes about as long as OVERHEAD slices. */
+static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t resident)
+{
+    const uint64_t overhead = 24, room = (uint64_t)N_MULTIPROCESSORS * resident;
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+
+    for (uint32_t n = 1; n <= MAX_PARTS && n <= n_slices; n++) {
+        uint64_t cost = (n_blocks * n + room - 1) / room * (divide_up(n_slices, n) + overhead);
+        if (cost < least) {
+            least = cost;
+            best = n;
+        }
+    }
+    return best;
+}
+
+static struct kernel_grid find_grid(const struct correlate_args *args, const struct correlate_shape *shape,
+                                    const struct part *part, uint32_t n_parts)
+{
+    uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
+    uint64_t n_blocks = (uint64_t)part->n_blocks * args->n_chan;
+    uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
+    uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
+
+    if (shape->wgmma) { /* blocks share all of the work */
+        uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
+        n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
+        n_parts = 1;
+    } else if (!n_parts) {
+        n_parts = best_parts(n_blocks, n_slices, shape->resident);
+    }
+    return (struct kernel_grid){
+        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = part->threads, .shared_bytes = part->shared_bytes};
+}
+
+void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
+                              const struct correlate_args *args, uint32_t n_parts)
+{
+    struct part parts[CORRELATE_MAX_KERNELS];
+
+    if (!kernels->compiled) {
+        device_launch(stream, kernels->kernels[0], NULL, args);
+        return;
+    }
+    find_parts(args, &kernels->shape, parts);
+    for (size_t i = 0; i < kernels->n; i++) {
+        struct kernel_grid grid = find_grid(args, &kernels->shape, &parts[i], n_parts);
+        device_launch(stream, kernels->kernels[i], &grid, args);
+    }
+}

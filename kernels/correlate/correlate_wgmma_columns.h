@@ -1,0 +1,166 @@
+/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it behind its sizes: what the producers do, which is
+ * to bring columns from memory to shared memory. */
+#ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
+#define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
+
+/* Antennas come in groups of 4, of which a warp has one in every 16, so that few antennas are few groups for each of
+ * the four warps.  Of a group's antennas 128 bytes are loaded at a time: eight lanes, two loads each of a quarter.
+ * Which antennas a group has is so chosen that what a warp writes does not collide.  Columns: [antenna /
+ * 8][pol][antenna % 8]; the 16-byte chunks of a column are swizzled by its number modulo 8. */
+#define GROUP_TASKS   (N_LOADS / 2)
+#define N_ANT_GROUPS  (COL_ANTS / 16) /* of a warp */
+#define EIGHT_COLUMNS 16              /* of eight antennas */
+
+static __device__ __forceinline__ uint32_t producing_warp(void)
+{
+    return threadIdx.x % GROUP_THREADS / 32;
+}
+
+/* A thread's antenna modulo 8, the same in all groups. */
+static __device__ __forceinline__ uint32_t lane_ant(void)
+{
+    uint32_t ant = threadIdx.x % 32 / 8, odd = producing_warp() % 2;
+
+    return NIBBLES ? ant + odd * 4 : ant % 2 + ant / 2 * 4 + odd * 2;
+}
+
+/* How many groups of a warp the item's columns take. */
+static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
+{
+    uint32_t n_ants = N_ANTS - c->column_ant;
+
+    return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_ANT_GROUPS;
+}
+
+/* Where a thread writes in a stage: the first chunk of the first group. */
+static __device__ __forceinline__ uint32_t find_place(void)
+{
+    uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
+    uint32_t chunk = (threadIdx.x % 8 / 4 * LOAD_PIECES) ^ lane_ant();
+
+    return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
+}
+
+/* 'sums': of im of the antenna's two columns. */
+static __device__ __forceinline__ void put_task(shared_address stage, uint32_t place, uint32_t group, int task,
+                                                uint4 load, int (&sums)[2])
+{
+#pragma unroll
+    for (int piece = 0; piece < LOAD_PIECES; piece++) {
+        uint32_t words[2], chunk = task * 2 * LOAD_PIECES + piece;
+        shared_address to = stage + group * 2 * EIGHT_COLUMNS * COLUMN_BYTES + (place ^ chunk * 16);
+        separate(load, piece, &words[0], &words[1]);
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            store_word(to + pol * 8 * COLUMN_BYTES, words[pol]);
+#if !HALVES
+            sums[pol] = __dp4a((int)words[pol], 0x01000100, sums[pol]);
+#endif
+        }
+    }
+}
+
+/* An item's sums, so that they are near when they are added to: of each column antenna the rows' lie side by side. */
+static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
+                                                     const struct baseline *sums)
+{
+    uint32_t thread = threadIdx.x % GROUP_THREADS;
+    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register in between */
+    uint32_t line = thread % 16 * 4; /* of 128 bytes */
+
+    sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
+#pragma unroll 1
+    for (uint32_t i = thread / 16; i < COL_ANTS; i += GROUP_THREADS / 16) {
+        uint32_t ant = column_ant + i;
+        if (ant < N_ANTS)
+            prefetch(&sums[ant * (ant + 1) / 2]);
+    }
+}
+
+/* What a producer has on its way of a stage, and the sums of what it has put of an item. */
+struct columns {
+    uint4 loads[N_ANT_GROUPS][GROUP_TASKS];
+    uint32_t n_groups;
+    int sums[N_ANT_GROUPS][2];
+};
+
+static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
+{
+    uint32_t ant = c->column_ant + producing_warp() / 2 * 8 + lane_ant();
+
+    columns->n_groups = count_groups(c);
+    load_voltages<GROUP_TASKS, N_ANT_GROUPS, 16>(
+        find_places<GROUP_TASKS>(c, ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA), ant, columns->loads);
+}
+
+static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address stage, uint32_t place)
+{
+#pragma unroll
+    for (uint32_t group = 0; group < N_ANT_GROUPS; group++) {
+        if (group < columns->n_groups) {
+#pragma unroll
+            for (int task = 0; task < GROUP_TASKS; task++)
+                put_task(stage, place, group, task, columns->loads[group][task], columns->sums[group]);
+        }
+    }
+}
+
+/* With the last of a producer's stages of an item go the sums of its columns, [antenna][pol], which begin anew. */
+static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
+{
+#pragma unroll
+    for (uint32_t group = 0; group < N_ANT_GROUPS; group++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            int sum = columns->sums[group][pol];
+            for (int lanes = 1; lanes < 8; lanes *= 2)
+                sum += __shfl_xor_sync(~0u, sum, lanes);
+            if (threadIdx.x % 8 == 0)
+                store_word(to + (group * 16 + producing_warp() / 2 * 8 + lane_ant()) * 8 + pol * 4, (uint32_t)sum);
+            columns->sums[group][pol] = 0;
+        }
+}
+
+/* As advance(); when an item's last stages have been asked for, its sums are, too. */
+static __device__ __forceinline__ void advance_prefetching(struct cursor *c, const struct baseline *sums)
+{
+    uint32_t chan = c->chan, row_ant = c->row_ant, column_ant = c->column_ant;
+
+    if (c->n_left > 0 && advance(c))
+        prefetch_sums(chan, row_ant, column_ant, sums);
+}
+
+/* A producer's stages of the block's share: every second one, from 'number' on. */
+static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
+                                               shared_address shared)
+{
+    const struct baseline *sums = (const struct baseline *)args->sums.integer;
+    uint32_t place = find_place();
+    struct columns columns = {};
+    struct cursor at;
+
+    if (!begin_share(&at, args))
+        return;
+    uint32_t n_slots = at.n_left;
+    for (uint32_t i = 0; i < number; i++)
+        advance(&at);
+    fetch_columns(&at, &columns);
+#pragma unroll 1
+    for (uint32_t slot = number; slot < n_slots; slot += N_PRODUCERS) {
+        wait_for_slot(shared, slot);
+        put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES, place);
+        if (!HALVES && is_last(&at))
+            put_column_sums(&columns, sum_slot(shared, slot));
+        publish_shared();
+        hand_over_slot(shared, slot);
+        for (uint32_t i = 0; i < N_PRODUCERS; i++) {
+            if (number == 0)
+                advance_prefetching(&at, sums);
+            else
+                advance(&at);
+        }
+        fetch_columns(&at, &columns);
+    }
+}
+
+#endif

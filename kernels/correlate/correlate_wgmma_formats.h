@@ -1,0 +1,65 @@
+/* correlate_wgmma_formats.h - what the kernels on wgmma have in common of the formats of voltages: their sizes, in memory
+ * and in a stage, and how bytes of memory become the operands of the matrix unit. */
+#ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
+#define KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
+
+#define HALVES         (BITS == 16)
+#define NIBBLES        (BITS == 4)
+#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, in memory */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, four operations of 32 */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* within one heap */
+#define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
+#define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
+#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* of an antenna */
+#define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
+#define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
+
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
+#define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
+
+#define NOTHING (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
+
+/* Within a batch: 32 bits where they do, because registers are short. */
+template <bool SMALL> struct offset_type {
+    typedef uint64_t type;
+};
+template <> struct offset_type<true> {
+    typedef uint32_t type;
+};
+typedef offset_type<(BATCH_BYTES >> 32) == 0>::type batch_offset;
+
+#if HALVES
+typedef float partial;
+#else
+typedef int partial;
+#endif
+
+/* Of a load's 16 bytes the registers of a piece: 2 spectra (of half floats one) of either polarisation. */
+static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
+{
+    const uint32_t words[4] = {load.x, load.y, load.z, load.w};
+#if HALVES
+    *pol0 = words[2 * piece];
+    *pol1 = words[2 * piece + 1];
+#elif NIBBLES
+    uint32_t bits = words[piece] ^ (OFFSET ? 0x88888888 : 0), re = bits & 0xf0f0f0f0, im = bits << 4 & 0xf0f0f0f0;
+    *pol0 = __byte_perm(re, im, 0x6240);
+    *pol1 = __byte_perm(re, im, 0x7351);
+#else
+    *pol0 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x5410);
+    *pol1 = __byte_perm(words[2 * piece], words[2 * piece + 1], 0x7632);
+#endif
+}
+
+/* (re, im) to (im, -re), of integers (im, ~re). */
+static __device__ __forceinline__ uint32_t turn(uint32_t plain)
+{
+#if HALVES
+    return __byte_perm(plain, 0, 0x1032) ^ 0x80000000;
+#else
+    return __byte_perm(plain ^ 0x00ff00ff, 0, 0x2301);
+#endif
+}
+
+#endif

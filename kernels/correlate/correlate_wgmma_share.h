@@ -1,0 +1,200 @@
+/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes and
+ * find_block(): which stages of which items are a block's, and where their voltages are. */
+#ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
+#define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
+
+#define N_ITEMS (N_CHAN * N_BLOCKS)
+
+/* A place in a block's share: first as many whole items as every block has, one of each round, so that blocks beside
+ * each other have the same voltages at the same time; then a part of what is left.  Of stages there are always two,
+ * one of either producer. */
+struct cursor {
+    const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
+    uint32_t n_units, n_stages; /* of the launch */
+    uint32_t round, n_rounds;
+    uint32_t last_item, last_stage; /* where the last part begins */
+    uint32_t n_left;                /* stages of the share, this one counted */
+    uint32_t item, stage;
+    uint32_t chan, row_ant, column_ant; /* of the item */
+};
+
+static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
+{
+    uint2 block = find_block(item % N_BLOCKS);
+
+    c->item = item;
+    c->chan = item / N_BLOCKS;
+    c->row_ant = block.x * ROW_ANTS;
+    c->column_ant = block.y * COL_ANTS;
+}
+
+/* Blocks take turns, so that each has items of all kinds. */
+static __device__ __forceinline__ void begin_round(struct cursor *c)
+{
+    if (c->round < c->n_rounds) {
+        c->stage = 0;
+        find_item(c, c->round * gridDim.x + (blockIdx.x + c->round) % gridDim.x);
+    } else {
+        c->stage = c->last_stage;
+        find_item(c, c->last_item);
+    }
+}
+
+static __device__ __forceinline__ uint32_t count_stages(const struct correlate_args *args)
+{
+    return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
+}
+
+/* The first pair of stages of those left over, of all items, that is this block's or one behind it. */
+static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
+{
+    return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
+}
+
+/* Stages in the block's share. */
+static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
+{
+    return N_ITEMS / gridDim.x * n_stages +
+           2 * (uint32_t)(find_pair(n_stages, blockIdx.x + 1) - find_pair(n_stages, blockIdx.x));
+}
+
+/* Says whether there is anything in the share. */
+static __device__ __forceinline__ bool begin_share(struct cursor *c, const struct correlate_args *args)
+{
+    c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;
+    c->n_units = args->n_batches * HEAP_UNITS;
+    c->n_stages = count_stages(args);
+    c->round = 0;
+    c->n_rounds = N_ITEMS / gridDim.x;
+    uint64_t first = find_pair(c->n_stages, blockIdx.x) * 2;
+    c->last_item = c->n_rounds * gridDim.x + (uint32_t)(first / c->n_stages);
+    c->last_stage = (uint32_t)(first % c->n_stages);
+    c->n_left = count_share(c->n_stages);
+    if (c->n_left)
+        begin_round(c);
+    return c->n_left > 0;
+}
+
+/* To the next item, or the block's share of it, with 'n_left' as it is. */
+static __device__ __forceinline__ void begin_next(struct cursor *c)
+{
+    if (c->round < c->n_rounds) {
+        c->round++;
+        begin_round(c);
+    } else {
+        c->stage = 0;
+        find_item(c, c->item + 1);
+    }
+}
+
+/* To the next stage, if it is there; says whether the share of the item ends before it. */
+static __device__ __forceinline__ bool advance(struct cursor *c)
+{
+    if (c->n_left <= 1) {
+        c->n_left = 0;
+        return true;
+    }
+    c->n_left--;
+    if (++c->stage < c->n_stages)
+        return false;
+    begin_next(c);
+    return true;
+}
+
+/* To a producer's next stage, if it is there: of all items either producer has as many. */
+static __device__ __forceinline__ void advance_producer(struct cursor *c)
+{
+    if (c->n_left <= N_PRODUCERS) {
+        c->n_left = 0;
+        return;
+    }
+    c->n_left -= N_PRODUCERS;
+    c->stage += N_PRODUCERS;
+    if (c->stage < c->n_stages)
+        return;
+    uint32_t number = c->stage - c->n_stages;
+    begin_next(c);
+    c->stage += number;
+}
+
+/* Past what the block has of the item. */
+static __device__ __forceinline__ void next_item(struct cursor *c)
+{
+    uint32_t n = c->n_stages - c->stage;
+
+    c->n_left -= n < c->n_left ? n : c->n_left;
+    if (c->n_left > 0)
+        begin_next(c);
+}
+
+/* Whether this is the producer's last stage of the item, or of the block's share of it. */
+static __device__ __forceinline__ bool is_last(const struct cursor *c)
+{
+    return c->n_left <= N_PRODUCERS || c->stage + N_PRODUCERS >= c->n_stages;
+}
+
+/* The unit that a spectrum of the stage is in: 'first' is the same for all threads, and known when this is compiled,
+ * and 'lane' a thread's own, below 'span'. */
+static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
+                                                     uint32_t lane)
+{
+    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* to the threads, for which there are registers */
+
+    return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
+}
+
+/* Where an antenna's spectra of that unit are, for the thread that has those from 'lane' on; of the last unit where
+ * there is none, because what one adds that is not there is not kept. */
+static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
+                                                               uint32_t lane)
+{
+    uint32_t at = unit < c->n_units ? unit : c->n_units - 1;
+    const uint8_t *voltages = c->voltages + (at / HEAP_UNITS * BATCH_BYTES + c->chan * (uint64_t)CHAN_BYTES +
+                                             at % HEAP_UNITS * UNIT_SPECTRA * SPECTRUM_BYTES);
+
+    voltages += (batch_offset)ant * (batch_offset)HEAP_BYTES + lane * SPECTRUM_BYTES;
+    asm volatile("" : "+l"(voltages)); /* one pointer for all that is at fixed distances from it */
+    return voltages;
+}
+
+/* Where 16 bytes of an antenna are, for each of N times, in which 'span' spectra lie side by side. */
+template <int N> struct places {
+    const uint8_t *at[N];
+};
+
+template <int N>
+static __device__ __forceinline__ struct places<N> find_places(const struct cursor *c, uint32_t ant, uint32_t span,
+                                                               uint32_t lane) {
+    struct places<N> places;
+    const uint8_t *from = NULL;
+
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        uint32_t first = i * span, within = first % UNIT_SPECTRA;
+        if (within + span > UNIT_SPECTRA) { /* not all threads in the same unit */
+            uint32_t own = first + lane;
+            from = find_voltages(c, ant, find_unit(c, first, span, lane), own % UNIT_SPECTRA);
+            within = 0;
+        } else if (within == 0) {
+            from = find_voltages(c, ant, find_unit(c, first, span, lane), lane);
+        }
+        places.at[i] = from + within * SPECTRUM_BYTES;
+    }
+    return places;
+}
+
+/* Loads them, of N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  What there is of antennas that are not there is
+ * not kept, so nothing is loaded. */
+template <int N, int N_ROWS, int ROW_DISTANCE>
+static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
+                                                     uint4 (&loads)[N_ROWS][N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+#pragma unroll
+        for (int row = 0; row < N_ROWS; row++)
+            if (N_ANTS % ROW_ANTS == 0 || ant + row * ROW_DISTANCE < N_ANTS)
+                loads[row][i] = __ldg((const uint4 *)(places.at[i] + row * ROW_DISTANCE * HEAP_BYTES));
+}
+
+#endif

@@ -1,0 +1,491 @@
+/* correlate_whole.cu - see correlate.h: the variant for sm_90a, all baselines of 17 to 80 antennas; and of more those within
+ * each of their blocks of 64, beside correlate_wgmma.cu, which has the others.
+ *
+ * An item of work is the triangle of all products of a block in one channel, in stages of STAGE_SPECTRA spectra.  Blocks of
+ * threads stay, and take one item after the other; the last ones, too few for all of them, are shared stage by stage
+ * (correlate_wgmma_share.h).
+ *
+ * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of its
+ * antennas, once, and lay them out in shared memory as the matrix unit wants its second operand: for each input a column of
+ * 128 bytes, in eights of four antennas, [pol][antenna % 4].  Which spectra stand side by side is free, as all inputs agree:
+ * 16 bytes are what a thread has loaded of an input.
+ *
+ * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
+ * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
+ * of the products.  A warp has an eight of the tile's inputs, twice: as rows 'plain' (re, im) and 'turned' (im, -re), whose
+ * dot products with a column are the real and the imaginary part of e1 conj(e2).  It reads the plain ones from among the
+ * columns into registers, turns them there, and the matrix unit takes both from them; so shared memory, which has about as
+ * much to do as the matrix unit, neither takes nor gives turned ones.  Two lanes exchange parts, so that a lane ends up with
+ * the real or the imaginary part of one product of polarisations, and a warp's lanes with 128 bytes of memory side by side.
+ *
+ * Integers and floats: as correlate_wgmma.cu has them.
+ *
+ * Blocks: x: shares of the work.
+ * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+#include "kernels/correlate/correlate.h"
+
+#define correlate_whole_args correlate_args
+
+#define TILE_ANTS     16                                                       /* 64 rows, 32 columns */
+#define N_TILES       (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* of a block */
+#define LAST_TILES    ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* of the last one */
+#define ROW_ANTS      (N_TILES * TILE_ANTS)
+#define COL_ANTS      ROW_ANTS
+#define GROUP_THREADS 128
+#define N_GROUPS      2
+#define N_PRODUCERS   2
+#define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
+
+#include "kernels/correlate/correlate_wgmma_formats.h"
+
+#define COLUMN_BYTES 128
+#define TILE_BYTES   (2 * TILE_ANTS * COLUMN_BYTES)
+#define STAGE_BYTES  (N_TILES * TILE_BYTES)
+#define N_STAGES     (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
+
+/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
+ * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
+#define N_SUM_SLOTS    (2 * N_STAGES)
+#define SUM_SLOT_BYTES (COL_ANTS * 8)
+#define SUMS_AT        (N_STAGES * STAGE_BYTES)
+#define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
+
+/* These have what the sizes above say, in this order. */
+#include "kernels/correlate/correlate_wgmma_slots.h"
+
+#include "kernels/correlate/correlate_wgmma_unit.h"
+
+/* The antennas' blocks of rows, x, and of columns, y. */
+static __device__ __forceinline__ uint2 find_block(uint32_t number)
+{
+    return {number, number};
+}
+
+#include "kernels/correlate/correlate_wgmma_share.h"
+
+/* How many tiles an item has. */
+static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
+{
+    return LAST_TILES < N_TILES && c->row_ant == (N_BLOCKS - 1) * ROW_ANTS ? LAST_TILES : N_TILES;
+}
+
+/* ---- The producers ----------------------------------------------------------------------------------------------- */
+
+/* A thread has, of every tile of 16 antennas, one sixteenth of one antenna's bytes of a stage: eight lanes have 128 bytes
+ * that lie side by side in memory, once or twice. */
+#define N_TASKS (N_LOADS / 2)
+
+struct columns {
+    uint4 loads[N_TILES][N_TASKS];
+    uint32_t n_tiles;
+    bool there[N_TASKS];
+    int sums[N_TILES][2]; /* of im of what has been put of an item, for either polarisation */
+};
+
+/* A thread's antenna of a tile. */
+static __device__ __forceinline__ uint32_t lane_ant(void)
+{
+    return threadIdx.x % GROUP_THREADS / 8;
+}
+
+static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
+{
+    uint32_t ant = c->row_ant + lane_ant(), lane = threadIdx.x % 8 * LOAD_SPECTRA;
+
+    columns->n_tiles = count_tiles(c);
+    load_voltages<N_TASKS, N_TILES, TILE_ANTS>(find_places<N_TASKS>(c, ant, 8 * LOAD_SPECTRA, lane), ant,
+                                               columns->loads);
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+        columns->there[task] = find_unit(c, task * 8 * LOAD_SPECTRA, 8 * LOAD_SPECTRA, lane) < c->n_units;
+}
+
+/* 'to' is the thread's place for polarisation 0 in the tile. */
+static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (&loads)[N_TASKS], int (&sums)[2])
+{
+    uint32_t words[2][4];
+
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+#pragma unroll
+        for (int piece = 0; piece < LOAD_PIECES; piece++) {
+            int i = task * LOAD_PIECES + piece;
+            separate(loads[task], piece, &words[0][i], &words[1][i]);
+        }
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        store_words(to + pol * (4 * COLUMN_BYTES + (threadIdx.x % 8 & 4 ? -64 : 64)), words[pol]);
+#if !HALVES
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sums[pol] = __dp4a((int)words[pol][i], 0x01000100, sums[pol]);
+#endif
+    }
+}
+
+/* A thread's place in a stage: its antenna's column for polarisation 0 in the first tile. */
+static __device__ __forceinline__ uint32_t find_place(void)
+{
+    uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
+
+    return lane_ant() / 4 * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+}
+
+static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
+{
+#pragma unroll
+    for (int task = 0; task < N_TASKS; task++)
+        if (!columns->there[task]) { /* so rarely that a jump is better than selections */
+            asm volatile("");
+#pragma unroll
+            for (uint32_t tile = 0; tile < N_TILES; tile++)
+                columns->loads[tile][task] = {NOTHING, NOTHING, NOTHING, NOTHING};
+        }
+#pragma unroll
+    for (uint32_t tile = 0; tile < N_TILES; tile++)
+        if (tile < columns->n_tiles)
+            put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
+}
+
+/* With the last of a producer's stages of an item go the sums of its columns, [pol][antenna], which begin anew. */
+static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
+{
+#pragma unroll
+    for (uint32_t tile = 0; tile < N_TILES; tile++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            int sum = columns->sums[tile][pol];
+            for (int lanes = 1; lanes < 8; lanes *= 2)
+                sum += __shfl_xor_sync(~0u, sum, lanes);
+            if (threadIdx.x % 8 == 0)
+                store_word(to + (pol * COL_ANTS + tile * TILE_ANTS + lane_ant()) * 4, (uint32_t)sum);
+            columns->sums[tile][pol] = 0;
+        }
+}
+
+#define BASELINE_SUMS 8 /* [product][re, im] */
+#define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
+
+/* Where an item's sums are, of its first antenna's baseline with itself; and from there those of antenna a1 with a2 of the
+ * block. */
+static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
+{
+    return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
+}
+
+static __device__ __forceinline__ uint32_t find_baseline(uint32_t row_ant, uint32_t a1, uint32_t a2)
+{
+    return (a2 * (a2 + 1) / 2 + a2 * row_ant + a1) * BASELINE_SUMS;
+}
+
+/* An item's sums, so that they are near when they are added to. */
+static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const partial *sums)
+{
+    const uint32_t line = 128 / (BASELINE_SUMS * sizeof(*sums)), n_lines = ROW_ANTS / line;
+
+    sums += find_corner(c);
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % GROUP_THREADS; i < COL_ANTS * n_lines; i += GROUP_THREADS) {
+        uint32_t a2 = i / n_lines, a1 = i % n_lines * line;
+        if (a1 <= a2 && c->row_ant + a2 < N_ANTS)
+            prefetch(sums + find_baseline(c->row_ant, a1, a2));
+    }
+}
+
+#define PREFETCHED_STAGES 8 /* before the item's end: soon enough for memory, and late enough to stay in the L2 cache */
+
+/* A producer's stages of the block's share: every second one, from 'number' on. */
+static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
+                                               shared_address shared)
+{
+    const partial *sums = (const partial *)args->sums.integer;
+    uint32_t place = find_place();
+    struct columns columns = {};
+    struct cursor at;
+
+    if (!begin_share(&at, args))
+        return;
+    uint32_t n_slots = at.n_left, prefetched = at.n_stages > PREFETCHED_STAGES ? at.n_stages - PREFETCHED_STAGES : 0;
+    for (uint32_t i = 0; i < number; i++)
+        advance(&at);
+    fetch_columns(&at, &columns);
+#pragma unroll 1
+    for (uint32_t slot = number; slot < n_slots; slot += N_PRODUCERS) {
+        wait_for_slot(shared, slot);
+        put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES + place);
+        if (!HALVES && is_last(&at))
+            put_column_sums(&columns, sum_slot(shared, slot));
+        if (at.stage == prefetched)
+            prefetch_sums(&at, sums);
+        advance_producer(&at);
+        fetch_columns(&at, &columns); /* first, as publishing waits for stores */
+        publish_shared();
+        hand_over_slot(shared, slot);
+    }
+}
+
+/* ---- Rows times columns ------------------------------------------------------------------------------------------ */
+
+/* Which group has a tile of rows of n_tiles: each goes to the group that has fewer products yet, the long ones first. */
+static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
+{
+    unsigned n[N_GROUPS] = {}, group = 0;
+
+    for (unsigned i = 0; i <= tile; i++) {
+        group = n[1] < n[0];
+        n[group] += n_tiles - i;
+    }
+    return group;
+}
+
+/* Where a group has the sums of a tile of n_tiles, behind those of its tiles before; of n_tiles how many sums it has. */
+static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, unsigned n_tiles)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < tile; i++)
+        if (find_group(i, n_tiles) == group)
+            n += 16 * (n_tiles - i);
+    return n;
+}
+
+/* How many of n_tiles a group has. */
+static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned n_tiles)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < n_tiles; i++)
+        n += find_group(i, n_tiles) == group;
+    return n;
+}
+
+/* Rows of half a stage at a time, two steps, of one tile, are in registers; how many such, of which the matrix unit has all
+ * but those that are being loaded.  Halves of a stage are a multiple of it, or the assembler would need more registers. */
+static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
+{
+    unsigned n = count_group_tiles(group, n_tiles);
+
+    return n == 3 ? 3 : 2 * n;
+}
+
+/* Where, from a tile on, a lane finds the row that it is to load for its warp: of the first half of a stage. */
+static __device__ __forceinline__ uint32_t find_row(void)
+{
+    uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
+
+    return warp * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+}
+
+/* Half a stage of 16 antennas, rows, times columns of N, from them on: both from byte 'at' of the stage on. */
+template <unsigned N>
+static __device__ __forceinline__ void multiply_half(partial *sums, shared_address stage, unsigned at, uint32_t row,
+                                                     unsigned half)
+{
+    uint32_t plain[4], rows[2][4];
+
+    load_matrices(plain, stage + at, row ^ half * 64);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        rows[i / 2][i % 2 * 2] = plain[i];
+        rows[i / 2][i % 2 * 2 + 1] = turn(plain[i]);
+    }
+    matrix_begin();
+#pragma unroll
+    for (unsigned i = 0; i < 2; i++)
+        multiply<2 * N>(sums, rows[i], stage, at, 2 * half + i);
+    matrix_end();
+}
+
+/* Half a stage of a group's tiles of N, from TILE on, each with the columns from its antennas on. */
+template <unsigned GROUP, unsigned N, unsigned TILE = 0>
+static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
+{
+    if constexpr (TILE < N) {
+        if constexpr (find_group(TILE, N) == GROUP) {
+            matrix_wait<count_ahead(GROUP, N) - 1>();
+            multiply_half<TILE_ANTS *(N - TILE)>(sums + find_sums(GROUP, TILE, N), stage, TILE * TILE_BYTES, row, half);
+        }
+        multiply_tiles<GROUP, N, TILE + 1>(stage, row, half, sums);
+    }
+}
+
+/* What a thread of four has of four antennas of columns, as the matrix unit leaves it: of one row, two antennas and the
+ * polarisation 'column_pol' of columns; and what it adds to memory of that: one part, of all four antennas. */
+struct quarter {
+    uint32_t lane, row_ant, column_pol, part;
+};
+
+static __device__ __forceinline__ struct quarter find_quarter(void)
+{
+    uint32_t thread = threadIdx.x % GROUP_THREADS;
+
+    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register meanwhile */
+    uint32_t lane = thread % 32;
+    return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
+}
+
+/* The sums of im of a thread's two columns of these antennas, which 'turned' lacks; of two producers. */
+static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
+                                                    shared_address slot, shared_address slot_before)
+{
+#if HALVES
+    return {0, 0};
+#else
+    uint32_t at = (quarter->column_pol * COL_ANTS + first_ant + quarter->part * 2) * 4;
+    int2 one = load_ints(slot + at), other = load_ints(slot_before + at);
+
+    return {(int)((unsigned)one.x + (unsigned)other.x), (int)((unsigned)one.y + (unsigned)other.y)};
+#endif
+}
+
+static __device__ __forceinline__ partial finish(partial sum, int lacking)
+{
+#if HALVES
+    return sum;
+#else
+    return (int)((unsigned)sum + (unsigned)lacking) >> (NIBBLES ? 8 : 0);
+#endif
+}
+
+/* From [row i, row i + 8][column % 2] of two threads to one part of each of four antennas: the first thread has the real
+ * ones, the second the imaginary ones.  So what a warp adds at once lies side by side. */
+static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
+{
+    partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};
+    partial im[2] = {finish(sums[2], lacking.x), finish(sums[3], lacking.y)};
+
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        partial other = __shfl_xor_sync(~0u, part ? re[i] : im[i], 1);
+        parts[i] = part ? other : re[i];
+        parts[2 + i] = part ? im[i] : other;
+    }
+}
+
+#define EIGHTS_AT_ONCE 4 /* of columns: antennas by fours */
+
+/* Where a group's sums of an item go. */
+struct target {
+    partial *corner; /* the sums of the block's first baseline */
+    uint32_t row_ant;
+    shared_address column_sums, more; /* of the last two slots */
+};
+
+/* Adds the sums of tile TILE of N to memory.  The memory adds: nobody waits for what there was, though mostly no other block
+ * has sums of this item. */
+template <unsigned N, unsigned TILE>
+static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
+{
+    const struct quarter quarter = find_quarter();
+    uint32_t a1 = TILE * TILE_ANTS + quarter.row_ant;
+    partial *row = target->corner + quarter.lane / 16 * 2 + quarter.column_pol * 4 + quarter.part;
+
+#pragma unroll
+    for (uint32_t first = 0; first < 4 * (N - TILE); first += EIGHTS_AT_ONCE) {
+        int2 lacking[EIGHTS_AT_ONCE];
+#pragma unroll
+        for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++)
+            lacking[i] = find_lacking(&quarter, TILE * TILE_ANTS + (first + i) * 4, target->column_sums, target->more);
+#pragma unroll
+        for (uint32_t i = 0; i < EIGHTS_AT_ONCE; i++) {
+            partial parts[4];
+            exchange(&sums[4 * (first + i)], lacking[i], quarter.part, parts);
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++) {
+                uint32_t a2 = TILE * TILE_ANTS + (first + i) * 4 + j;
+                if (target->row_ant + a2 < N_ANTS && (first + i >= TILE_ANTS / 4 || a1 <= a2))
+                    atomicAdd(row + find_baseline(target->row_ant, a1, a2), parts[j]);
+            }
+        }
+        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+    }
+}
+
+/* Adds the sums of a group's tiles of N, from TILE on, to memory. */
+template <unsigned GROUP, unsigned N, unsigned TILE = 0>
+static __device__ __forceinline__ void add_tiles(const struct target *target, const partial *sums)
+{
+    if constexpr (TILE < N) {
+        if constexpr (find_group(TILE, N) == GROUP)
+            add_tile<N, TILE>(target, sums + find_sums(GROUP, TILE, N));
+        add_tiles<GROUP, N, TILE + 1>(target, sums);
+    }
+}
+
+/* Releases a slot, if anybody is to wait for it. */
+static __device__ __forceinline__ void release(shared_address shared, uint32_t slot, uint32_t n_slots)
+{
+    if (slot + N_STAGES < n_slots)
+        release_slot(shared, slot);
+}
+
+/* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
+template <unsigned GROUP, unsigned N>
+static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
+                                                   shared_address shared, partial *sums)
+{
+    const unsigned n_products = find_sums(GROUP, N, N);
+    partial products[n_products > 0 ? n_products : 1] = {};
+    uint32_t n = at->n_left < at->n_stages - at->stage ? at->n_left : at->n_stages - at->stage;
+    uint32_t first = slot, end = slot + n, row = find_row();
+
+#pragma unroll 1
+    for (; slot < end; slot++) {
+        wait_for_stage(shared, slot);
+#pragma unroll
+        for (unsigned half = 0; half < 2; half++)
+            multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
+        if (slot > first) /* the matrix unit has ended the stage before */
+            release(shared, slot - 1, n_slots);
+    }
+    matrix_wait();
+    release(shared, end - 1, n_slots);
+    struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
+    add_tiles<GROUP, N>(&target, products);
+    return end;
+}
+
+/* A group's share of the work. */
+template <unsigned GROUP>
+static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
+{
+    partial *sums = (partial *)args->sums.integer;
+    struct cursor at;
+
+    if (!begin_share(&at, args))
+        return;
+    uint32_t slot = 0, n_slots = at.n_left;
+    while (at.n_left > 0) {
+        if (count_tiles(&at) == N_TILES)
+            slot = consume<GROUP, N_TILES>(&at, slot, n_slots, shared, sums);
+        else
+            slot = consume<GROUP, LAST_TILES>(&at, slot, n_slots, shared, sums);
+        next_item(&at);
+    }
+}
+
+/* ---- The kernel -------------------------------------------------------------------------------------------------- */
+
+#define PRODUCER_REGISTERS 72
+#define GROUP_REGISTERS    184
+static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * GROUP_THREADS <= 65536,
+              "more registers than a block has");
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const struct correlate_whole_args args)
+{
+    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
+    shared_address shared = find_shared(shared_memory);
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
+
+    begin_slots(shared);
+    if (role >= N_GROUPS) {
+        give_registers<PRODUCER_REGISTERS>();
+        produce(&args, role - N_GROUPS, shared);
+    } else {
+        take_registers<GROUP_REGISTERS>();
+        if (role == 0)
+            consume_share<0>(&args, shared);
+        else
+            consume_share<1>(&args, shared);
+    }
+}

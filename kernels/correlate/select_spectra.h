@@ -1,0 +1,53 @@
+/* select_spectra - voltages shifted in time, and of them the spectra that are wanted, one after the other.
+ *   in       [n_history + batch][ant][chan][spectrum][pol]        in one of the formats of voltages.h
+ *   delays   uint32 [ant][pol]                                    spectra; NULL: none
+ *   present  uint8 [batch][ant]                                   0 or 1; NULL: all 1
+ *   spectra  uint32 [row][row_pitch]                              wanted, in order: spectra counted from batch 0's first
+ *   ends     uint32 [row][ends_pitch]                             ends[b]: how many of them belong to batches before b
+ *   out      [out batch][ant][chan][out spectrum][pol]            in the same format; all of it is written
+ *
+ * What is wanted of batches [first_batch, first_batch + n_batches) is listed in row 0 for all channels, or with
+ * n_rows = n_chan in a row for each; without 'spectra' it is all of them.  The j-th wanted spectrum t of a channel is, for
+ * each input, in batch b = t / n_spectra,
+ *     out[j / n_out_spectra][ant][chan][j % n_out_spectra][pol] = present[b][ant] ? in[t - delays[ant][pol]] : 0
+ * where in[.] counts spectra from batch 0, through batches and back into the history.  Behind the last one are zeros.
+ *
+ * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds what is wanted of every channel; 'in' and
+ *           'out' do not overlap.
+ * Bound by: memory; what is wanted is read once and written once.  On a GPU runs of wanted spectra shorter than 32 bytes
+ *           cost 32. */
+#ifndef KERNELS_CORRELATE_SELECT_SPECTRA_H
+#define KERNELS_CORRELATE_SELECT_SPECTRA_H
+
+#include "kernels/util/voltages.h"
+
+struct select_spectra_args {
+    const void *in;
+    void *out;
+    const uint32_t *delays;
+    const uint8_t *present;
+    const uint32_t *spectra;
+    const uint32_t *ends;
+    enum voltage_format format;
+    uint32_t n_ants;
+    uint32_t n_chan;
+    uint32_t n_spectra; /* of a heap of 'in' */
+    uint32_t n_history; /* batches of 'in' before batch 0 */
+    uint32_t first_batch;
+    uint32_t n_batches;
+    uint32_t n_out_spectra;
+    uint32_t n_out_batches;
+    uint32_t n_rows; /* 1, or n_chan */
+    uint32_t row_pitch;
+    uint32_t ends_pitch;
+};
+
+extern const struct kernel select_spectra_kernel;
+
+/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
+ * batch out. */
+#define SELECT_SPECTRA_N_CONSTANTS 4
+void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants);
+struct kernel_grid select_spectra_grid(const struct select_spectra_args *args);
+
+#endif

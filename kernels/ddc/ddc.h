@@ -1,0 +1,80 @@
+/* ddc - packed ADC samples of both polarisations to complex samples of a narrow band: the digital down-converter.
+ *   in       uint8 [pol][...]            packed two's complement, 'sample_bits' each, most significant bit first
+ *   weights  as ddc_weights() makes them of the filter and the mixer
+ *   out      complex float [pol][n_out]
+ *
+ * out[pol][m] = e^{2 pi i (phase + m phase_step)} * sum over k < n_taps of x[offset + A m + k] w_k,
+ *     w_k = h_k e^{2 pi i f k}
+ *
+ * where x[j] is sample j of in[pol], A the subsampling, h the filter (design_ddc.h), f = -centre / rate (mixer.h).  With
+ * phase = mixer_turns(timestamp of sample 'offset') and phase_step = mixer_turns(A) that is the input, mixed with
+ * e^{2 pi i f t} at its own timestamps t, filtered and subsampled; out[m] has the timestamp of its window's first sample.
+ * It depends on nothing but the input around it, so outputs of several launches on one grid of A samples join.
+ *
+ * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
+ *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable behind the samples that are looked at; 'out'
+ *           aligned to 16 bytes; n_taps <= 64 A.
+ * Exactness: the twin rounds to float32 what it multiplies and adds, all other steps are in double.  CUDA: samples are
+ *           exact, weights to 2^-22 of themselves, sums as the matrix unit adds them, to float32 by truncation.  Both are
+ *           within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
+ * Bound by: memory; 2 * sample_bits / 8 B in + 16 / A B out per dual-polarisation sample of input. */
+#ifndef KERNELS_DDC_DDC_H
+#define KERNELS_DDC_DDC_H
+
+#include "common/device/device.h"
+
+struct ddc_args {
+    const uint8_t *in[2]; /* [pol] */
+    float *out[2];        /* [pol] */
+    const void *weights;
+    int64_t offset;      /* sample index in 'in' of the first sample of out[0]'s window */
+    uint64_t phase;      /* turns of 2^64, of out[0] */
+    uint64_t phase_step; /* from one output to the next */
+    uint32_t n_out;      /* of each polarisation */
+    uint32_t n_taps;
+    uint32_t subsampling;
+    uint32_t sample_bits;
+    float scale; /* as ddc_weights() returned it */
+};
+
+extern const struct kernel ddc_kernel;
+
+#define DDC_TOLERANCE   1e-6
+#define DDC_SPARE_BYTES 16
+
+/* Samples of input that 'n_out' outputs look at; 0 of none. */
+static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps, uint32_t n_out)
+{
+    return n_out ? (uint64_t)(n_out - 1) * subsampling + n_taps : 0;
+}
+
+/* How the CUDA variant's work is cut. */
+struct ddc_shape {
+    uint32_t n_warps; /* of a block; 1..16 */
+    uint32_t n_tiles; /* of a warp: 16 rows of DDC_ROW_OUTPUTS each */
+    uint32_t columns; /* samples of a row that are in shared memory at a time; a multiple of 16 */
+};
+
+#define DDC_ROW_OUTPUTS 8
+
+/* Units of 16 bytes that have so many bits in a row, wherever these begin, and the word behind them.  Odd, so that eight such
+ * segments lie in different banks. */
+#define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
+
+/* What is good for these sizes: n_taps, subsampling and sample_bits of 'args' count here and below. */
+struct ddc_shape ddc_default_shape(const struct ddc_args *args);
+
+/* The weights in the order and precision of the device's variant ('compiles' as of device_compiles()). */
+size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles);
+
+/* Writes them, of the filter h[n_taps], to host memory.  Returns the arguments' 'scale'. */
+struct mixer;
+float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
+                  const struct mixer *mixer, void *weights);
+
+/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one output. */
+#define DDC_N_CONSTANTS 7
+void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
+struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);
+
+#endif

@@ -1,0 +1,333 @@
+/* remez.c - used once per output, by design_ddc.c.
+ *
+ * The response of a symmetric filter is a polynomial in cos(2 pi f), times cos(pi f) if the number of taps is even; that
+ * factor goes into desired response and weight.  Of n coefficients the best polynomial has an error that reaches its
+ * largest size, with alternating sign, at n + 1 frequencies (the alternation theorem).  The exchange: assume n + 1
+ * frequencies, find the polynomial whose error alternates there, take where its error is largest instead, and again.
+ * Sources: McClellan and Parks, IEEE Trans. Circuit Theory 20, 697 (1973); Berrut and Trefethen, "Barycentric Lagrange
+ * interpolation", SIAM Review 46, 501 (2004), for the polynomial's values; Filip, ACM TOMS 43, 7 (2016), for the sums of
+ * logarithms. */
+#include "kernels/ddc/remez.h"
+
+#include "kernels/util/clones.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GRID_DENSITY   16
+#define HALVED_TAPS    64 /* from here on, the filter of half as many taps is found first */
+#define MAX_ITERATIONS 250
+#define CONVERGED      1e-7 /* by how much the largest error may exceed what alternates, relatively */
+#define BLOCK          64   /* grid points of which the error is computed together */
+
+struct exchange {
+    size_t n; /* coefficients; n + 1 extrema */
+    bool even;
+    size_t n_grid;
+    double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
+    size_t *extrema, *found;                          /* [n + 1] and [n_grid], grid indices */
+    double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, the polynomial's values */
+    double deviation;                                 /* signed: the weighted error at the first extremum */
+};
+
+static void exchange_fini(struct exchange *e)
+{
+    free(e->frequency);
+    free(e->extrema);
+}
+
+/* One allocation of doubles, one of indices.  Returns 0 or -ENOMEM. */
+static int exchange_init(struct exchange *e, size_t n_taps, size_t max_grid)
+{
+    *e = (struct exchange){.n = (n_taps + 1) / 2, .even = n_taps % 2 == 0};
+    e->frequency = calloc(5 * max_grid + 3 * (e->n + 1), sizeof(double));
+    e->extrema = calloc(max_grid + e->n + 1, sizeof(size_t));
+    if (!e->frequency || !e->extrema) {
+        exchange_fini(e);
+        return -ENOMEM;
+    }
+    e->x = e->frequency + max_grid;
+    e->desired = e->x + max_grid;
+    e->weight = e->desired + max_grid;
+    e->error = e->weight + max_grid;
+    e->nodes = e->error + max_grid;
+    e->factors = e->nodes + e->n + 1;
+    e->values = e->factors + e->n + 1;
+    e->found = e->extrema + e->n + 1;
+    return 0;
+}
+
+static void add_point(struct exchange *e, const struct remez_band *band, double frequency)
+{
+    double factor = e->even ? cos(M_PI * frequency) : 1;
+
+    e->frequency[e->n_grid] = frequency;
+    e->x[e->n_grid] = cos(2 * M_PI * frequency);
+    e->desired[e->n_grid] = band->gain / factor;
+    e->weight[e->n_grid] = band->weight * factor;
+    e->n_grid++;
+}
+
+static void make_grid(struct exchange *e, const struct remez_band *bands, size_t n_bands)
+{
+    double step = 0.5 / (double)(GRID_DENSITY * e->n);
+
+    for (size_t band = 0; band < n_bands; band++) {
+        double frequency = bands[band].low;
+        /* Summed, not multiplied, so that rounding makes as many points as elsewhere. */
+        for (; frequency + step <= bands[band].high; frequency += step)
+            add_point(e, &bands[band], frequency);
+        add_point(e, &bands[band], bands[band].high);
+    }
+    if (e->even && e->frequency[e->n_grid - 1] > 0.5 - step)
+        e->n_grid--;
+}
+
+/* factors[i] = 1 / product of (nodes[i] - nodes[j]), all by the same factor, which cancels, so that none overflows. */
+static void find_factors(struct exchange *e)
+{
+    double least = INFINITY;
+
+    for (size_t i = 0; i <= e->n; i++) {
+        double product = 1, logarithm = 0;
+        for (size_t j = 0; j <= e->n; j++) {
+            if (j == i)
+                continue;
+            product *= 2 * fabs(e->nodes[i] - e->nodes[j]);
+            if (product < 0x1p-400 || product > 0x1p400) {
+                logarithm += log(product);
+                product = 1;
+            }
+        }
+        e->factors[i] = logarithm + log(product);
+        least = fmin(least, e->factors[i]);
+    }
+    /* The nodes fall, so node i has i larger ones. */
+    for (size_t i = 0; i <= e->n; i++)
+        e->factors[i] = (i % 2 ? -1 : 1) * exp(least - e->factors[i]);
+}
+
+/* The polynomial whose weighted error alternates at the extrema: its values there, and the error. */
+static void interpolate(struct exchange *e)
+{
+    double above = 0, below = 0;
+
+    for (size_t i = 0; i <= e->n; i++)
+        e->nodes[i] = e->x[e->extrema[i]];
+    find_factors(e);
+    for (size_t i = 0; i <= e->n; i++) {
+        above += e->factors[i] * e->desired[e->extrema[i]];
+        below += (i % 2 ? -1 : 1) * e->factors[i] / e->weight[e->extrema[i]];
+    }
+    e->deviation = above / below;
+    for (size_t i = 0; i <= e->n; i++)
+        e->values[i] = e->desired[e->extrema[i]] - (i % 2 ? -1 : 1) * e->deviation / e->weight[e->extrema[i]];
+}
+
+/* The polynomial at x[0..BLOCK); not a number at a node. */
+KERNEL_CLONES static void evaluate_block(const struct exchange *e, const double *restrict x, double *restrict out)
+{
+    double above[BLOCK] = {0}, below[BLOCK] = {0};
+
+    for (size_t i = 0; i <= e->n; i++) {
+        double node = e->nodes[i], factor = e->factors[i], value = e->values[i];
+        for (size_t j = 0; j < BLOCK; j++) {
+            double term = factor / (x[j] - node);
+            above[j] += term * value;
+            below[j] += term;
+        }
+    }
+    for (size_t j = 0; j < BLOCK; j++)
+        out[j] = above[j] / below[j];
+}
+
+static void evaluate(const struct exchange *e, const double *x, size_t n, double *out)
+{
+    for (size_t first = 0; first < n; first += BLOCK) {
+        double in[BLOCK], block[BLOCK];
+        size_t count = n - first < BLOCK ? n - first : BLOCK;
+        for (size_t j = 0; j < BLOCK; j++)
+            in[j] = x[first + (j < count ? j : 0)];
+        evaluate_block(e, in, block);
+        memcpy(out + first, block, count * sizeof(*out));
+    }
+    for (size_t j = 0; j < n; j++)
+        if (!isfinite(out[j])) /* a node, or as near to one as makes no difference */
+            for (size_t i = 0; i <= e->n; i++)
+                if (fabs(e->nodes[i] - x[j]) <= 4 * DBL_EPSILON)
+                    out[j] = e->values[i];
+}
+
+static void find_errors(struct exchange *e)
+{
+    evaluate(e, e->x, e->n_grid, e->error);
+    for (size_t j = 0; j < e->n_grid; j++)
+        e->error[j] = e->weight[j] * (e->desired[j] - e->error[j]);
+}
+
+/* Of each run of one sign the largest error: found[0..] alternate.  Returns how many there are. */
+static size_t find_extrema(struct exchange *e)
+{
+    size_t n_found = 0;
+
+    for (size_t j = 0; j < e->n_grid; j++) {
+        if (n_found == 0 || signbit(e->error[j]) != signbit(e->error[e->found[n_found - 1]]))
+            e->found[n_found++] = j;
+        else if (fabs(e->error[j]) > fabs(e->error[e->found[n_found - 1]]))
+            e->found[n_found - 1] = j;
+    }
+    return n_found;
+}
+
+static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, size_t n_found)
+{
+    memmove(e->found + first, e->found + first + n_removed, (n_found - first - n_removed) * sizeof(*e->found));
+    return n_found - n_removed;
+}
+
+/* Leaves n + 1: of what is too many the smallest, so that the rest alternates still: one at either end, or two that are
+ * neighbours. */
+static void reduce_extrema(struct exchange *e, size_t n_found)
+{
+    while (n_found > e->n + 1) {
+        const size_t *found = e->found;
+        size_t smallest = 0;
+        for (size_t i = 0; i + 1 < n_found; i++)
+            if (fmax(fabs(e->error[found[i]]), fabs(e->error[found[i + 1]])) <
+                fmax(fabs(e->error[found[smallest]]), fabs(e->error[found[smallest + 1]])))
+                smallest = i;
+        bool last = fabs(e->error[found[n_found - 1]]) < fabs(e->error[found[0]]);
+        if (n_found == e->n + 2 || smallest == 0 || smallest == n_found - 2)
+            n_found = remove_found(e, last ? n_found - 1 : 0, 1, n_found);
+        else
+            n_found = remove_found(e, smallest, 2, n_found);
+    }
+}
+
+/* From e->extrema on.  Returns 0, or -EDOM if rounding errors are as large as the filter's, or it comes to no end. */
+static int iterate(struct exchange *e)
+{
+    for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
+        double largest = 0;
+        interpolate(e);
+        find_errors(e);
+        for (size_t j = 0; j < e->n_grid; j++)
+            largest = isfinite(e->error[j]) ? fmax(largest, fabs(e->error[j])) : INFINITY;
+        if (!isfinite(largest) || !isfinite(e->deviation))
+            return -EDOM;
+        if (largest <= fabs(e->deviation) * (1 + CONVERGED))
+            return 0;
+        size_t n_found = find_extrema(e);
+        if (n_found < e->n + 1)
+            return -EDOM;
+        reduce_extrema(e, n_found);
+        if (memcmp(e->found, e->extrema, (e->n + 1) * sizeof(*e->found)) == 0)
+            return 0;
+        memcpy(e->extrema, e->found, (e->n + 1) * sizeof(*e->found));
+    }
+    return -EDOM;
+}
+
+/* The taps, as the inverse transform of the response at n_taps equally spaced frequencies.  Uses the grid's memory. */
+static void find_taps(struct exchange *e, size_t n_taps, double *taps)
+{
+    double *x = e->x, *response = e->error, *cosines = e->frequency; /* 2 n_taps <= 4 n <= n_grid */
+    size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* the rest mirrors them; of an even number, 1/2 has none */
+
+    for (size_t j = 0; j < n_points; j++)
+        x[j] = cos(2 * M_PI * (double)j / (double)n_taps);
+    evaluate(e, x, n_points, response);
+    for (size_t j = 0; j < n_points; j++)
+        response[j] *= (j ? 2 : 1) * (e->even ? cos(M_PI * (double)j / (double)n_taps) : 1) / (double)n_taps;
+    for (size_t i = 0; i < 2 * n_taps; i++)
+        cosines[i] = cos(M_PI * (double)i / (double)n_taps);
+    for (size_t i = 0; i < (n_taps + 1) / 2; i++) {
+        double sum = 0;
+        for (size_t j = 0; j < n_points; j++)
+            sum += response[j] * cosines[j * (n_taps - 1 - 2 * i) % (2 * n_taps)];
+        taps[i] = taps[n_taps - 1 - i] = sum;
+    }
+}
+
+/* Begins with the extrema of another filter for the same bands, at frequencies[0..n_given), spread to n + 1; or, of none,
+ * with points as far apart in the grid as can be. */
+static void begin(struct exchange *e, const double *frequencies, size_t n_given)
+{
+    size_t j = 0;
+
+    for (size_t i = 0; i <= e->n; i++) {
+        if (n_given == 0) {
+            e->extrema[i] = i * (e->n_grid - 1) / e->n;
+            continue;
+        }
+        double position = (double)(i * (n_given - 1)) / (double)e->n;
+        size_t before = (size_t)position < n_given - 2 ? (size_t)position : n_given - 2;
+        double frequency =
+            frequencies[before] + (position - (double)before) * (frequencies[before + 1] - frequencies[before]);
+        while (j + (e->n - i) + 1 < e->n_grid && e->frequency[j] < frequency)
+            j++;
+        e->extrema[i] = j++;
+    }
+}
+
+/* Finds the extrema.  Those of half as many taps come first: from there on a few iterations do, and nothing is as small
+ * as what guessed extrema give, which of many taps would be less than rounding errors. */
+static int solve(struct exchange *e, size_t n_taps, const struct remez_band *bands, size_t n_bands)
+{
+    double width = 0, *frequencies = NULL;
+    struct exchange half;
+    size_t n_given = 0;
+    int err;
+
+    for (size_t i = 0; i < n_bands; i++)
+        width += bands[i].high - bands[i].low;
+    err = exchange_init(e, n_taps,
+                        (size_t)(2 * width * (double)(GRID_DENSITY * ((n_taps + 1) / 2))) + 2 * n_bands + 2 * n_taps);
+    if (err)
+        return err;
+    make_grid(e, bands, n_bands);
+    if (n_taps >= HALVED_TAPS && n_taps / 2 >= 2 * n_bands) {
+        err = solve(&half, n_taps / 2, bands, n_bands);
+        if (err)
+            goto undo_exchange;
+        n_given = half.n + 1;
+        frequencies = half.nodes; /* in their place */
+        for (size_t i = 0; i < n_given; i++)
+            frequencies[i] = half.frequency[half.extrema[i]];
+    }
+    err = -EDOM;
+    if (e->n_grid > e->n) {
+        begin(e, frequencies, n_given);
+        err = iterate(e);
+    }
+    if (frequencies)
+        exchange_fini(&half);
+    if (!err)
+        return 0;
+undo_exchange:
+    exchange_fini(e);
+    return err;
+}
+
+int remez(size_t n_taps, const struct remez_band *bands, size_t n_bands, double *taps)
+{
+    struct exchange e;
+    int err;
+
+    assert(n_taps >= 4 && n_bands >= 1 && n_bands <= REMEZ_MAX_BANDS);
+    for (size_t i = 0; i < n_bands; i++) {
+        assert(bands[i].low >= (i ? bands[i - 1].high : 0) && bands[i].low < bands[i].high && bands[i].high <= 0.5);
+        assert(bands[i].weight > 0);
+    }
+    err = solve(&e, n_taps, bands, n_bands);
+    if (err)
+        return err;
+    find_taps(&e, n_taps, taps);
+    exchange_fini(&e);
+    return 0;
+}

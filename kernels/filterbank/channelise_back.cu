@@ -1,0 +1,239 @@
+/* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
+ *
+ * A block works on TILES tiles, one after the other: PAIRS pairs of rows of S spectra each.  What it has quantised waits
+ * in shared memory for the last tile, so that a warp stores longer pieces: each is a request to the L2 cache of its
+ * own. */
+#include "kernels/util/bulk_copy.h"
+#include "kernels/filterbank/channelise_fused.h"
+#include "kernels/filterbank/fft_registers.h"
+#include "kernels/util/keep.h"
+#include "kernels/filterbank/quantise.h"
+
+#define M         (2 * N_CHAN)
+#define M1        FRONT_ROWS
+#define M2        (M / M1)
+#define RADIX_A   BACK_RADIX
+#define RADIX_B   (M2 / RADIX_A)
+#define S         BACK_SPECTRA
+#define PAIRS     BACK_PAIRS
+#define TILES     BACK_TILES
+#define N_THREADS BACK_THREADS
+#define N_LINES   (PAIRS * 2 * S) /* transforms of a tile */
+
+/* A line between its passes is [a][b], padded so that the lanes of a warp meet different banks in either; and [k] when it
+ * is done. */
+#define PITCH_A    (RADIX_B > 1 ? RADIX_B + 1 : 1)
+#define LINE_PITCH (RADIX_A * PITCH_A)
+
+#define N_TOGETHER 4 /* spectra of a channel that are stored at once */
+#define N_GROUPS   (S / N_TOGETHER)
+
+/* Each warp has whole lines of its own in both passes, which so wait for no other. */
+#define WARP_LINES (N_LINES / (N_THREADS / 32))
+static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "all lanes have as many transforms");
+
+struct tile {
+    uint32_t pair, spectrum; /* the first ones, counted in the buffer */
+};
+
+/* Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
+ * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
+#define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
+#define N_NEAR       (NEAR_SPECTRA / (TILES * S))
+#define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
+
+/* The first tile of the block. */
+static __device__ __forceinline__ struct tile find_tile(void)
+{
+    const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
+
+    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * (TILES * S)};
+}
+
+/* Row k1 of either kind, 'which', of a pair. */
+static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
+{
+    return which == 0 ? pair : pair == 0 ? M1 / 2 : M1 - pair;
+}
+
+/* Where line 'line' of the tile begins; lines are [pair][2][spectrum]. */
+static __device__ __forceinline__ const float2 *find_line(const float2 *in, struct tile tile, unsigned line)
+{
+    unsigned row = (tile.spectrum + line % S) * M1 + row_of(tile.pair + line / (2 * S), line / S % 2);
+
+    return in + (uint64_t)row * M2;
+}
+
+/* The lane's m-th transform of a pass that has n_rest of each line: n_rest times the line, and which of it. */
+static __device__ __forceinline__ unsigned nth_item(unsigned m, unsigned n_rest)
+{
+    return threadIdx.x / 32 * (WARP_LINES * n_rest) + m * 32 + threadIdx.x % 32;
+}
+
+/* Times the twiddles, two of a load; the first is 1. */
+static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const float4 *twiddles)
+{
+#pragma unroll
+    for (int a = 0; a < RADIX_A; a += 2) {
+        float4 turns = twiddles[a / 2 * RADIX_B];
+        if (a > 0)
+            v[a] = complex_multiply(v[a], make_float2(turns.x, turns.y));
+        v[a + 1] = complex_multiply(v[a + 1], make_float2(turns.z, turns.w));
+    }
+}
+
+/* The end of the first pass, along a: stores item 'i' as [a][b]; a transform of one pass is done with that. */
+static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
+                                                   const float4 *twiddles)
+{
+    unsigned b = i % RADIX_B;
+    float2 *to = lines + i / RADIX_B * LINE_PITCH + b;
+
+    if (RADIX_B > 1)
+        turn_points(v, twiddles + b);
+#pragma unroll
+    for (int a = 0; a < RADIX_A; a++)
+        to[a * PITCH_A] = v[a];
+}
+
+/* Along b, from [a][b] to [k = a + RADIX_A k_b]; all lanes read before any of them writes. */
+static __device__ __forceinline__ void last_pass(float2 *lines)
+{
+    const unsigned n_mine = WARP_LINES * RADIX_A / 32;
+    float2 v[n_mine][RADIX_B];
+
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++) {
+        unsigned i = nth_item(m, RADIX_A);
+        const float2 *from = lines + i / RADIX_A * LINE_PITCH + i % RADIX_A * PITCH_A;
+#pragma unroll
+        for (unsigned b = 0; b < RADIX_B; b++)
+            v[m][b] = from[b];
+        fft_registers<RADIX_B>(v[m]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++) {
+        unsigned i = nth_item(m, RADIX_A);
+        float2 *to = lines + i / RADIX_A * LINE_PITCH + i % RADIX_A;
+#pragma unroll
+        for (unsigned b = 0; b < RADIX_B; b++)
+            to[b * RADIX_A] = v[m][b];
+    }
+}
+
+#include "kernels/filterbank/channelise_back_channels.h"
+
+#if BACK_BULK
+
+/* Asks for the warp's lines of a tile, each where it will be transformed; those of the tile before have been read. */
+static __device__ __forceinline__ void fetch_lines(float2 *lines, const float2 *in, struct tile tile, uint64_t *landed)
+{
+    const uint32_t warp = uniform_warp();
+
+    if (elect_lane()) {
+        bulk_expect(landed + warp, WARP_LINES * M2 * sizeof(float2));
+#pragma unroll 1
+        for (unsigned line = warp * WARP_LINES; line < (warp + 1) * WARP_LINES; line++)
+            bulk_copy(lines + line * LINE_PITCH, find_line(in, tile, line), M2 * sizeof(float2), landed + warp);
+    }
+}
+
+/* Each warp has a barrier, which opens when its lines of a tile have come. */
+static __device__ __forceinline__ void begin_fetches(uint64_t *landed)
+{
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < N_THREADS / 32; i++)
+            barrier_init(landed + i, 1);
+        bulk_fence_barriers();
+    }
+    __syncthreads();
+}
+
+/* Along a, of the lines of the block's tile t, when they have come; all lanes read before any of them writes. */
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *, struct tile, int t, uint64_t *landed,
+                                                  const float4 *twiddles)
+{
+    const unsigned n_mine = WARP_LINES * RADIX_B / 32;
+    float2 v[n_mine][RADIX_A];
+
+    bulk_wait(landed + threadIdx.x / 32, t);
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++) {
+        unsigned i = nth_item(m, RADIX_B);
+        const float2 *from = lines + i / RADIX_B * LINE_PITCH + i % RADIX_B;
+#pragma unroll
+        for (int a = 0; a < RADIX_A; a++)
+            v[m][a] = from[a * RADIX_B];
+        fft_registers<RADIX_A>(v[m]);
+    }
+    __syncwarp();
+#pragma unroll
+    for (unsigned m = 0; m < n_mine; m++)
+        store_first(lines, nth_item(m, RADIX_B), v[m], twiddles);
+}
+
+#else
+
+static __device__ __forceinline__ void begin_fetches(uint64_t *)
+{
+}
+
+static __device__ __forceinline__ void fetch_lines(float2 *, const float2 *, struct tile, uint64_t *)
+{
+}
+
+/* Along a, of the lines of 'tile'. */
+static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile, int, uint64_t *,
+                                                  const float4 *twiddles)
+{
+    for (unsigned m = 0; m < WARP_LINES * RADIX_B / 32; m++) {
+        unsigned i = nth_item(m, RADIX_B);
+        const float2 *from = find_line(in, tile, i / RADIX_B) + i % RADIX_B;
+        float2 v[RADIX_A];
+#pragma unroll
+        for (int a = 0; a < RADIX_A; a++)
+            v[a] = __ldcs(from + a * RADIX_B);
+        fft_registers<RADIX_A>(v);
+        store_first(lines, i, v, twiddles);
+    }
+}
+
+#endif
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
+    channelise_back(const struct channelise_back_args args)
+{
+    extern __shared__ float4 shared_memory[];
+    struct tile tile = find_tile();
+    const float2 *in = (const float2 *)args.in;
+    float2 *lines = (float2 *)shared_memory;
+    struct chunk *kept = (struct chunk *)(lines + N_LINES * LINE_PITCH);
+    uint64_t *landed = (uint64_t *)(kept + N_KEPT);
+    const float4 *twiddles = (const float4 *)args.twiddles;
+    struct task task = begin_task();
+    uint32_t n_clipped[2] = {0, 0};
+
+    begin_fetches(landed);
+    fetch_lines(lines, in, tile, landed);
+#pragma unroll 1
+    for (int t = 0;; t++) {
+        first_pass(lines, in, tile, t, landed, twiddles);
+        load_rotations(task, (const float2 *)args.rotation + tile.spectrum, args.n_spectra);
+        if (RADIX_B > 1) {
+            __syncwarp();
+            last_pass(lines);
+        }
+        __syncthreads();
+        quantise_tile(args, tile, t, lines, kept, task, n_clipped);
+        if (t == TILES - 1)
+            break;
+        tile.spectrum += S;
+        if (BACK_BULK)
+            bulk_fence();
+        __syncthreads();
+        fetch_lines(lines, in, tile, landed);
+    }
+    add_clipped(args, tile.spectrum, n_clipped);
+}

@@ -1,0 +1,335 @@
+/* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
+ *
+ * All warps filter, G spectra at a time, into one of two buffers, and transform what is in the other one: of two passes the
+ * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  Of
+ * one pass each half does half, at these times.  So no thread waits for what others have only just begun, and of all warps
+ * some filter while others transform. */
+#include "kernels/filterbank/channelise_fused.h"
+#include "kernels/filterbank/fft_registers.h"
+#include "kernels/util/keep.h"
+
+#define M          (2 * N_CHAN)
+#define M1         FRONT_ROWS
+#define M2         (M / M1)
+#define C          FRONT_COLUMNS
+#define G          FRONT_SPECTRA
+#define PER        FRONT_PER_THREAD
+#define RADIX_A    FRONT_RADIX
+#define RADIX_B    (M1 / RADIX_A)
+#define TWO_PASSES (RADIX_B > 1)
+#define RADIX_LAST (TWO_PASSES ? RADIX_B : RADIX_A)
+#define N_THREADS  (M1 * C / PER)
+#define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
+#define ROWS       2                            /* that are filtered together, and take the weights once */
+#define STAGES     FRONT_STAGES
+#define LEAD_ROWS  ((N_TAPS - 1 + G - 1) / G * G) /* before the first is done */
+#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))     /* of these, how many come before the window */
+
+#define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
+
+#include "kernels/filterbank/channelise_front_fetch.h"
+
+/* Four bytes out of two words, as the lower half of 'how' selects them; of digits above 7 the bytes are not used. */
+static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
+{
+#ifdef EMULATE_CUDA
+    return __byte_perm(first, second, how);
+#else
+    uint32_t bytes; /* __byte_perm() would mask 'how' */
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(first), "r"(second), "r"(how));
+    return bytes;
+#endif
+}
+
+/* Column i of a thread has its samples AT(i) bits up, and its weights so much less. */
+#define AT(i) (FITS_FLOAT ? (PER - 1 - (i)) * SAMPLE_BITS : 0)
+
+/* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
+ * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
+ * Otherwise they lie 'shift' bits from the top. */
+static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[PER],
+                                              float (&x)[PER])
+{
+#pragma unroll
+    for (int i = 0; i < PER; i++) {
+        const uint32_t sign = 1u << (AT(i) + SAMPLE_BITS - 1);
+
+        if (FITS_FLOAT)
+            x[i] = __uint_as_float((bytes >> shift & masks[i]) ^ (0x4B000000u | sign)) - (8388608.0f + (float)sign);
+        else
+            x[i] = (float)((int32_t)(bytes << (shift + i * SAMPLE_BITS)) >> (32 - SAMPLE_BITS));
+    }
+}
+
+/* ROWS rows from 'row' of the stage on. */
+static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2], const uint32_t (&masks)[PER],
+                                                   const struct stage *from, int row, float (&x)[ROWS][2][PER])
+{
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        const uint32_t *first = first_of(from, places[pol]), *second = second_of(from, places[pol]);
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const int at = ROW_AT(row + r) + pol * POL_WORDS;
+            unpack(select_bytes(first[at], second[at], places[pol].how), places[pol].how >> 16, masks, x[r][pol]);
+        }
+    }
+}
+
+/* The squares of a thread's samples of ROWS rows, the first of which is 'row' of a section that has n_rows. */
+static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][PER], int row, int n_rows,
+                                                   uint64_t (&power)[2])
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++)
+        if (row + r >= 0 && row + r < n_rows)
+#pragma unroll
+            for (int i = 0; i < 2 * PER; i++) {
+                int value = (int)x[r][i / PER][i % PER] / (1 << AT(i % PER));
+                power[i / PER] += (uint64_t)((int64_t)value * value);
+            }
+}
+
+/* Adds what the warp's lanes found of a polarisation. */
+static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        power += __shfl_xor_sync(0xffffffffu, power, lanes);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd((unsigned long long *)sum, power);
+}
+
+/* Weights of two taps, which are taken from the last to the first. */
+struct __align__(2 * PER * 4) weights
+{
+    float of[2][PER];
+};
+
+/* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
+ * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
+ * weights pass by once, ROWS of them at a time. */
+static __device__ __forceinline__ void filter_rows(const struct weights *weights, const float (&x)[ROWS][2][PER],
+                                                   float (&sums)[N_SUMS][2][PER], float (&done)[ROWS][2][PER])
+{
+    float w[ROWS][PER]; /* w[r]: of x[r] for the sum in hand */
+    struct weights pair = {};
+
+#pragma unroll
+    for (int i = 0; i < N_TAPS - 1 + ROWS; i++) {
+        const int t0 = N_TAPS - 1 - i; /* of x[0] */
+
+#pragma unroll
+        for (int r = ROWS - 1; r > 0; r--)
+#pragma unroll
+            for (int c = 0; c < PER; c++)
+                w[r][c] = w[r - 1][c];
+        if (i % 2 == 0 && t0 >= 0)
+            pair = weights[i / 2 * N_THREADS];
+#pragma unroll
+        for (int c = 0; c < PER; c++)
+            w[0][c] = pair.of[i % 2][c];
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++)
+#pragma unroll
+            for (int c = 0; c < PER; c++) {
+                float sum = i >= N_TAPS - 1 ? 0.0f : sums[i < N_SUMS ? i : 0][pol][c];
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    const int t = t0 + r;
+                    if (t >= 0 && t < N_TAPS)
+                        sum = i >= N_TAPS - 1 && t == 0 ? w[r][c] * x[r][pol][c] : fmaf(w[r][c], x[r][pol][c], sum);
+                }
+                if (i < ROWS)
+                    done[i][pol][c] = sum;
+                else
+                    sums[i - ROWS][pol][c] = sum;
+            }
+    }
+}
+
+static __device__ __forceinline__ void store_points(const float (&done)[2][PER], float2 *to)
+{
+    if (PER == 2)
+        *(float4 *)to = make_float4(done[0][0], done[1][0], done[0][PER - 1], done[1][PER - 1]);
+    else
+        *to = make_float2(done[0][0], done[1][0]);
+}
+
+/* ---- Transforms -------------------------------------------------------------------------------------------------- */
+
+/* Threads of a pass, and how many of its spectra they have at a time. */
+#define N_TEAM            (N_THREADS / 2)
+#define N_LAST            (TWO_PASSES ? N_TEAM : N_THREADS)
+#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*C))
+#define ROUNDS(at_once)   (((G) + (at_once)-1) / (at_once))
+#define HAS(at_once, s)   (G % (at_once) == 0 || (s) < G)
+
+/* The first pass of G spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a team. */
+static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner, unsigned t)
+{
+    const int n_rest = RADIX_B * C, at_once = AT_ONCE(RADIX_A, N_TEAM);
+    const unsigned column = t % n_rest, jb = column / C;
+    float2 turn[RADIX_A];
+
+#pragma unroll
+    for (int ka = 1; ka < RADIX_A; ka++)
+        turn[ka] = inner[jb * RADIX_A + ka];
+#pragma unroll
+    for (int round = 0; round < ROUNDS(at_once); round++) {
+        int s = t / n_rest + round * at_once;
+        float2 *at = points + s * (M1 * C) + column, v[RADIX_A];
+        if (!HAS(at_once, s))
+            break;
+#pragma unroll
+        for (int i = 0; i < RADIX_A; i++)
+            v[i] = at[i * n_rest];
+        fft_registers<RADIX_A>(v);
+        at[0] = v[0];
+#pragma unroll
+        for (int i = 1; i < RADIX_A; i++)
+            at[i * n_rest] = complex_multiply(v[i], turn[i]);
+    }
+}
+
+/* The last pass, of the first n of G spectra to device memory: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
+ * Thread t of N_LAST. */
+static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][C], float2 *out, int n,
+                                                 unsigned t)
+{
+    const int n_first = M1 / RADIX_LAST, at_once = AT_ONCE(RADIX_LAST, N_LAST);
+    const unsigned ka = t / C % n_first, c = t % C;
+    float2 turn[RADIX_LAST];
+
+#pragma unroll
+    for (int kb = 0; kb < RADIX_LAST; kb++)
+        turn[kb] = outer[ka + n_first * kb][c];
+#pragma unroll
+    for (int round = 0; round < ROUNDS(at_once); round++) {
+        int s = t / (n_first * C) + round * at_once;
+        const float2 *at = points + (s * M1 + ka * RADIX_LAST) * C + c;
+        float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX_LAST];
+        if (!HAS(at_once, s))
+            break;
+#pragma unroll
+        for (int i = 0; i < RADIX_LAST; i++)
+            v[i] = at[i * C];
+        fft_registers<RADIX_LAST>(v);
+        if (s < n)
+#pragma unroll
+            for (int i = 0; i < RADIX_LAST; i++)
+                to[(long)i * n_first * M2] = complex_multiply(v[i], turn[i]);
+    }
+}
+
+/* ---- The block --------------------------------------------------------------------------------------------------- */
+
+/* Shared memory of the block, behind its points. */
+struct tables {
+    struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
+    float2 outer[M1][C];
+    float2 inner[M1];
+    /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
+     * the stages. */
+    uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
+    struct stage stages[N_RINGS][STAGES];
+};
+
+/* Fills them, and makes the barriers of the buffers. */
+static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
+{
+    const float *mine = args.weights + threadIdx.x * PER / C * M2 + blockIdx.x * C + threadIdx.x * PER % C;
+
+    for (int i = 0; i < (N_TAPS + 1) / 2 * 2; i++)
+        for (int c = 0; c < PER; c++)
+            tables->weights[i / 2][threadIdx.x].of[i % 2][c] =
+                i < N_TAPS ? mine[(N_TAPS - 1 - i) * M + c] / (float)(1 << AT(c)) : 0.0f;
+    for (unsigned i = threadIdx.x; i < M1 * C; i += N_THREADS)
+        tables->outer[i / C][i % C] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
+    for (unsigned i = threadIdx.x; i < M1; i += N_THREADS)
+        tables->inner[i] = ((const float2 *)args.inner)[i];
+    if (threadIdx.x == 0)
+        for (int i = 0; i < 2; i++) {
+            barrier_init(&tables->filtered[i], N_THREADS);
+            barrier_init(&tables->passed[i], N_TEAM);
+            barrier_init(&tables->taken[i], N_LAST);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
+    channelise_front(const __grid_constant__ struct channelise_front_args args)
+{
+    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
+    float2(*points)[G * M1 * C] = (float2(*)[G * M1 * C]) shared_memory; /* [buffer][spectrum][j1][c] */
+    struct tables *tables = (struct tables *)(points + 2);
+    const struct weights *weights = &tables->weights[0][threadIdx.x];
+    const uint32_t begin = blockIdx.y * args.section_spectra;
+    const int n = (int)min(args.section_spectra, args.n_spectra - begin);
+    const int n_stages = (n + LEAD_ROWS + G - 1) / G;
+    const bool is_early = uniform_warp() < N_WARPS / 2;
+    float2 *out = (float2 *)args.out + (uint64_t)begin * M;
+    float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
+    uint32_t masks[PER];
+    struct place places[2];
+    uint64_t power[2] = {0, 0};
+
+#pragma unroll
+    for (int c = 0; c < PER; c++)
+        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
+    struct fetcher fetcher =
+        begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        places[pol] = find_samples(args, pol, begin);
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++)
+#pragma unroll
+            for (int c = 0; c < PER; c++)
+                sums[i][pol][c] = 0;
+    }
+    load_tables(args, tables);
+    __syncthreads();
+    /* Stage i is filtered into buffer i % 2, and that of stage i - 1 is transformed, whose first row completes spectrum
+     * 'first'; before the first spectrum there are none. */
+#pragma unroll 1
+    for (int i = 0; i <= n_stages; i++) {
+        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2, first = (i - 1) * G - LEAD_ROWS;
+        float2 *out_before = out + (int64_t)first * M;
+
+        if (is_early && i > 0) {
+            barrier_wait(&tables->filtered[before], opening_before);
+            fetch_more(args, fetcher, begin, i - 1, n_stages);
+            if (TWO_PASSES && first >= 0)
+                first_pass(points[before], tables->inner, threadIdx.x);
+            if (!TWO_PASSES && first >= 0)
+                last_pass(points[before], tables->outer, out_before, n - first, threadIdx.x);
+            barrier_arrive(TWO_PASSES ? &tables->passed[before] : &tables->taken[before]);
+        }
+        if (i < n_stages) {
+            const struct stage *stage = next_stage(args, fetcher);
+            if (i >= 2)
+                barrier_wait(&tables->taken[now], i / 2 - 1);
+#pragma unroll
+            for (int r = 0; r < G; r += ROWS) {
+                unpack_rows(places, masks, stage, r, x);
+                if (POWER)
+                    square_rows(x, i * G - SPARE_ROWS + r, n, power);
+                filter_rows(weights, x, sums, done);
+#pragma unroll
+                for (int j = 0; j < ROWS; j++)
+                    store_points(done[j], points[now] + (r + j) * (M1 * C) + threadIdx.x * PER);
+            }
+            barrier_arrive(&tables->filtered[now]);
+        }
+        if (!is_early && i > 0) {
+            barrier_wait(TWO_PASSES ? &tables->passed[before] : &tables->filtered[before], opening_before);
+            if (first >= 0)
+                last_pass(points[before], tables->outer, out_before, n - first,
+                          TWO_PASSES ? threadIdx.x - N_TEAM : threadIdx.x);
+            barrier_arrive(&tables->taken[before]);
+        }
+    }
+    for (int pol = 0; pol < 2 && POWER; pol++)
+        add_power(power[pol], args.power + pol);
+}

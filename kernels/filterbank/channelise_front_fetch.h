@@ -1,0 +1,375 @@
+/* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
+ * memory to shared memory, a ring of STAGES stages of G rows, and where they are then.
+ *
+ * Of a row and polarisation a block has M1 pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0 on) one
+ * lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1 cache; otherwise
+ * each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
+#ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
+#define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
+
+#include "kernels/util/bulk_copy.h"
+
+#define J       (32 * PER / C) /* pieces of a warp */
+#define N_WARPS (N_THREADS / 32)
+
+#if FRONT_TENSORS
+
+/* ---- Boxes ------------------------------------------------------------------------------------------------------- */
+
+#define N_RINGS     1
+#define PIECE_BYTES ((C * SAMPLE_BITS + 254) / 128 * 16) /* a box begins at a multiple of 16 bytes */
+#define PIECE_WORDS (PIECE_BYTES / 4)
+#define STAGE_BYTES (2 * G * M1 * PIECE_BYTES)
+
+/* A box has the pieces of a row side by side.  But of 48 bytes the four pieces of a warp would meet in banks: then the same
+ * piece of two rows lies side by side, so that pieces are 96 bytes apart, and there is a box for each two rows. */
+#define ROW_PAIRS   (J == 4 && PIECE_BYTES == 48)
+#define BOX_ROWS    (ROW_PAIRS ? 2 : G)
+#define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
+#define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
+
+/* Words from one polarisation to the other in a stage. */
+#define POL_WORDS ((G * M1 * PIECE_WORDS + 31) / 32 * 32)
+
+struct __align__(128) stage
+{
+    uint32_t words[2][POL_WORDS];
+};
+
+struct fetcher {
+    struct stage *stages;
+    uint64_t *landed;     /* barriers of the stages, which open when boxes have come */
+    uint32_t slot, round; /* of the next stage, and how often all of them have been used */
+};
+
+/* The bit of the tensor's innermost axis in which the block's first sample begins. */
+static __device__ __forceinline__ uint32_t first_bit(const struct channelise_front_args &args, int pol)
+{
+    return args.first_bit[pol] + blockIdx.x * C * SAMPLE_BITS;
+}
+
+#ifdef EMULATE_CUDA
+/* What is on its way to each slot. */
+static struct {
+    bool any;
+    int32_t row;
+} emulated_stages[STAGES];
+
+static uint32_t emulated_bytes; /* of boxes: as many as the barrier expects */
+
+static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
+                      uint64_t *)
+{
+    const struct device_tensor *tensor = (const struct device_tensor *)map;
+    uint8_t *at = (uint8_t *)to;
+
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* an illegal instruction else */
+    emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
+    for (uint32_t c = 0; c < tensor->box[2]; c++)
+        for (uint32_t b = 0; b < tensor->box[1]; b++)
+            for (uint32_t a = 0; a < tensor->box[0]; a++) {
+                int64_t i0 = (int64_t)byte + a, i1 = (int64_t)second + b, i2 = (int64_t)third + c;
+                bool within = i0 >= 0 && i0 < (int64_t)tensor->extent[0] && i1 >= 0 &&
+                              i1 < (int64_t)tensor->extent[1] && i2 >= 0 && i2 < (int64_t)tensor->extent[2];
+                *at++ = within ? tensor->base[i0 + i1 * (int64_t)tensor->pitch[0] + i2 * (int64_t)tensor->pitch[1]] : 0;
+            }
+}
+#else
+static __device__ __forceinline__ void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte,
+                                                 int32_t second, int32_t third, uint64_t *landed)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(map), "r"(byte), "r"(second), "r"(third), "r"(barrier_address(landed))
+                 : "memory");
+}
+#endif
+
+/* The boxes of a stage that begins with 'row'. */
+static __device__ __forceinline__ void fetch_boxes(const struct channelise_front_args &args, struct stage *stage,
+                                                   int32_t row, uint64_t *landed)
+{
+#pragma unroll
+    for (int i = 0; i < G / BOX_ROWS; i++)
+#pragma unroll
+        for (int pol = 0; pol < 2; pol++) {
+            const int32_t byte = (int32_t)(first_bit(args, pol) / 128 * 16), first = row + i * BOX_ROWS;
+            fetch_box(stage->words[pol] + i * BOX_WORDS, &args.map[pol], byte, ROW_PAIRS ? first : 0,
+                      ROW_PAIRS ? 0 : first, landed);
+        }
+}
+
+/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot', of which all threads
+ * have read what was there. */
+static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
+                                                   const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
+{
+    const int32_t row = (int32_t)begin - SPARE_ROWS + i * G;
+
+    if (!elect_lane())
+        return;
+#ifdef EMULATE_CUDA
+    emulated_stages[slot] = {true, row};
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* of the time between, nobody knows */
+    barrier_arrive(fetcher.landed + slot);
+#else
+    bulk_expect(fetcher.landed + slot, STAGE_BYTES);
+    fetch_boxes(args, fetcher.stages + slot, row, fetcher.landed + slot);
+#endif
+}
+
+/* The first of n_stages of the section. */
+static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
+                                                               struct stage *stages, uint64_t *landed, uint32_t begin,
+                                                               int n_stages, int)
+{
+    const struct fetcher fetcher = {stages, landed, 0, 0};
+
+    if (uniform_warp() == 0) {
+        if (elect_lane()) {
+            for (int i = 0; i < STAGES; i++)
+                barrier_init(landed + i, 1);
+            bulk_fence_barriers();
+        }
+        __syncwarp();
+        for (int i = 0; i < STAGES && i < n_stages; i++)
+            fetch_stage(args, fetcher, begin, i, i);
+    }
+    return fetcher;
+}
+
+/* Fetches another stage to where stage i was, which all threads have read. */
+static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &args,
+                                                  const struct fetcher &fetcher, uint32_t begin, int i, int n_stages)
+{
+    if (uniform_warp() == 0 && i + STAGES < n_stages)
+        fetch_stage(args, fetcher, begin, i + STAGES, fetcher.slot == 0 ? STAGES - 1 : fetcher.slot - 1);
+}
+
+/* The next stage, when it has come. */
+static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &args,
+                                                                 struct fetcher &fetcher)
+{
+    struct stage *stage = fetcher.stages + fetcher.slot;
+
+    barrier_wait(fetcher.landed + fetcher.slot, fetcher.round);
+#ifdef EMULATE_CUDA
+    if (emulated_stages[fetcher.slot].any) {
+        emulated_bytes = 0;
+        fetch_boxes(args, stage, emulated_stages[fetcher.slot].row, NULL);
+        assert(emulated_bytes == STAGE_BYTES);
+    }
+    emulated_stages[fetcher.slot].any = false;
+#endif
+    fetcher.round += fetcher.slot == STAGES - 1;
+    fetcher.slot = fetcher.slot == STAGES - 1 ? 0 : fetcher.slot + 1;
+    return stage;
+}
+
+/* The thread's samples are in two words side by side. */
+static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
+{
+    return min(bit / 32, PIECE_WORDS - 2);
+}
+
+static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
+{
+    return threadIdx.x * PER / C * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
+}
+
+/* The bit of its piece in which the thread's first sample of a polarisation begins. */
+static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
+{
+    return first_bit(args, pol) % 128 + threadIdx.x * PER % C * SAMPLE_BITS;
+}
+
+#else
+
+/* ---- Lanes ------------------------------------------------------------------------------------------------------- */
+
+/* Of a row and polarisation there are N_CHUNKS aligned 16 bytes of each piece; the pieces' first chunks lie side by side,
+ * then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
+ * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
+#define N_RINGS     N_WARPS
+#define N_CHUNKS    ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
+#define ROW_CHUNKS  (2 * N_CHUNKS * J)
+#define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
+#define ROW_STEP    (LANE_ROWS < G ? LANE_ROWS : G)
+#define N_STEPS     ((ROW_CHUNKS + 31) / 32)
+
+/* Words from one polarisation to the other, and to a row. */
+#define POL_WORDS   (N_CHUNKS * J * 4)
+#define ROW_AT(row) ((row) * (2 * POL_WORDS))
+
+struct stage {
+    uint4 chunks[G][2][N_CHUNKS][J];
+};
+
+/* Asynchronously, as loads into registers could not be begun early enough. */
+static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
+{
+#ifdef EMULATE_CUDA
+    emulate_copy_async(to, from, 16);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from));
+#endif
+}
+
+/* Ends a stage's fetches. */
+static __device__ __forceinline__ void end_stage(void)
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_commit();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
+static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
+{
+    return (first * SAMPLE_BITS + bits) / 128;
+}
+
+/* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
+ * it fetches at all. */
+struct fetcher {
+    struct stage *stages;
+    const uint4 *from[N_STEPS];
+    bool active[N_STEPS];
+    uint32_t row, n_rows;
+    uint32_t to;
+    uint32_t oldest, newest; /* the next stage, and where the one is fetched to that will be the last */
+};
+
+/* The polarisation's sample in the block's first column of the window's first row. */
+static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
+                                                       uint32_t begin)
+{
+    return args.offset[pol] + (int64_t)begin * M + blockIdx.x * C;
+}
+
+/* The next rows into stages[at].  Only those of the window are fetched: the others add to no spectrum of the section, so
+ * what is in their place may stay. */
+static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t at)
+{
+    uint4 *to = &fetcher.stages[at].chunks[0][0][0][0] + fetcher.to;
+
+#pragma unroll
+    for (int i = 0; i < N_STEPS; i++) {
+#pragma unroll
+        for (int row = 0; row < G; row += ROW_STEP)
+            if (fetcher.active[i] && fetcher.row + row < fetcher.n_rows)
+                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
+        fetcher.from[i] += G * (PITCH / 4);
+    }
+    fetcher.row += G;
+    end_stage();
+}
+
+/* The first stages of the section's n_rows rows. */
+static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
+                                                               struct stage *stages, uint64_t *, uint32_t begin, int,
+                                                               int n_rows)
+{
+    struct fetcher fetcher;
+    unsigned lane = threadIdx.x % 32, row = N_STEPS > 1 ? 0 : lane / ROW_CHUNKS;
+
+#pragma unroll
+    for (unsigned i = 0; i < N_STEPS; i++) {
+        unsigned at = N_STEPS > 1 ? lane + 32 * i : lane % ROW_CHUNKS, chunk = at / J % N_CHUNKS;
+        unsigned j1 = threadIdx.x / 32 * J + at % J, pol = at / (J * N_CHUNKS);
+        int64_t piece = first_sample(args, pol == 1, begin) + (int64_t)j1 * M2;
+        int64_t mine = chunk_of(piece) + chunk;
+        fetcher.active[i] = at < ROW_CHUNKS && row < ROW_STEP && mine <= chunk_of(piece + C, -1);
+        fetcher.from[i] =
+            (const uint4 *)(pol == 1 ? args.in[1] : args.in[0]) + mine + ((int64_t)row - SPARE_ROWS) * (PITCH / 4);
+    }
+    fetcher.stages = stages + uniform_warp() * STAGES;
+    fetcher.row = row - SPARE_ROWS;
+    fetcher.n_rows = n_rows;
+    fetcher.to = keep(lane);
+    fetcher.oldest = 0;
+    fetcher.newest = STAGES - 1;
+    for (int i = 0; i < STAGES - 1; i++)
+        fetch_rows(fetcher, i);
+    return fetcher;
+}
+
+static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &, const struct fetcher &,
+                                                  uint32_t, int, int)
+{
+}
+
+/* The next stage, when it has come, for the whole warp, which has read the one before: its place is filled again. */
+static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &,
+                                                                 struct fetcher &fetcher)
+{
+    const struct stage *stage = fetcher.stages + fetcher.oldest;
+
+#ifdef EMULATE_CUDA
+    emulate_copies_wait(STAGES - 2);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
+#endif
+    __syncwarp();
+    fetch_rows(fetcher, fetcher.newest);
+    fetcher.newest = fetcher.oldest;
+    fetcher.oldest = fetcher.oldest == STAGES - 1 ? 0 : fetcher.oldest + 1;
+    return stage;
+}
+
+static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
+{
+    return bit / 32;
+}
+
+static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
+{
+    uint32_t piece = threadIdx.x % 32 * PER / C;
+
+    return (bit / 128 * J + piece) * 4 + bit / 32 % 4;
+}
+
+static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol,
+                                                         uint32_t begin)
+{
+    int64_t piece = first_sample(args, pol, begin) + (int64_t)(threadIdx.x * PER / C) * M2;
+
+    return (uint32_t)((piece + threadIdx.x * PER % C) * SAMPLE_BITS - chunk_of(piece) * 128);
+}
+
+#endif
+
+/* ---- Both -------------------------------------------------------------------------------------------------------- */
+
+/* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
+ * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of a row's words of the polarisation these
+ * are, the first in bits 0..15, the second, which with boxes is the next, in bits 16..31; what is selected of a second that is
+ * not needed is not used. */
+struct place {
+    uint32_t how, words;
+};
+
+static __device__ __forceinline__ struct place find_samples(const struct channelise_front_args &args, int pol,
+                                                            uint32_t begin)
+{
+    const uint32_t bit = bit_of_thread(args, pol, begin), word = first_word(bit);
+    const uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
+
+    return {keep((0x0123 + 0x1111 * (bit / 8 - 4 * word)) | shift << 16),
+            keep(word_at(32 * word) | word_at(FRONT_TENSORS ? 32 * word + 32 : bit + PER * SAMPLE_BITS - 1) << 16)};
+}
+
+/* The words of a stage in which a thread's samples are: of its row 0. */
+static __device__ __forceinline__ const uint32_t *first_of(const struct stage *stage, struct place place)
+{
+    return (const uint32_t *)stage + (place.words & 0xffff);
+}
+
+static __device__ __forceinline__ const uint32_t *second_of(const struct stage *stage, struct place place)
+{
+    return FRONT_TENSORS ? first_of(stage, place) + 1 : (const uint32_t *)stage + (place.words >> 16);
+}
+
+#endif

@@ -1,0 +1,10 @@
+/* channelise_gains.cu - gains in the order in which channelise_back takes them.  See channelise_fused.h. */
+#include "kernels/filterbank/channelise_fused.h"
+
+extern "C" __global__ void channelise_gains(const struct channelise_gains_args args)
+{
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x, n_k2 = N_CHAN / FRONT_ROWS;
+
+    if (i < N_CHAN)
+        ((float4 *)args.out)[i] = ((const float4 *)args.in)[i % n_k2 * FRONT_ROWS + i / n_k2];
+}

@@ -1,0 +1,41 @@
+/* design_pfb.c - run once per output at start: the weights that pfb_fir.c slides over the samples. */
+#include "kernels/filterbank/design_pfb.h"
+
+#include <assert.h>
+#include <math.h>
+
+static double sinc(double x)
+{
+    return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
+}
+
+/* Weight i before normalisation.  Both halves are computed from the same index, so the filter is symmetric to the bit
+ * and a Hann window's end points are exactly zero. */
+static double raw_weight(size_t i, size_t step, size_t n_taps, double w_cutoff, enum pfb_window window)
+{
+    size_t last = step * n_taps - 1;
+    size_t from_end = i < last - i ? i : last - i;
+    double position = ((double)from_end + 0.5) / (double)step - (double)n_taps / 2;
+    double weight = sinc(w_cutoff * position);
+
+    if (window == PFB_HANN) {
+        double s = sin(M_PI * (double)from_end / (double)last);
+        weight *= s * s;
+    }
+    return weight;
+}
+
+void design_pfb(size_t step, size_t n_taps, double w_cutoff, enum pfb_window window, float *weights)
+{
+    double power = 0;
+
+    assert(step >= 2 && n_taps >= 1 && w_cutoff >= 0);
+    for (size_t i = 0; i < step * n_taps; i++) {
+        double weight = raw_weight(i, step, n_taps, w_cutoff, window);
+        power += weight * weight;
+    }
+    assert(power > 0); /* only a Hann window of two points has none */
+    /* Computed again rather than kept, so that nothing need be allocated and nothing is rounded twice. */
+    for (size_t i = 0; i < step * n_taps; i++)
+        weights[i] = (float)(raw_weight(i, step, n_taps, w_cutoff, window) / sqrt(power));
+}

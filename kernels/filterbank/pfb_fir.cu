@@ -1,0 +1,145 @@
+/* pfb_fir.cu - see pfb_fir.h.
+ *
+ * A thread has a pair of columns of all spectra of a section, whose number is gridDim.y, and takes it down the rows.
+ * Each sample is loaded and unpacked once, and goes at once into the n_taps sums that it is part of (the transposed
+ * form of the filter): so registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
+ *
+ * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
+#include "kernels/filterbank/pfb_fir.h"
+
+#define STEP   (2 * N_CHAN)
+#define PITCH  (STEP / 32 * SAMPLE_BITS) /* words from row to row */
+#define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define AHEAD  4 /* rows that are loaded while as many are worked on */
+
+/* Where the pair's samples are in a row: within the 4 bytes that 'selector' takes, turned round, out of the words that
+ * have the first and the last of them. */
+struct place {
+    const uint32_t *words; /* of the row to load next */
+    uint32_t last;         /* word of the last bit, from the first's: 0 or 1 */
+    uint32_t selector;
+    uint32_t shift; /* of the first sample from the top of the 4 bytes; < 8 */
+};
+
+struct words {
+    uint32_t first, last;
+};
+
+static __device__ __forceinline__ struct place make_place(const uint8_t *in, int64_t first)
+{
+    int64_t bit = first * SAMPLE_BITS;
+    struct place place;
+
+    place.words = (const uint32_t *)in + bit / 32;
+    place.last = (uint32_t)((bit + 2 * SAMPLE_BITS - 1) / 32 - bit / 32);
+    place.selector = 0x0123 + 0x1111 * (uint32_t)(bit / 8 % 4);
+    place.shift = (uint32_t)(bit % 8);
+    return place;
+}
+
+/* The next AHEAD rows, of which 'n' are there: others are zeros, which add nothing. */
+static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[AHEAD])
+{
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+        rows[i].first = i < n ? __ldg(place.words + i * PITCH) : 0;
+        rows[i].last = i < n ? __ldg(place.words + i * PITCH + place.last) : 0;
+    }
+    place.words += AHEAD * PITCH;
+}
+
+/* The sample that 'bits' has 'at' bits from its end.  Masked, with its sign bit turned over, into a float that has an
+ * exponent already, 2^23 + (sample + 2^(SAMPLE_BITS - 1)) 2^at, it takes two operations. */
+static __device__ __forceinline__ float unpack_one(uint32_t bits, int at)
+{
+    const uint32_t mask = ((1u << SAMPLE_BITS) - 1) << at, sign = 1u << (at + SAMPLE_BITS - 1);
+    const float scale = 1.0f / (float)(1 << at);
+
+    return fmaf(__uint_as_float((bits & mask) ^ (0x4B000000u | sign)), scale, -(8388608.0f + (float)sign) * scale);
+}
+
+static __device__ __forceinline__ float2 unpack(const struct place &place, struct words words)
+{
+    uint32_t bytes = __byte_perm(words.first, words.last, place.selector);
+    uint32_t second = bytes >> (32 - 2 * SAMPLE_BITS - place.shift);
+
+    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for both, and the sign */
+        return make_float2(unpack_one(second, SAMPLE_BITS), unpack_one(second, 0));
+    return make_float2(unpack_one(bytes >> (32 - SAMPLE_BITS - place.shift), 0), unpack_one(second, 0));
+}
+
+/* One more row.  Returns the sums that it completes; sums[i] lacks i + 1 rows more. */
+static __device__ __forceinline__ float2 filter(const float2 (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
+{
+    float2 begun = make_float2(weights[0].x * x.x, weights[0].y * x.y), done;
+
+    if (N_TAPS == 1)
+        return begun;
+    done.x = fmaf(weights[N_TAPS - 1].x, x.x, sums[0].x);
+    done.y = fmaf(weights[N_TAPS - 1].y, x.y, sums[0].y);
+#pragma unroll
+    for (int i = 0; i < N_TAPS - 2; i++) {
+        sums[i].x = fmaf(weights[N_TAPS - 2 - i].x, x.x, sums[i + 1].x);
+        sums[i].y = fmaf(weights[N_TAPS - 2 - i].y, x.y, sums[i + 1].y);
+    }
+    sums[N_SUMS - 1] = begun;
+    return done;
+}
+
+static __device__ __forceinline__ uint32_t square(float2 x)
+{
+    int32_t a = __float2int_rn(x.x), b = __float2int_rn(x.y);
+
+    return (uint32_t)(a * a) + (uint32_t)(b * b);
+}
+
+/* Adds what the warp's threads have, with one atomic. */
+static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
+{
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        power += __shfl_xor_sync(0xffffffffu, power, lanes);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd((unsigned long long *)sum, power);
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb_fir_args args)
+{
+    int pair = blockIdx.x * N_THREADS + threadIdx.x;
+    int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
+    int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
+    struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
+    /* Of the spectrum that row 0 would complete. */
+    float2 *out =
+        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
+    float2 weights[N_TAPS], sums[N_SUMS];
+    struct words now[AHEAD], next[AHEAD];
+    unsigned long long power = 0;
+
+    if (n_spectra <= 0) /* sections have one length, so the last may begin beyond the end */
+        return;
+    load_rows(place, n_rows, next);
+#pragma unroll
+    for (int i = 0; i < N_TAPS; i++)
+        weights[i] = ((const float2 *)args.weights)[i * N_CHAN + pair];
+#pragma unroll
+    for (int i = 0; i < N_SUMS; i++)
+        sums[i] = make_float2(0, 0);
+    for (int row = 0; row < n_rows; row += AHEAD) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            now[i] = next[i];
+        load_rows(place, n_rows - row - AHEAD, next);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            float2 x = unpack(place, now[i]), done = filter(weights, x, sums);
+            if (args.power && row + i < n_spectra)
+                power += square(x);
+            if (row + i >= N_TAPS - 1 && row + i < n_rows)
+                out[(int64_t)i * N_CHAN] = done;
+        }
+        out += (int64_t)AHEAD * N_CHAN;
+    }
+    if (args.power)
+        add_power(power, args.power);
+}

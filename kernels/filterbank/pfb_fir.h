@@ -1,0 +1,47 @@
+/* pfb_fir - packed ADC samples to windowed sums, the first half of a polyphase filter bank.
+ *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
+ *   weights  float [n_taps][2 * n_chan]
+ *   out      float [spectrum][2 * n_chan]     of one polarisation; order within a spectrum below
+ *   power    uint64                           added to, where it is wanted: the sum of x[j]^2 over the n_spectra * 2
+ *                                             n_chan samples from 'offset' on, the first tap's; of contiguous runs,
+ *                                             each sample once
+ *
+ * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
+ *
+ * where x[j] is sample j of 'in'.  As complex pairs z_i = (out[2i], out[2i+1]), i < n_chan, a spectrum is stored
+ * unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q, so each r is a contiguous FFT of
+ * n_chan / n.
+ *
+ * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
+ *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the aligned 4 that have the last
+ *           sample.
+ * Exactness: float32 accumulation in order of taps; the twin rounds weights times samples, CUDA does not (FMA).
+ *            'power' is exact.
+ * Bound by: memory; sample_bits / 8 B in + 4 B out per sample. */
+#ifndef KERNELS_FILTERBANK_PFB_FIR_H
+#define KERNELS_FILTERBANK_PFB_FIR_H
+
+#include "common/device/device.h"
+
+struct pfb_fir_args {
+    const uint8_t *in;
+    const float *weights;
+    float *out;      /* of the first spectrum to write */
+    uint64_t *power; /* NULL: not wanted */
+    int64_t offset;  /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
+    uint32_t n_spectra;
+    uint32_t n_chan;
+    uint32_t n_taps;
+    uint32_t sample_bits;
+    uint32_t unzip;
+};
+
+extern const struct kernel pfb_fir_kernel;
+
+/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
+ * spectrum, in sections of 'section_spectra' each or, if that is 0, so many as keep a large GPU busy. */
+#define PFB_FIR_N_CONSTANTS 5
+void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants);
+struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra);
+
+#endif

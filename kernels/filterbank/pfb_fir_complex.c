@@ -1,0 +1,93 @@
+/* pfb_fir_complex.c - plain C twin of pfb_fir_complex: between ddc.c and the FFT of a narrowband output.
+ *
+ * A block of columns is taken down the spectra, so that the rows of a window, of which the next spectrum's has all but
+ * one, stay in the cache with the block's weights. */
+#include "kernels/filterbank/pfb_fir_complex.h"
+
+#include "kernels/util/clones.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define MAX_TAPS      32
+#define BLOCK_COLUMNS 128 /* 32 KiB of samples with 32 taps, and as much of weights */
+#define BLOCK_SPECTRA 64  /* what a thread takes at a time */
+
+/* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
+KERNEL_CLONES static void filter_block(const struct pfb_fir_complex_args *a, size_t s0, size_t s1, size_t column,
+                                       size_t n)
+{
+    float weights[MAX_TAPS][2 * BLOCK_COLUMNS]; /* of each part */
+    float sums[2 * BLOCK_COLUMNS];
+
+    for (size_t i = 0; i < a->n_taps; i++)
+        for (size_t c = 0; c < n; c++)
+            weights[i][2 * c] = weights[i][2 * c + 1] = a->weights[i * a->n_bins + column + c];
+    for (size_t s = s0; s < s1; s++) {
+        memset(sums, 0, sizeof(sums));
+        for (size_t i = 0; i < a->n_taps; i++) {
+            const float *row = a->in + 2 * ((size_t)a->offset + (s + i) * a->n_bins + column);
+            for (size_t c = 0; c < 2 * n; c++)
+                sums[c] += weights[i][c] * row[c];
+        }
+        memcpy(a->out + 2 * (s * a->n_bins + column), sums, 2 * n * sizeof(float));
+    }
+}
+
+static void pfb_fir_complex_cpu(const void *args, int n_threads)
+{
+    const struct pfb_fir_complex_args *a = args;
+
+    assert(a->n_taps >= 1 && a->n_taps <= MAX_TAPS && a->offset >= 0);
+    assert(a->n_bins >= 2 && (a->n_bins & (a->n_bins - 1)) == 0);
+#pragma omp parallel for collapse(2) num_threads(n_threads)
+    for (size_t s = 0; s < a->n_spectra; s += BLOCK_SPECTRA)
+        for (size_t column = 0; column < a->n_bins; column += BLOCK_COLUMNS) {
+            size_t s1 = s + BLOCK_SPECTRA < a->n_spectra ? s + BLOCK_SPECTRA : a->n_spectra;
+            size_t n = column + BLOCK_COLUMNS < a->n_bins ? BLOCK_COLUMNS : a->n_bins - column;
+            filter_block(a, s, s1, column, n);
+        }
+}
+
+const struct kernel pfb_fir_complex_kernel = {
+    .name = "pfb_fir_complex",
+    .args_bytes = sizeof(struct pfb_fir_complex_args),
+    .cpu = pfb_fir_complex_cpu,
+};
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+#define MAX_THREADS  128  /* of a block: each has a column */
+#define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */
+#define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
+#define MAX_BLOCKS_Y 65535
+
+static uint32_t threads_of(const struct pfb_fir_complex_args *args)
+{
+    return args->n_bins < MAX_THREADS ? args->n_bins : MAX_THREADS;
+}
+
+void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct kernel_constant *constants)
+{
+    const struct kernel_constant all[PFB_FIR_COMPLEX_N_CONSTANTS] = {
+        {"N_BINS", args->n_bins}, {"N_TAPS", args->n_taps}, {"N_THREADS", threads_of(args)}};
+
+    assert(args->n_bins >= 64);
+    memcpy(constants, all, sizeof(all));
+}
+
+struct kernel_grid pfb_fir_complex_grid(const struct pfb_fir_complex_args *args, uint32_t section_spectra)
+{
+    uint32_t threads = threads_of(args), n_x = args->n_bins / threads, n_sections;
+
+    assert(args->n_spectra > 0);
+    if (section_spectra == 0) {
+        section_spectra = (uint32_t)((uint64_t)args->n_spectra * n_x / MANY_BLOCKS);
+        if (section_spectra < MIN_SECTION)
+            section_spectra = MIN_SECTION;
+    }
+    n_sections = (args->n_spectra + section_spectra - 1) / section_spectra;
+    if (n_sections > MAX_BLOCKS_Y)
+        n_sections = MAX_BLOCKS_Y;
+    return (struct kernel_grid){.blocks = {n_x, n_sections, 1}, .threads = threads};
+}

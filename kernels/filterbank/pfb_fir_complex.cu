@@ -1,0 +1,70 @@
+/* pfb_fir_complex.cu - see pfb_fir_complex.h.
+ *
+ * A thread has a column of all spectra of a section, whose number is gridDim.y, and takes it down the rows.  Each
+ * sample is loaded once, and goes at once into the n_taps sums that it is part of (the transposed form of the filter).
+ *
+ * Constants: N_BINS, N_TAPS, N_THREADS. */
+#include "kernels/filterbank/pfb_fir_complex.h"
+
+#define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define AHEAD  4 /* rows that are loaded while as many are worked on */
+
+/* Rows [row, row + AHEAD), of which those from n_rows on are not there: zeros, which add nothing. */
+static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[AHEAD])
+{
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        rows[i] = row + i < n_rows ? __ldg(in + (int64_t)(row + i) * N_BINS) : make_float2(0, 0);
+}
+
+/* One more row.  Returns the sum that it completes; sums[i] lacks i + 1 rows more. */
+static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
+{
+    float2 begun = make_float2(weights[0] * x.x, weights[0] * x.y), done;
+
+    if (N_TAPS == 1)
+        return begun;
+    done.x = fmaf(weights[N_TAPS - 1], x.x, sums[0].x);
+    done.y = fmaf(weights[N_TAPS - 1], x.y, sums[0].y);
+#pragma unroll
+    for (int i = 0; i < N_TAPS - 2; i++) {
+        sums[i].x = fmaf(weights[N_TAPS - 2 - i], x.x, sums[i + 1].x);
+        sums[i].y = fmaf(weights[N_TAPS - 2 - i], x.y, sums[i + 1].y);
+    }
+    sums[N_SUMS - 1] = begun;
+    return done;
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const struct pfb_fir_complex_args args)
+{
+    int column = blockIdx.x * N_THREADS + threadIdx.x;
+    int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
+    int n_rows = min(section, (int)args.n_spectra - begin) + N_TAPS - 1;
+    const float2 *in = (const float2 *)args.in + args.offset + (int64_t)begin * N_BINS + column;
+    float2 *out =
+        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column; /* that row 0 would complete */
+    float weights[N_TAPS];
+    float2 sums[N_SUMS], now[AHEAD], next[AHEAD];
+
+    if (n_rows < N_TAPS) /* sections have one length, so the last may begin beyond the end */
+        return;
+    load_rows(in, 0, n_rows, next);
+#pragma unroll
+    for (int i = 0; i < N_TAPS; i++)
+        weights[i] = args.weights[i * N_BINS + column];
+#pragma unroll
+    for (int i = 0; i < N_SUMS; i++)
+        sums[i] = make_float2(0, 0);
+    for (int row = 0; row < n_rows; row += AHEAD) {
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            now[i] = next[i];
+        load_rows(in, row + AHEAD, n_rows, next);
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            float2 done = filter(weights, now[i], sums);
+            if (row + i >= N_TAPS - 1 && row + i < n_rows)
+                out[(int64_t)(row + i) * N_BINS] = done;
+        }
+    }
+}

@@ -1,0 +1,60 @@
+/* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
+ *
+ * A barrier opens when as many threads have arrived as it was made for, and the bytes have come that they expected with
+ * it; then for as many again, and so on.  Those who wait need not be those who arrive: they say for which opening, 0 for
+ * the first, and it must be the last or the next one.  What was written before an arrival is seen behind the wait.
+ *
+ * Every lane arrives that has read or written what the barrier guards: one of a warp would do behind a __syncwarp(), is
+ * no faster, and racecheck could not tell. */
+#ifndef KERNELS_UTIL_BARRIER_H
+#define KERNELS_UTIL_BARRIER_H
+
+#include <stdint.h>
+
+#ifdef EMULATE_CUDA
+
+#define barrier_init   emulate_memory_barrier_init
+#define barrier_arrive emulate_memory_barrier_arrive
+#define barrier_wait   emulate_memory_barrier_wait
+
+#else
+
+static __device__ __forceinline__ uint32_t barrier_address(const uint64_t *barrier)
+{
+    return (uint32_t)__cvta_generic_to_shared(barrier);
+}
+
+/* By one thread, with a __syncthreads() before others come. */
+static __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_threads)
+{
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier_address(barrier)), "r"(n_threads) : "memory");
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
+{
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier_address(barrier))
+                 : "memory");
+}
+
+/* In a loop, behind which the compiler does not put off what comes before. */
+static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t opening)
+{
+    uint32_t open;
+
+    do {
+#if __CUDA_ARCH__ >= 900
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(open)
+                     : "r"(barrier_address(barrier)), "r"(opening % 2)
+                     : "memory");
+#else
+        asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                     : "=r"(open)
+                     : "r"(barrier_address(barrier)), "r"(opening % 2)
+                     : "memory");
+#endif
+    } while (!open);
+}
+
+#endif
+#endif

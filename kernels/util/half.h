@@ -1,0 +1,35 @@
+/* half.h - half floats (IEEE binary16) in plain C. */
+#ifndef KERNELS_UTIL_HALF_H
+#define KERNELS_UTIL_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Exact: 11 bits of significand at exponents of -24 to 15; infinities and what is not a number stay so. */
+static inline float half_to_float(uint16_t half)
+{
+    uint32_t exponent = half & 0x7C00, bits = (uint32_t)(half & 0x7FFF) << 13;
+    float magnitude;
+
+    memcpy(&magnitude, &bits, sizeof(magnitude)); /* as a float, 2^112 times too small; subnormals too */
+    magnitude *= 0x1p112f;
+    memcpy(&bits, &magnitude, sizeof(bits));
+    bits |= (exponent == 0x7C00 ? UINT32_C(0x7F800000) : 0) | (uint32_t)(half & 0x8000) << 16;
+    memcpy(&magnitude, &bits, sizeof(magnitude));
+    return magnitude;
+}
+
+/* The nearest half float, |x| < 65520. */
+static inline uint16_t half_of_double(double x)
+{
+    int exponent;
+
+    frexp(x, &exponent);
+    exponent = exponent < -13 ? -13 : exponent; /* below 2^-14 halves are 2^-24 apart */
+    double units = rint(ldexp(fabs(x), 11 - exponent));
+    /* 2^10 to 2^11 units where there is a leading bit, which raises the exponent by one, as rounding up to 2^11 does. */
+    return (uint16_t)((signbit(x) ? 0x8000 : 0) + ((exponent + 13) << 10) + (int)units);
+}
+
+#endif

@@ -1,0 +1,44 @@
+/* philox - counter-based random numbers: Philox4x32-7 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
+ * easy as 1, 2, 3" (SC'11).  The same counter and key give the same bits on every device and in any order, so a dither
+ * can be computed anywhere, again, and in parallel.  Seven rounds are the fewest that pass all of TestU01's BigCrush
+ * (section 5 of the paper).
+ *
+ * CUDA kernels include this too. */
+#ifndef KERNELS_UTIL_PHILOX_H
+#define KERNELS_UTIL_PHILOX_H
+
+#include <stdint.h>
+
+/* out = Philox4x32-7(counter, key). */
+static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+
+    for (int round = 0; round < 7; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* A dither in (-1/2, 1/2) out of one half of 32 random bits, the upper one where 'upper' is not 0: s / 65536, where s
+ * is the half as a signed number with its last bit set.  So there are 2^15 equal steps, symmetric about 0, and 127 +
+ * dither < 127.5 is exact in float (one unit in the last place of 127 is 2^-17): integers stay themselves. */
+static inline float philox_dither(uint32_t bits, int upper)
+{
+    int32_t s = (int32_t)((upper ? bits & 0xffff0000u : bits << 16) | 0x10000u); /* s, times 65536 */
+
+    return (float)s * (1.0f / 4294967296.0f);
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* power - the sum of the squares of packed ADC samples, where no filter takes it along (pfb_fir.h does).
+ *   in      uint8 [pol][...]   packed two's complement, 'sample_bits' each, most significant bit first
+ *   power   uint64 [pol]       added to: of n_samples of in[pol] from offset[pol] on
+ *
+ * Requires: sample_bits 2..10, 12 or 16; offsets >= 0.  CUDA: 'in' aligned to 4 bytes, and readable to the end of the
+ *           aligned 4 that have the last sample.
+ * Exactness: exact.   Bound by: memory; sample_bits / 8 B per sample. */
+#ifndef KERNELS_UTIL_POWER_H
+#define KERNELS_UTIL_POWER_H
+
+#include "common/device/device.h"
+
+struct power_args {
+    const uint8_t *in[2]; /* [pol] */
+    uint64_t *power;
+    int64_t offset[2]; /* [pol] */
+    uint64_t n_samples;
+    uint32_t sample_bits;
+};
+
+extern const struct kernel power_kernel;
+
+/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one sample. */
+#define POWER_N_CONSTANTS 2
+void power_constants(const struct power_args *args, struct kernel_constant *constants);
+struct kernel_grid power_grid(const struct power_args *args);
+
+#endif

@@ -1,0 +1,28 @@
+/* voltages.h - the formats of channelised voltages, as F-engines send them and as they lie in memory.
+ *
+ * Shape: [batch][ant][chan][spectrum][pol], each a complex sample of two components, real part first. */
+#ifndef KERNELS_UTIL_VOLTAGES_H
+#define KERNELS_UTIL_VOLTAGES_H
+
+#include "common/device/device.h"
+
+enum voltage_format {
+    VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high one */
+    VOLTAGES_4_BITS_OFFSET, /* likewise, but a nibble is the value + 8 (excess 8) */
+    VOLTAGES_8_BITS,        /* two bytes, two's complement */
+    VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
+};
+
+/* Bytes of a complex sample: 1, 2 or 4. */
+static inline uint32_t voltage_bytes(enum voltage_format format)
+{
+    return format == VOLTAGES_16_BITS ? 4 : format == VOLTAGES_8_BITS ? 2 : 1;
+}
+
+/* The byte of which a buffer of zeros consists. */
+static inline uint8_t voltage_zero(enum voltage_format format)
+{
+    return format == VOLTAGES_4_BITS_OFFSET ? 0x88 : 0;
+}
+
+#endif

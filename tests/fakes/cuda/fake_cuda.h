@@ -1,0 +1,49 @@
+/* fake_cuda.h - the cuda device without a GPU: common/device/cuda/ linked with a CUDA runtime that does everything on the CPU,
+ * as a plugin like the real one.
+ *
+ * What it tests is the host's side: the choice of a GPU and its sentences, memory, callbacks, failures, and the order
+ * of things under the thread sanitizer.  A stream is one of the cpu device; a kernel is its C twin, or the CUDA variant
+ * on the emulator (device_emulated.h); FFTs are the cpu's.
+ *
+ * $CBF_FAKE_CUDA is a list "name=number,...":
+ *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
+ *   compiler=0    no kernel can be compiled
+ *   emulate=1     kernels are their CUDA variants
+ *   register=0    memory of ours cannot be registered
+ *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
+ *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
+ *   has_dmabuf=0  it is known beforehand
+ *   flushes=0     what cards write cannot be flushed
+ *   ordering=0, flush=CODE  what cards write must be flushed, which fails
+ *   init=CODE     cudaInitDevice returns this error
+ *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
+ *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every
+ *                 call from then on says so
+ *   hang=N        the GPU never ends the Nth operation
+ *   flip=N        a bit flips in every Nth copy from the device's memory to the host's */
+#ifndef TESTS_FAKE_CUDA_H
+#define TESTS_FAKE_CUDA_H
+
+#include "common/device/device.h"
+
+#include <cuda_runtime_api.h>
+
+/* A number of $CBF_FAKE_CUDA. */
+long fake_setting(const char *name, long otherwise);
+
+/* The cpu or emulated device that all runs on. */
+struct device *fake_cuda_device(void);
+
+/* Counts an operation of a stream.  Returns what the call that enqueues it is to return. */
+cudaError_t fake_cuda_operation(struct device_stream *stream);
+
+/* What is counted in the file $CBF_FAKE_CUDA_COUNTS, bytes as 64-bit integers in this order: what has been taken and not
+ * been given back. */
+enum fake_memory { FAKE_DEVICE, FAKE_PINNED, FAKE_N_MEMORIES };
+
+void fake_taken(enum fake_memory kind, const void *memory, size_t bytes);
+void fake_given_back(enum fake_memory kind, const void *memory);
+/* Whether 'memory' is in such memory that has been taken. */
+bool fake_has(enum fake_memory kind, const void *memory);
+
+#endif

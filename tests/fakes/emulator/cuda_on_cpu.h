@@ -1,0 +1,441 @@
+/* cuda_on_cpu.h - what a .cu file takes for granted, for g++: CUDA C's words, vectors and intrinsics.
+ *
+ * Included before the kernel by emulate.cpp, which runs the launch.  Only what our kernels use is here; add as they need
+ * it.  EMULATE_CUDA is defined, so that a kernel can give a plain alternative to inline assembly.
+ *
+ * Names:     the C library's <math.h> must not have them.  glibc 2.41 declares sinpif and cospif, glibc 2.42 rsqrtf: a
+ *            kernel that needs one of these gets a macro here.
+ * Exactness: as on the device where it is exact there; __sinf and __cosf as coarse as the device's own, so that a kernel
+ *            that leans on them too hard fails here too.  Nothing is contracted to FMA: the device compiler does that. */
+#ifndef TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
+#define TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
+
+#include <cassert>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#define EMULATE_CUDA 1
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __shared__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__    __attribute__((noinline))
+#define __align__(n)    alignas(n)
+#define __launch_bounds__(...)
+
+/* ---- Vectors, aligned as on the device: emulate.cpp is compiled so that a misaligned access ends the program ------- */
+
+#define VECTOR2(name, type, alignment)                                                                                 \
+    struct alignas(alignment) name {                                                                                   \
+        type x, y;                                                                                                     \
+    };                                                                                                                 \
+    static inline name make_##name(type x, type y)                                                                     \
+    {                                                                                                                  \
+        return name{x, y};                                                                                             \
+    }
+#define VECTOR4(name, type, alignment)                                                                                 \
+    struct alignas(alignment) name {                                                                                   \
+        type x, y, z, w;                                                                                               \
+    };                                                                                                                 \
+    static inline name make_##name(type x, type y, type z, type w)                                                     \
+    {                                                                                                                  \
+        return name{x, y, z, w};                                                                                       \
+    }
+
+VECTOR2(char2, signed char, 2)
+VECTOR4(char4, signed char, 4)
+VECTOR2(uchar2, unsigned char, 2)
+VECTOR4(uchar4, unsigned char, 4)
+VECTOR2(short2, short, 4)
+VECTOR4(short4, short, 8)
+VECTOR2(ushort2, unsigned short, 4)
+VECTOR4(ushort4, unsigned short, 8)
+VECTOR2(int2, int, 8)
+VECTOR4(int4, int, 16)
+VECTOR2(uint2, unsigned int, 8)
+VECTOR4(uint4, unsigned int, 16)
+VECTOR2(float2, float, 8)
+VECTOR4(float4, float, 16)
+VECTOR2(double2, double, 16)
+VECTOR2(longlong2, long long, 16)
+VECTOR2(ulonglong2, unsigned long long, 16)
+
+struct uint3 {
+    unsigned int x, y, z;
+};
+typedef uint3 dim3;
+
+/* ---- The place of a thread, and what threads do together; emulate.cpp keeps both ---------------------------------- */
+
+extern uint3 threadIdx, blockIdx, blockDim, gridDim;
+#define warpSize 32
+
+enum emulate_warp_kind { WARP_SYNC, WARP_SHUFFLE, WARP_BALLOT };
+void emulate_block_barrier();
+/* Waits for the lanes of 'mask'.  Returns 'value' of lane 'source', or for WARP_BALLOT the lanes whose value is not 0. */
+uint64_t emulate_warp(enum emulate_warp_kind kind, unsigned mask, unsigned source, uint64_t value);
+
+static inline void __syncthreads()
+{
+    emulate_block_barrier();
+}
+
+/* PTX's bar.sync with a number: the barrier opens when 'n_threads' have come. */
+void emulate_barrier_wait(unsigned barrier, unsigned n_threads);
+
+/* Barriers in shared memory: kernels/util/barrier.h. */
+void emulate_memory_barrier_init(uint64_t *barrier, uint32_t n_threads);
+void emulate_memory_barrier_arrive(uint64_t *barrier);
+void emulate_memory_barrier_wait(uint64_t *barrier, uint32_t opening);
+
+static inline void __syncwarp(unsigned mask = 0xffffffffu)
+{
+    emulate_warp(WARP_SYNC, mask, 0, 0);
+}
+
+static inline unsigned __ballot_sync(unsigned mask, int predicate)
+{
+    return (unsigned)emulate_warp(WARP_BALLOT, mask, 0, predicate != 0);
+}
+
+static inline int __any_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, predicate) != 0;
+}
+
+static inline int __all_sync(unsigned mask, int predicate)
+{
+    return __ballot_sync(mask, !predicate) == 0;
+}
+
+template <typename T> static inline T emulate_shuffle(unsigned mask, T value, unsigned source)
+{
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof(T));
+    bits = emulate_warp(WARP_SHUFFLE, mask, source, bits);
+    memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+
+template <typename T> static inline T __shfl_sync(unsigned mask, T value, int source, int width = 32)
+{
+    unsigned lane = threadIdx.x % 32;
+    return emulate_shuffle(mask, value, (lane & ~(width - 1u)) | ((unsigned)source & (width - 1u)));
+}
+
+template <typename T> static inline T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32)
+{
+    unsigned lane = threadIdx.x % 32, source = lane ^ (unsigned)lanes;
+    return emulate_shuffle(mask, value, (source & ~(width - 1u)) <= (lane & ~(width - 1u)) ? source : lane);
+}
+
+template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    unsigned lane = threadIdx.x % 32;
+    return emulate_shuffle(mask, value, (lane & (width - 1u)) + delta < (unsigned)width ? lane + delta : lane);
+}
+
+template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
+{
+    unsigned lane = threadIdx.x % 32;
+    return emulate_shuffle(mask, value, (lane & (width - 1u)) >= delta ? lane - delta : lane);
+}
+
+/* One thread runs at a time, so nothing need be atomic. */
+template <typename T> static inline T atomicAdd(T *sum, typename std::common_type<T>::type value)
+{
+    T old = *sum;
+    *sum = old + value;
+    return old;
+}
+
+template <typename T> static inline T atomicOr(T *bits, typename std::common_type<T>::type value)
+{
+    T old = *bits;
+    *bits = old | value;
+    return old;
+}
+
+template <typename T> static inline T atomicMax(T *most, typename std::common_type<T>::type value)
+{
+    T old = *most;
+    *most = old > value ? old : value;
+    return old;
+}
+
+template <typename T> static inline T atomicMin(T *least, typename std::common_type<T>::type value)
+{
+    T old = *least;
+    *least = old < value ? old : value;
+    return old;
+}
+
+static inline void __threadfence()
+{
+}
+
+/* ---- Matrices: mma.sync.  Every lane puts its registers where the others find them. ---------------------------------- */
+
+extern uint32_t emulate_registers[32][32][6]; /* [warp][lane][a0 to a3, b0, b1] */
+
+/* Row and column of c[i] of a lane: m16n8 (PTX ISA, matrix fragments of mma). */
+#define EMULATE_ROW(lane, i)    ((lane) / 4 + (i) / 2 * 8)
+#define EMULATE_COLUMN(lane, i) ((lane) % 4 * 2 + (i) % 2)
+
+/* c[i] += sum over k of multiply(register of the row, register of the column). */
+template <typename T, typename M>
+static inline void emulate_mma(T (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, M multiply)
+{
+    unsigned lane = threadIdx.x % 32;
+    uint32_t(*registers)[6] = emulate_registers[threadIdx.x / 32];
+
+    for (int i = 0; i < 4; i++)
+        registers[lane][i] = a[i];
+    registers[lane][4] = b0;
+    registers[lane][5] = b1;
+    __syncwarp();
+    for (unsigned i = 0; i < 4; i++) {
+        unsigned row = EMULATE_ROW(lane, i), column = EMULATE_COLUMN(lane, i);
+        for (unsigned k = 0; k < 8; k++) /* registers of a row: four lanes' two */
+            c[i] = multiply(registers[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2],
+                            registers[column * 4 + k % 4][4 + k / 4], c[i]);
+    }
+    __syncwarp();
+}
+
+static inline int emulate_dp4a(uint32_t a, uint32_t b, int sum)
+{
+    for (int i = 0; i < 4; i++)
+        sum = (int)((unsigned)sum + (unsigned)((int8_t)(a >> (8 * i)) * (int8_t)(b >> (8 * i))));
+    return sum;
+}
+
+/* Half floats: two in a register. */
+static inline float emulate_half(uint32_t halves, int which)
+{
+    _Float16 half;
+    uint16_t bits = (uint16_t)(halves >> (16 * which));
+    memcpy(&half, &bits, sizeof(half));
+    return (float)half;
+}
+
+static inline float emulate_dot2(uint32_t a, uint32_t b, float sum)
+{
+    return sum + (emulate_half(a, 0) * emulate_half(b, 0) + emulate_half(a, 1) * emulate_half(b, 1));
+}
+
+/* m16n8k32.row.col.s32.s8.s8.s32 and m16n8k16.row.col.f32.f16.f16.f32, added to c. */
+static inline void emulate_mma_s8(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulate_mma(c, a, b0, b1, emulate_dp4a);
+}
+
+static inline void emulate_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    emulate_mma(c, a, b0, b1, emulate_dot2);
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------- */
+
+/* cp.async: what is copied is there after a wait, and not before. */
+void emulate_copy_async(void *to, const void *from, unsigned bytes);
+void emulate_copies_commit();
+/* Waits for all but the last 'n' groups that were committed. */
+void emulate_copies_wait(unsigned n);
+
+template <typename T> static inline T __ldg(const T *from)
+{
+    return *from;
+}
+#define __ldca __ldg
+#define __ldcg __ldg
+#define __ldcs __ldg
+#define __ldlu __ldg
+#define __ldcv __ldg
+
+template <typename T> static inline void __stcs(T *to, T value)
+{
+    *to = value;
+}
+#define __stwb __stcs
+#define __stcg __stcs
+#define __stwt __stcs
+
+/* ---- Bits --------------------------------------------------------------------------------------------------------- */
+
+template <typename To, typename From> static inline To emulate_bits(From from)
+{
+    static_assert(sizeof(To) == sizeof(From), "the same bits");
+    To to;
+    memcpy(&to, &from, sizeof(to));
+    return to;
+}
+
+#define __float_as_uint(x) emulate_bits<unsigned, float>(x)
+#define __float_as_int(x)  emulate_bits<int, float>(x)
+#define __uint_as_float(x) emulate_bits<float, unsigned>(x)
+#define __int_as_float(x)  emulate_bits<float, int>(x)
+
+static inline unsigned __umulhi(unsigned a, unsigned b)
+{
+    return (unsigned)((uint64_t)a * b >> 32);
+}
+
+static inline int __mulhi(int a, int b)
+{
+    return (int)((int64_t)a * b >> 32);
+}
+
+static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
+{
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
+{
+    return (unsigned)(((uint64_t)high << 32 | low) << (shift & 31) >> 32);
+}
+
+static inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift)
+{
+    return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
+}
+
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+    uint64_t bytes = (uint64_t)b << 32 | a;
+    unsigned out = 0;
+
+    for (int i = 0; i < 4; i++) {
+        unsigned select = selector >> (4 * i) & 15;
+        unsigned byte = (unsigned)(bytes >> (8 * (select & 7))) & 255;
+        if (select & 8) /* the sign, eight times */
+            byte = byte & 128 ? 255 : 0;
+        out |= byte << (8 * i);
+    }
+    return out;
+}
+
+static inline int __popc(unsigned x)
+{
+    return __builtin_popcount(x);
+}
+
+static inline int __popcll(unsigned long long x)
+{
+    return __builtin_popcountll(x);
+}
+
+static inline int __clz(int x)
+{
+    return x ? __builtin_clz((unsigned)x) : 32;
+}
+
+static inline int __clzll(long long x)
+{
+    return x ? __builtin_clzll((unsigned long long)x) : 64;
+}
+
+static inline int __ffs(int x)
+{
+    return __builtin_ffs(x);
+}
+
+static inline unsigned __brev(unsigned x)
+{
+    unsigned out = 0;
+
+    for (int i = 0; i < 32; i++)
+        out |= (x >> i & 1u) << (31 - i);
+    return out;
+}
+
+/* Products of the four bytes, signed, and their sum added to 'sum'. */
+static inline int __dp4a(int a, int b, int sum)
+{
+    for (int i = 0; i < 4; i++)
+        sum += (int8_t)(a >> (8 * i)) * (int8_t)(b >> (8 * i));
+    return sum;
+}
+
+/* Products of two signed 16-bit numbers with the two low, or high, bytes, signed, and their sum added to 'sum'. */
+static inline int __dp2a_lo(int a, int b, int sum)
+{
+    return sum + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
+}
+
+static inline int __dp2a_hi(int a, int b, int sum)
+{
+    return __dp2a_lo(a, b >> 16, sum);
+}
+
+/* ---- Numbers ------------------------------------------------------------------------------------------------------ */
+
+template <typename A, typename B> static inline typename std::common_type<A, B>::type min(A a, B b)
+{
+    typedef typename std::common_type<A, B>::type T;
+    if constexpr (std::is_floating_point<T>::value) /* the other one where one is not a number */
+        return a < b || b != b ? (T)a : (T)b;
+    else
+        return (T)a < (T)b ? (T)a : (T)b;
+}
+
+template <typename A, typename B> static inline typename std::common_type<A, B>::type max(A a, B b)
+{
+    typedef typename std::common_type<A, B>::type T;
+    if constexpr (std::is_floating_point<T>::value)
+        return a > b || b != b ? (T)a : (T)b;
+    else
+        return (T)a > (T)b ? (T)a : (T)b;
+}
+
+/* The device saturates, and takes what is not a number for 0. */
+static inline int emulate_to_int(float x)
+{
+    return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x < -2147483648.0f ? INT32_MIN : (int)x;
+}
+
+#define __float2int_rn(x)  emulate_to_int(rintf(x))
+#define __float2int_rz(x)  emulate_to_int(x)
+#define __float2int_rd(x)  emulate_to_int(floorf(x))
+#define __int2float_rn(x)  ((float)(int)(x))
+#define __uint2float_rn(x) ((float)(unsigned)(x))
+#define __fmaf_rn(a, b, c) fmaf(a, b, c)
+#define __fmul_rn(a, b)    ((float)(a) * (float)(b))
+#define __fadd_rn(a, b)    ((float)(a) + (float)(b))
+#define __fsub_rn(a, b)    ((float)(a) - (float)(b))
+#define __fdividef(a, b)   ((float)(a) / (float)(b))
+#define __frcp_rn(x)       (1.0f / (float)(x))
+
+static inline float __saturatef(float x)
+{
+    return x > 1 ? 1 : x > 0 ? x : 0;
+}
+
+static inline void sincospif(float x, float *sine, float *cosine)
+{
+    double turn = remainder((double)x, 2);
+    *sine = (float)sin(M_PI * turn);
+    *cosine = (float)cos(M_PI * turn);
+}
+
+/* The special function unit: the angle in turns is rounded to float, the result to 2^-21 (CUDA C++ Programming Guide:
+ * the largest error within +-pi is 2^-21.41 and 2^-21.19). */
+static inline float emulate_coarse(double (*function)(double), float x)
+{
+    float turns = x * 0.15915494f;
+    return (float)(rint(function(2 * M_PI * (double)turns) * 0x1p21) * 0x1p-21);
+}
+
+#define __sinf(x)                  emulate_coarse(sin, x)
+#define __cosf(x)                  emulate_coarse(cos, x)
+#define __sincosf(x, sine, cosine) (*(sine) = __sinf(x), *(cosine) = __cosf(x), (void)0)
+
+#endif

@@ -1,0 +1,267 @@
+/* check_log.c - what arrives on stderr or in the journal. */
+#include "common/base/log.h"
+
+#include "common/base/clock.h"
+#include "common/base/datagram.h"
+#include "common/base/units.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* ---- A clock and a journal of our own, which the linker prefers to the real ones
+ * ------------------------------------- */
+
+/* All of clock.h, so that the real one is not linked as well. */
+static int64_t fake_unix_ns, fake_monotonic_ns;
+
+int64_t clock_unix_ns(void)
+{
+    return fake_unix_ns;
+}
+
+int64_t clock_monotonic_ns(void)
+{
+    return fake_monotonic_ns;
+}
+
+void clock_sleep_until(int64_t deadline_ns)
+{
+    fake_monotonic_ns = deadline_ns;
+}
+
+struct timespec clock_timespec(int64_t monotonic_ns)
+{
+    return (struct timespec){monotonic_ns / NS_PER_S, monotonic_ns % NS_PER_S};
+}
+
+static bool journal_socket_exists;
+static int journal_result;
+static char journal_record[4096];
+
+int access(const char *path, int mode)
+{
+    return journal_socket_exists && !strcmp(path, "/run/systemd/journal/socket") ? 0 : -1;
+}
+
+/* All of datagram.h. */
+int datagram_open(struct datagram *datagram, const char *address)
+{
+    ck_assert_str_eq(address, "/run/systemd/journal/socket");
+    datagram->fd = 1000;
+    return 0;
+}
+
+int datagram_send(const struct datagram *datagram, const char *bytes, size_t n_bytes)
+{
+    ck_assert_int_eq(datagram->fd, 1000);
+    ck_assert_uint_lt(n_bytes, sizeof(journal_record));
+    memcpy(journal_record, bytes, n_bytes);
+    journal_record[n_bytes] = '\0';
+    if (journal_result != -EAGAIN)
+        return journal_result;
+    journal_result = 0; /* once */
+    return -EAGAIN;
+}
+
+void datagram_close(struct datagram *datagram)
+{
+    datagram->fd = -1;
+}
+
+/* ---- stderr into a file
+ * ---------------------------------------------------------------------------------------------- */
+
+static FILE *captured;
+
+static void capture(void)
+{
+    captured = tmpfile();
+    ck_assert_ptr_nonnull(captured);
+    ck_assert_int_ge(dup2(fileno(captured), STDERR_FILENO), 0);
+    unsetenv("JOURNAL_STREAM");
+    fake_unix_ns = INT64_C(1795230999) * NS_PER_S + 123999999; /* cut to milliseconds, not rounded */
+    fake_monotonic_ns = 12345;
+    journal_socket_exists = true;
+    journal_result = 0;
+    journal_record[0] = '\0';
+}
+
+/* All that was written so far. */
+static const char *written(void)
+{
+    static char text[1 << 16];
+    ssize_t n = pread(fileno(captured), text, sizeof(text) - 1, 0);
+
+    ck_assert_int_ge(n, 0);
+    text[n] = '\0';
+    return text;
+}
+
+static const char *line_of(const char *program, const char *level_and_text)
+{
+    static char line[4096];
+
+    snprintf(line, sizeof(line), "2026-11-21T03:16:39.123Z %s[%ld] %s\n", program, (long)getpid(), level_and_text);
+    return line;
+}
+
+START_TEST(lines)
+{
+    capture();
+    log_init("fgpu", LOG_LEVEL_INFO);
+    log_warning("%d packets of %s", 3, "m000");
+    ck_assert_str_eq(written(), line_of("fgpu", "warning: 3 packets of m000"));
+    log_debug("not shown");
+    ck_assert_str_eq(written(), line_of("fgpu", "warning: 3 packets of m000"));
+}
+END_TEST
+
+START_TEST(hostile_text)
+{
+    capture();
+    log_init("fgpu", LOG_LEVEL_DEBUG);
+    log_debug("a\nb\x1b[2Jc%s", "");
+    ck_assert_str_eq(written(), line_of("fgpu", "debug: a b [2Jc"));
+}
+END_TEST
+
+START_TEST(long_text)
+{
+    char text[5000];
+    const char *line;
+
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    capture();
+    log_init("fgpu", LOG_LEVEL_ERROR);
+    log_error("%s", text);
+    line = written();
+    ck_assert_uint_lt(strlen(line), 2300);
+    ck_assert_str_eq(line + strlen(line) - 5, "x...\n");
+}
+END_TEST
+
+START_TEST(limited)
+{
+    struct log_limit limit = {0};
+    struct log_limit other = {0};
+
+    capture();
+    log_init("fgpu", LOG_LEVEL_INFO);
+    for (int i = 0; i < 4; i++)
+        log_limited(&limit, LOG_LEVEL_INFO, "packet %d", i);
+    ck_assert_str_eq(written(), line_of("fgpu", "info: packet 0"));
+    fake_monotonic_ns += 10 * NS_PER_S - 1;
+    log_limited(&limit, LOG_LEVEL_INFO, "packet 4");
+    ck_assert_str_eq(written(), line_of("fgpu", "info: packet 0"));
+    fake_monotonic_ns += 1;
+    log_limited(&limit, LOG_LEVEL_INFO, "packet 5");
+    ck_assert_str_eq(written() + strlen(line_of("fgpu", "info: packet 0")),
+                     line_of("fgpu", "info: packet 5 (4 more like this were left out)"));
+    capture();
+    log_limited(&other, LOG_LEVEL_INFO, "another matter");
+    ck_assert_str_eq(written(), line_of("fgpu", "info: another matter"));
+    fake_monotonic_ns += 20 * NS_PER_S;
+    log_limited(&other, LOG_LEVEL_INFO, "again");
+    ck_assert_ptr_null(strstr(written(), "left out"));
+}
+END_TEST
+
+static struct log_limit shared_limit;
+
+static void *log_many(void *arg)
+{
+    for (int i = 0; i < 1000; i++)
+        log_limited(&shared_limit, LOG_LEVEL_INFO, "from a thread");
+    return NULL;
+}
+
+START_TEST(limited_threads)
+{
+    pthread_t threads[4];
+
+    capture();
+    log_init("fgpu", LOG_LEVEL_INFO);
+    for (int i = 0; i < 4; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, log_many, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    ck_assert_str_eq(written(), line_of("fgpu", "info: from a thread"));
+    ck_assert_uint_eq(shared_limit.n_suppressed, 3999);
+}
+END_TEST
+
+/* Sets $JOURNAL_STREAM to the inode of stderr plus 'inode_off'. */
+static void set_journal_stream(int inode_off)
+{
+    char text[64];
+    struct stat st;
+
+    fstat(STDERR_FILENO, &st);
+    snprintf(text, sizeof(text), "%ju:%ju", (uintmax_t)st.st_dev, (uintmax_t)st.st_ino + inode_off);
+    setenv("JOURNAL_STREAM", text, 1);
+}
+
+START_TEST(journal)
+{
+    capture();
+    set_journal_stream(0);
+    log_init("xbgpu", LOG_LEVEL_INFO);
+    log_warning("of %d\nlines", 2);
+    ck_assert_str_eq(written(), "");
+    ck_assert_str_eq(journal_record, "MESSAGE=of 2 lines\nPRIORITY=4\nSYSLOG_IDENTIFIER=xbgpu\n");
+    log_error("worse");
+    ck_assert_str_eq(journal_record, "MESSAGE=worse\nPRIORITY=3\nSYSLOG_IDENTIFIER=xbgpu\n");
+    journal_result = -EAGAIN;
+    log_info("better");
+    ck_assert_str_eq(journal_record, "MESSAGE=better\nPRIORITY=6\nSYSLOG_IDENTIFIER=xbgpu\n");
+    ck_assert_int_eq(journal_result, 0);
+    ck_assert_str_eq(written(), "");
+}
+END_TEST
+
+/* Every reason for plain lines. */
+START_TEST(no_journal)
+{
+    capture();
+    set_journal_stream(_i == 0 ? 1 : 0);
+    if (_i == 1)
+        setenv("JOURNAL_STREAM", "nonsense", 1);
+    if (_i == 2)
+        journal_socket_exists = false;
+    if (_i == 3)
+        journal_result = -ECONNREFUSED;
+    log_init("xbgpu", LOG_LEVEL_INFO);
+    log_info("here");
+    ck_assert_str_eq(written(), line_of("xbgpu", "info: here"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("log");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    tcase_add_test(tcase, lines);
+    tcase_add_test(tcase, hostile_text);
+    tcase_add_test(tcase, long_text);
+    tcase_add_test(tcase, limited);
+    tcase_add_test(tcase, limited_threads);
+    tcase_add_test(tcase, journal);
+    tcase_add_loop_test(tcase, no_journal, 0, 4);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

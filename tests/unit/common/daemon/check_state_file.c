@@ -1,0 +1,459 @@
+/* check_state_file - files come at once, then at their pace, then once more at the end; and are restored. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/telemetry/sensor.h"
+#include "common/daemon/state_file.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+
+#include <check.h>
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static char directory[64];
+static struct ev_loop *loop;
+static struct sensors *sensors; /* NULL: files have none */
+static struct sensor status;
+
+/* A disk that takes its time: in place of the library's. */
+static _Atomic bool disk_hangs, disk_is_waited_for;
+
+int fsync(int fd)
+{
+    while (atomic_load(&disk_hangs)) {
+        atomic_store(&disk_is_waited_for, true);
+        usleep(1000); /* without a beat */
+    }
+    return 0;
+}
+
+/* What a program would keep. */
+struct thing {
+    const char *text; /* NULL: nothing */
+    int n_written;
+};
+
+static bool write_thing(FILE *text, void *arg)
+{
+    struct thing *thing = arg;
+
+    thing->n_written++;
+    if (thing->text)
+        fputs(thing->text, text);
+    return thing->text;
+}
+
+static void setup(void)
+{
+    strcpy(directory, "/tmp/check_state_file-XXXXXX");
+    ck_assert(mkdtemp(directory));
+    loop = ev_loop_new(EVFLAG_AUTO);
+    unsetenv("STATE_DIRECTORY");
+    umask(022); /* a file that a group may write to is not believed */
+}
+
+static void teardown(void)
+{
+    char command[128];
+
+    snprintf(command, sizeof(command), "rm -rf %s", directory);
+    ck_assert_int_eq(system(command), 0);
+    ev_loop_destroy(loop);
+}
+
+static struct state_files *open_files(char *path)
+{
+    struct state_files *files = NULL;
+    struct config_state config = {path};
+    char why[256] = "";
+
+    ck_assert_msg(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)) == 0, "%s", why);
+    return files;
+}
+
+/* Whether the file's text is this; NULL: there is none. */
+static bool is_text(struct state_file *file, const char *expected)
+{
+    const char *path = state_file_path(file);
+    char text[64] = "";
+
+    if (!path)
+        return !expected;
+    FILE *in = fopen(path, "r");
+    if (!in)
+        return false;
+    text[fread(text, 1, sizeof(text) - 1, in)] = '\0';
+    fclose(in);
+    return expected && strcmp(text, expected) == 0;
+}
+
+static void on_tick(struct ev_loop *l, ev_timer *timer, int events)
+{
+    ev_break(l, EVBREAK_ONE);
+}
+
+/* Runs the loop until the text is there; returns how long that took. */
+static int64_t wait_text(struct state_file *file, const char *expected)
+{
+    int64_t start_ns = clock_monotonic_ns();
+    ev_timer tick;
+
+    ev_timer_init(&tick, on_tick, 0.005, 0.005);
+    ev_timer_start(loop, &tick);
+    while (!is_text(file, expected)) {
+        ck_assert_msg(clock_monotonic_ns() < start_ns + 20 * NS_PER_S, "no %s", expected ? expected : "end of it");
+        ev_run(loop, 0);
+    }
+    ev_timer_stop(loop, &tick);
+    return clock_monotonic_ns() - start_ns;
+}
+
+START_TEST(written_and_read_again)
+{
+    struct state_files *files = open_files(directory);
+    struct state_file *file, *other;
+    struct thing thing = {"one\n", 0}, none = {"x\n", 0};
+
+    ck_assert_int_eq(state_files_add(files, "a/b ä.txt", write_thing, &thing, &file), 0);
+    ck_assert_int_eq(state_files_add(files, ".other", write_thing, &none, &other), 0);
+    ck_assert(!state_file_path(file));
+    state_file_changed(file);
+    ck_assert(thing.n_written == 0); /* not by the handler */
+    wait_text(file, "one\n");
+    ck_assert_int_eq(thing.n_written, 1);
+
+    /* Many changes are one write, a second later. */
+    for (int i = 0; i < 100; i++)
+        state_file_changed(file);
+    thing.text = "two\n";
+    int64_t took_ns = wait_text(file, "two\n");
+    ck_assert_msg(took_ns > NS_PER_S / 2, "%lld ns", (long long)took_ns);
+    ck_assert_int_eq(thing.n_written, 2);
+
+    /* What is pending at the end is written; the other never changed. */
+    thing.text = "three\n";
+    state_file_changed(file);
+    state_files_close(files);
+    ck_assert_int_eq(thing.n_written, 3);
+    ck_assert_int_eq(none.n_written, 0);
+
+    files = open_files(directory);
+    ck_assert_int_eq(state_files_add(files, "a/b ä.txt", write_thing, &thing, &file), 0);
+    ck_assert(is_text(file, "three\n"));
+    ck_assert(strstr(state_file_path(file), "/a%2Fb%20%C3%A4.txt"));
+    thing.text = NULL;
+    state_file_changed(file);
+    wait_text(file, NULL);
+    state_files_close(files);
+}
+END_TEST
+
+START_TEST(of_the_service)
+{
+    struct thing thing = {"1\n", 0};
+    struct state_file *file;
+    char list[128];
+
+    snprintf(list, sizeof(list), "%s:/nowhere", directory);
+    setenv("STATE_DIRECTORY", list, 1);
+    struct state_files *files = open_files(NULL);
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    state_file_changed(file);
+    wait_text(file, "1\n");
+    ck_assert(strncmp(state_file_path(file), directory, strlen(directory)) == 0);
+    state_files_close(files);
+}
+END_TEST
+
+START_TEST(nowhere)
+{
+    struct thing thing = {"1\n", 0};
+    struct state_file *file;
+    struct state_files *files = open_files(NULL);
+
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    state_file_changed(file);
+    ck_assert(!state_file_path(file));
+    state_files_close(files);
+    ck_assert_int_eq(thing.n_written, 0);
+}
+END_TEST
+
+START_TEST(no_such_directory)
+{
+    struct state_files *files;
+    char path[128], why[256] = "";
+    struct config_state config = {path};
+
+    snprintf(path, sizeof(path), "%s/none", directory);
+    ck_assert_int_eq(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)), -ENOENT);
+    ck_assert_msg(strncmp(why, "state.directory: ", 17) == 0 && strstr(why, path), "%s", why);
+}
+END_TEST
+
+/* Files that other users may have put there are not taken for the operator's settings. */
+static void assert_refused(void)
+{
+    struct state_files *files = NULL;
+    struct config_state config = {directory};
+    char why[300] = "";
+
+    ck_assert_int_eq(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)), -EPERM);
+    ck_assert_ptr_null(files);
+    ck_assert_msg(strncmp(why, "state.directory: ", 17) == 0 && strstr(why, directory) && strstr(why, "chmod go-w"),
+                  "%s", why);
+}
+
+START_TEST(directory_that_others_may_change)
+{
+    static const mode_t modes[] = {0777, 0770, 0702, 01777};
+
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        ck_assert_int_eq(chmod(directory, modes[i]), 0);
+        assert_refused();
+    }
+    ck_assert_int_eq(chmod(directory, 0755), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(directory, 12345, 0), 0);
+        assert_refused();
+        ck_assert_int_eq(chown(directory, 0, 0), 0);
+    }
+    state_files_close(open_files(directory));
+}
+END_TEST
+
+/* Whether the sensor has this status and word. */
+static bool is_status(enum sensor_status expected, const char *word)
+{
+    const struct sensor_entry *entry = sensors_find(sensors, "state-status");
+    struct sensor_reading reading = sensors_read(sensors, entry, NULL);
+    char text[SENSOR_TEXT_BYTES];
+
+    return reading.status == expected && strcmp(sensor_entry_text(entry, &reading, text), word) == 0;
+}
+
+/* Opens 'path' with the file "f", and a sensor of its own. */
+static struct state_files *open_with_sensor(char *path, struct state_file **file)
+{
+    static struct thing thing = {"x\n", 0};
+
+    ck_assert_int_eq(sensors_create(&sensors), 0);
+    memset(&status, 0, sizeof(status));
+    struct state_files *files = open_files(path);
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, file), 0);
+    return files;
+}
+
+static void close_with_sensor(struct state_files *files)
+{
+    state_files_close(files);
+    sensors_destroy(sensors);
+    sensors = NULL;
+}
+
+/* A kept file that is not to be believed is told by a sensor, until the next start. */
+START_TEST(ignored_files)
+{
+    enum { ABSENT, WHOLE, EMPTY, WRITABLE, LINK, REFUSED, N_CASES };
+    char path[80], other[80];
+
+    snprintf(path, sizeof(path), "%s/f", directory);
+    snprintf(other, sizeof(other), "%s/other", directory);
+    for (int i = ABSENT; i < N_CASES; i++) {
+        unlink(path);
+        if (i != ABSENT) {
+            FILE *text = fopen(i == LINK ? other : path, "w");
+            if (i != EMPTY)
+                fputs("y\n", text);
+            fclose(text);
+        }
+        if (i == WRITABLE)
+            ck_assert_int_eq(chmod(path, 0666), 0);
+        if (i == LINK)
+            ck_assert_int_eq(symlink(other, path), 0);
+        struct state_file *file;
+        struct state_files *files = open_with_sensor(directory, &file);
+        ck_assert(is_status(SENSOR_NOMINAL, "kept"));
+        bool found = state_file_path(file) != NULL;
+        ck_assert_msg(found == (i == WHOLE || i == REFUSED), "case %d", i);
+        if (i == REFUSED) /* by who reads it */
+            state_file_ignored(file);
+        bool good = i == ABSENT || i == WHOLE;
+        ck_assert_msg(good ? is_status(SENSOR_NOMINAL, "kept") : is_status(SENSOR_ERROR, "ignored"), "case %d", i);
+        state_file_changed(file);
+        state_files_close(files);
+        ck_assert_msg(good || is_status(SENSOR_ERROR, "ignored"), "case %d", i);
+        sensors_destroy(sensors);
+
+        /* The file that was written since is good. */
+        files = open_with_sensor(directory, &file);
+        ck_assert_msg(is_text(file, "x\n") && is_status(SENSOR_NOMINAL, "kept"), "case %d", i);
+        close_with_sensor(files);
+    }
+    struct state_file *file;
+    struct state_files *files = open_with_sensor(NULL, &file);
+    ck_assert(!state_file_path(file) && is_status(SENSOR_NOMINAL, "none"));
+    close_with_sensor(files);
+}
+END_TEST
+
+/* As systemd makes it with DynamicUser=: a link to a directory that is the service's. */
+START_TEST(directory_behind_a_link)
+{
+    char link_path[80];
+
+    snprintf(link_path, sizeof(link_path), "%s-link", directory);
+    ck_assert_int_eq(symlink(directory, link_path), 0);
+    state_files_close(open_files(link_path));
+    ck_assert_int_eq(unlink(link_path), 0);
+}
+END_TEST
+
+/* Two processes would take each other's files for their own; the second may have it once the first is gone. */
+START_TEST(directory_in_use)
+{
+    struct state_files *first = open_files(directory), *second = NULL;
+    struct config_state config = {directory};
+    char why[256] = "";
+
+    ck_assert_int_eq(state_files_open(&config, loop, NULL, NULL, &second, why, sizeof(why)), -EBUSY);
+    ck_assert_ptr_nonnull(strstr(why, "another process keeps its files in"));
+    ck_assert_ptr_null(second);
+    state_files_close(first);
+    state_files_close(open_files(directory));
+}
+END_TEST
+
+/* What a process left that was killed while it wrote. */
+START_TEST(stale_file)
+{
+    const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char path[128];
+
+    snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
+    fclose(fopen(path, "w"));
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
+    state_files_close(open_files(directory));
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
+/* A directory that is gone while it runs costs the file, not the program; once it is back all is written. */
+START_TEST(lost_directory)
+{
+    struct thing thing = {"1\n", 0};
+    struct state_file *file;
+    char moved[80];
+    struct state_files *files = open_files(directory);
+
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    snprintf(moved, sizeof(moved), "%s-moved", directory);
+    ck_assert_int_eq(rename(directory, moved), 0);
+    state_file_changed(file);
+    while (thing.n_written == 0)
+        ev_run(loop, EVRUN_ONCE);
+    ck_assert_int_eq(rename(moved, directory), 0);
+    thing.text = "2\n";
+    state_file_changed(file);
+    wait_text(file, "2\n");
+    state_files_close(files);
+}
+END_TEST
+
+static atomic_int n_refused;
+static atomic_bool full;
+
+/* Instead of the library's: a disk that may be full. */
+int mkostemp(char *template, int flags)
+{
+    if (!full)
+        return mkstemp(template);
+    n_refused++;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* What did not fit once is written as soon as it fits, without another change, or by the stop. */
+START_TEST(full_disk)
+{
+    for (int stops = 0; stops < 2; stops++) {
+        struct thing thing = {stops ? "1\n" : "2\n", 0};
+        struct state_file *file;
+        struct state_files *files = open_files(directory);
+
+        ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+        full = true;
+        n_refused = 0;
+        state_file_changed(file);
+        while (n_refused == 0)
+            ev_run(loop, EVRUN_NOWAIT);
+        full = false;
+        if (!stops)
+            wait_text(file, thing.text);
+        state_files_close(files);
+        files = open_files(directory);
+        ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+        ck_assert(is_text(file, thing.text));
+        state_files_close(files);
+    }
+}
+END_TEST
+
+/* A disk that hangs is no reason to end an observation. */
+START_TEST(slow_disk)
+{
+    struct thing thing = {"1\n", 0};
+    struct state_file *file;
+    struct state_files *files = open_files(directory);
+
+    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    atomic_store(&disk_hangs, true);
+    state_file_changed(file);
+    while (!atomic_load(&disk_is_waited_for))
+        ev_run(loop, EVRUN_ONCE | EVRUN_NOWAIT);
+    for (int i = 0; i < 20; i++)
+        ck_assert_uint_eq(threads_look().n_looks, 0);
+    atomic_store(&disk_hangs, false);
+    wait_text(file, "1\n");
+
+    /* Then it is watched again: it waits for a job with a beat now and then, and looks are faster. */
+    while (threads_look().n_looks < 3)
+        ;
+    state_files_close(files);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("state_file");
+    TCase *tests = tcase_create("all");
+
+    log_init("check_state_file", LOG_LEVEL_ERROR);
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, written_and_read_again);
+    tcase_add_test(tests, of_the_service);
+    tcase_add_test(tests, nowhere);
+    tcase_add_test(tests, no_such_directory);
+    tcase_add_test(tests, directory_that_others_may_change);
+    tcase_add_test(tests, ignored_files);
+    tcase_add_test(tests, directory_behind_a_link);
+    tcase_add_test(tests, directory_in_use);
+    tcase_add_test(tests, stale_file);
+    tcase_add_test(tests, lost_directory);
+    tcase_add_test(tests, full_disk);
+    tcase_add_test(tests, slow_disk);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,650 @@
+/* check_device_cuda.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says,
+ * and that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h);
+ * with CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
+#include "common/base/clock.h"
+#include "common/device/plugin.h"
+#include "common/base/inbox.h"
+#include "common/base/units.h"
+#include "tests/unit/device_under_test.h"
+#include "common/device/tensor_map.h"
+#include "tests/unit/test_random.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#define N_STREAMS    3
+#define N_OPERATIONS 120
+#define GRACE_NS     (20 * NS_PER_MS)
+
+/* ---- Which GPU, and what is said --------------------------------------------------------------------------------- */
+
+#define UUID_1 "GPU-10111213-1415-1617-1819-1a1b1c1d1e1f"
+
+static const struct choice {
+    const char *fake, *gpu;
+    int err;
+    const char *words; /* of the log where it opens, else of the sentence, which begins with a key */
+} choices[] = {
+    {"driver=0", NULL, -ENODEV, "device.kind: there is no NVIDIA driver here"},
+    {"driver=0", "0", -ENODEV, "device.gpu: there is no NVIDIA driver here"},
+    {"driver=11040", NULL, -ENODEV, "device.kind: the NVIDIA driver is too old: it is for CUDA 11.4, and CUDA "},
+    {"gpus=0", NULL, -ENODEV, "device.kind: there is no GPU here"},
+    {"major=7", NULL, -ENODEV,
+     "device.kind: no GPU here has compute capability 8.0 or more: 0 = Fake 0 (0000:3a:00.0, GPU-00010203-"},
+    {"major=7", "0", -ENODEV, "device.gpu: GPU 0, Fake 0, has compute capability 7.0, and 8.0 or more is needed"},
+    {"gpus=2", "2", -ENODEV, "device.gpu: there is no GPU \"2\" here; there are: 0 = Fake 0 (0000:3a:00.0, "},
+    {"gpus=2", "GPU-20111213-1415-1617-1819-1a1b1c1d1e1f", -ENODEV, "1 = Fake 1 (0000:3b:00.0, " UUID_1 ")"},
+    {"gpus=2", "0001:3b:00.0", -ENODEV, "device.gpu: there is no GPU \"0001:3b:00.0\" here"},
+    {"init=46", NULL, -EBUSY, "device.kind: cudaInitDevice failed: the words of CUDA"},
+    {"init=2", NULL, -ENOMEM, "cudaErrorMemoryAllocation"},
+    {"init=802", NULL, -EIO, "device.kind: cudaInitDevice failed"},
+    {"compiler=0", NULL, -ENOTSUP, "device.kind: there is no compiler for compute capability 9.0"},
+    {"gpus=1", NULL, 0, "device: cuda, GPU 0 of 1: Fake 0 (PCI 0000:3a:00.0, UUID GPU-00010203-"},
+    {"gpus=1", "auto", 0, "1024 MiB, compute capability 9.0); driver for CUDA "},
+    {"gpus=1", "", 0, "kernels are kept in no place"},
+    {"gpus=3", NULL, 0, "GPU 2 of 3"}, /* the first that will do */
+    {"gpus=2", "1", 0, "GPU 1 of 2: Fake 1 (PCI 0000:3b:00.0, UUID " UUID_1},
+    {"gpus=2", UUID_1, 0, "GPU 1 of 2"},
+    {"gpus=2", "gpu-10111213-1415-1617-1819-1A1B1C1D1E1F", 0, "GPU 1 of 2"},
+    {"gpus=2", "0000:3b:00.0", 0, "GPU 1 of 2"},
+    {"gpus=2", "00000000:3B:00.0", 0, "GPU 1 of 2"},
+    {"gpus=2", "3b:00.0", 0, "GPU 1 of 2"},
+};
+
+/* Opens a device of 'kind'; returns the log, and the device if there is one. */
+static const char *open_and_listen(enum device_kind kind, const char *gpu, int *err, struct device **device, char *why,
+                                   size_t why_bytes)
+{
+    static char said[4096];
+    struct device_config config = {.kind = kind, .gpu = gpu, .n_threads = 1};
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    dup2(fileno(file), STDERR_FILENO);
+    *err = device_open(&config, device, why, why_bytes);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    rewind(file);
+    said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+    fclose(file);
+    return said;
+}
+
+START_TEST(the_gpu_is_chosen_or_missed_in_plain_words)
+{
+    const struct choice *c = &choices[_i];
+    struct device *device = NULL;
+    char why[600] = "";
+    int err;
+
+    setenv("CBF_FAKE_CUDA", c->fake, 1);
+    const char *said = open_and_listen(DEVICE_CUDA, c->gpu, &err, &device, why, sizeof(why));
+    ck_assert_int_eq(err, c->err);
+    ck_assert_msg(strstr(err ? why : said, c->words), "%s%s", why, said);
+    ck_assert_int_eq(!device, err != 0);
+    if (err) {
+        ck_assert_str_eq(said, "");
+        ck_assert_msg(strncmp(why, "device.", 7) == 0, "%s", why);
+    }
+    device_close(device);
+}
+END_TEST
+
+/* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had
+ * now. */
+START_TEST(auto_does_without_a_gpu_that_there_is_not)
+{
+    const struct choice *c = &choices[_i];
+    bool falls_back = c->err == -ENODEV && !c->gpu;
+    struct device *device = NULL;
+    char why[600] = "";
+    int err;
+
+    setenv("CBF_FAKE_CUDA", c->fake, 1);
+    const char *said = open_and_listen(DEVICE_AUTO, c->gpu, &err, &device, why, sizeof(why));
+    ck_assert_int_eq(err, falls_back ? 0 : c->err);
+    if (!err)
+        ck_assert_str_eq(device_name(device), falls_back ? "cpu" : "cuda");
+    if (falls_back)
+        ck_assert_msg(strstr(said, "device: cpu, as ") && strstr(said, strchr(c->words, ' ')) &&
+                          !strstr(said, "; install"),
+                      "%s", said);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(builds_do_not_mix)
+{
+    struct device_host stranger = {.build_id = "another"};
+    struct device_config config = {.kind = DEVICE_CUDA};
+    struct device *device = NULL;
+    device_plugin_open_fn *open;
+    char why[300];
+    void *plugin = dlopen(test_fake_cuda(), RTLD_NOW | RTLD_LOCAL);
+    void *symbol = plugin ? dlsym(plugin, DEVICE_PLUGIN_OPEN) : NULL;
+
+    ck_assert_ptr_nonnull(symbol);
+    memcpy(&open, &symbol, sizeof(open));
+    ck_assert_int_eq(open(&config, &stranger, &device, why, sizeof(why)), -ENODEV);
+    ck_assert_msg(strstr(why, "this program of another"), "%s", why);
+}
+END_TEST
+
+/* What a process left in the cache that was killed while it wrote. */
+START_TEST(the_cache_is_tidied)
+{
+    const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    char directory[] = "/tmp/check_device_cuda-XXXXXX", path[64], why[300] = "";
+    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
+    struct device *device;
+
+    ck_assert(mkdtemp(directory));
+    snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
+    fclose(fopen(path, "w"));
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    device_close(device);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+END_TEST
+
+/* Code that others may have put there is not run; the start goes on. */
+START_TEST(a_shared_cache_is_not_used)
+{
+    char directory[] = "/tmp/check_device_cuda-XXXXXX", why[300] = "";
+    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
+    struct device *device;
+
+    ck_assert(mkdtemp(directory));
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    for (int shared = 0; shared < 2; shared++) {
+        ck_assert_int_eq(chmod(directory, shared ? 0777 : 0755), 0);
+        ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+        ck_assert_int_eq(device_cache_directory(device) == NULL, shared);
+        device_close(device);
+    }
+    ck_assert_int_eq(rmdir(directory), 0);
+}
+END_TEST
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+START_TEST(memory_that_cannot_be_registered_is_cudas_own)
+{
+    setenv("CBF_FAKE_CUDA", "register=0", 1);
+    struct device *device = test_open_device(1);
+    uint8_t *memory[3];
+
+    for (size_t k = 0; k < ARRAY_LEN(memory); k++) {
+        memory[k] = device_alloc_pinned(device, (3 << 20) + k);
+        ck_assert_ptr_nonnull(memory[k]);
+        memset(memory[k], 1, (3 << 20) + k);
+    }
+    device_free_pinned(device, memory[1]);
+    device_free_pinned(device, memory[0]);
+    device_free_pinned(device, memory[2]);
+    device_close(device);
+}
+END_TEST
+
+START_TEST(too_little_gpu_memory_is_said_with_both_sizes)
+{
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", "memory_mib=1000", 1);
+    struct device *device = test_open_device(1);
+    uint64_t mib = 1 << 20;
+    ck_assert_int_eq(device_check_memory(device, mib, 500 * mib, "a.b", "lower it", why, sizeof(why)), 0);
+    ck_assert_int_eq(device_check_memory(device, mib, 501 * mib, "a.b", "lower it", why, sizeof(why)), -ENOMEM);
+    ck_assert_str_eq(why, "a.b: this configuration needs 501 MiB of GPU memory, and of 1000 MiB here 500 MiB are "
+                          "available; lower it");
+    ck_assert_int_eq(device_check_memory(device, mib, 1001 * mib, "a.b", "lower it", why, sizeof(why)), -E2BIG);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Direct memory ----------------------------------------------------------------------------------------------- */
+
+START_TEST(direct_memory_is_vulkans)
+{
+    struct device_direct direct[3];
+    struct device_stream *stream;
+    uint8_t expected[3000], found[3000];
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
+    setenv("CBF_FAKE_VULKAN", "", 1);
+    test_use_fake_vulkan();
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_stream_create(device, "copies", &stream), 0);
+    ck_assert_int_eq(device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why)), 0);
+    for (size_t k = 0; k < ARRAY_LEN(direct); k++) {
+        ck_assert_msg(!device_alloc_direct(device, sizeof(found), &direct[k], why, sizeof(why)), "%s", why);
+        ck_assert_ptr_ne(direct[k].host, direct[k].device);
+        memset(expected, (int)k + 1, sizeof(expected));
+        memcpy(direct[k].host, expected, sizeof(expected));
+        test_read(stream, found, direct[k].device, sizeof(found));
+        ck_assert_mem_eq(found, expected, sizeof(found));
+    }
+    for (size_t k = 0; k < ARRAY_LEN(direct); k++)
+        device_free_direct(device, &direct[(k + 1) % 3]);
+    device_free_direct(device, &(struct device_direct){0});
+    device_stream_destroy(stream);
+    device_close(device);
+}
+END_TEST
+
+static const struct {
+    const char *cuda, *vulkan;
+    int err;
+    const char *words;
+} direct_failures[] = {
+    {"gpus=1", "heap_mib=246", -E2BIG,
+     "a.b: this configuration needs 256 MiB of GPU memory that the host can write to, and of 246 MiB here 246 MiB are "
+     "available; lower it"},
+    {"gpus=1", "gpus=1", -ENODEV,
+     "a.b: Vulkan does not see the GPU with UUID 00010203-0405-0607-0809-0a0b0c0d0e0f; it sees Fake Vulkan 0 "
+     "(eeeeeeee-eeee-eeee-eeee-eeeeeeeeeeee)"},
+    {"gpus=1", "vkMapMemory=-5", -ENOMEM, "vkMapMemory failed: VK_ERROR_MEMORY_MAP_FAILED (-5)"},
+    {"import=999", "", -EIO, "cudaImportExternalMemory failed: the words of CUDA (cudaErrorUnknown)"},
+    {"map=2", "", -ENOMEM, "cudaExternalMemoryGetMappedBuffer failed: the words of CUDA (cudaErrorMemoryAllocation)"},
+};
+
+/* The device itself is well. */
+START_TEST(failure_of_direct_memory_is_said)
+{
+    struct device_direct direct;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", direct_failures[_i].cuda, 1);
+    setenv("CBF_FAKE_VULKAN", direct_failures[_i].vulkan, 1);
+    test_use_fake_vulkan();
+    struct device *device = test_open_device(1);
+    int err = device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why));
+    if (!err)
+        err = device_alloc_direct(device, 1000, &direct, why, sizeof(why));
+    ck_assert_int_eq(err, direct_failures[_i].err);
+    ck_assert_str_eq(why, direct_failures[_i].words);
+    ck_assert(device_ok(device));
+    device_close(device);
+}
+END_TEST
+
+/* ---- Exported memory --------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *fake;
+    int err;
+    const char *words;
+} export_failures[] = {
+    {"dmabuf=-1", -ENODEV, "the NVIDIA driver is too old to share the GPU's memory with network cards"},
+    {"dmabuf=801", -ENODEV,
+     "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 801): "
+     "that takes its open kernel modules and Linux 5.12"},
+    {"dmabuf=2", -ENOMEM,
+     "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 2): "
+     "that takes its open kernel modules and Linux 5.12"},
+};
+
+/* What is found before anything is allocated. */
+static const struct {
+    const char *fake;
+    const char *words; /* NULL: it is as it should be */
+} export_checks[] = {
+    {"ordering=100,flushes=1", NULL},
+    {"ordering=100,flushes=0", NULL},
+    {"ordering=0,flushes=3", NULL},
+    {"ordering=0,flushes=2", "recv.gpudirect: this GPU neither keeps the order of what a network card writes"},
+    {"has_dmabuf=0", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"},
+};
+
+START_TEST(what_exporting_needs_is_checked)
+{
+    const char *words = export_checks[_i].words;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", export_checks[_i].fake, 1);
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_check_exported(device, "recv.gpudirect", why, sizeof(why)), words ? -ENODEV : 0);
+    ck_assert_msg(words ? strstr(why, words) == why : why[0] == '\0', "%s", why);
+    device_close(device);
+}
+END_TEST
+
+static _Atomic int n_failures;
+
+static void count_failure(void *arg)
+{
+    ck_assert_ptr_eq(arg, &n_failures);
+    n_failures++;
+}
+
+START_TEST(failure_to_export_is_said)
+{
+    struct device_exported exported;
+    char why[400] = "";
+
+    setenv("CBF_FAKE_CUDA", export_failures[_i].fake, 1);
+    struct device *device = test_open_device(1);
+    ck_assert_int_eq(device_alloc_exported(device, 1000, &exported, why, sizeof(why)), export_failures[_i].err);
+    ck_assert_str_eq(why, export_failures[_i].words);
+    ck_assert(device_ok(device));
+    device_close(device);
+}
+END_TEST
+
+/* Where the GPU does not keep the order, what fails is the device's end. */
+START_TEST(writes_of_cards_are_flushed_where_they_must_be)
+{
+    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    struct device *device;
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", _i ? "ordering=0,flush=999" : "ordering=100,flush=999", 1);
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    device_flush_exported(device);
+    ck_assert(device_ok(device) == (_i == 0));
+    ck_assert_int_eq(n_failures, _i);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+static const char *const tensor_fakes[] = {"", "tensor=-1", "tensor=1"};
+
+/* A driver that does not know of tensors, or refuses one, is the device's end. */
+START_TEST(tensors_are_described_by_the_driver)
+{
+    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
+    struct device_tensor_map map;
+    struct device_tensor got;
+    struct device_stream *stream;
+    struct device *device;
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", tensor_fakes[_i], 1);
+    memset(&map, 0xA5, sizeof(map));
+    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(device_stream_create(device, "test", &stream), 0);
+    device_map_tensor(stream, &tensor, &map);
+    ck_assert(device_ok(device) == (_i == 0));
+    ck_assert_int_eq(n_failures, _i > 0);
+    memcpy(&got, &map, sizeof(got));
+    if (_i == 0) {
+        ck_assert_ptr_eq(got.base, tensor.base);
+        ck_assert_mem_eq(got.extent, tensor.extent, sizeof(got.extent));
+        ck_assert_mem_eq(got.pitch, tensor.pitch, sizeof(got.pitch));
+        ck_assert_mem_eq(got.box, tensor.box, sizeof(got.box));
+        ck_assert_uint_eq(device_multiprocessors(device), 8); /* as the fake says */
+    }
+    device_stream_destroy(stream);
+    device_close(device);
+}
+END_TEST
+
+/* ---- Failures ---------------------------------------------------------------------------------------------------- */
+
+static struct inbox *inbox;
+
+static void push_arg(void *arg)
+{
+    inbox_push(inbox, &(struct inbox_item){.object = arg});
+}
+
+static void run_nothing(const void *args, int n_threads)
+{
+}
+
+static const struct kernel nothing = {.name = "nothing", .args_bytes = 8, .cpu = run_nothing};
+
+struct bed {
+    struct device *device;
+    struct device_stream *streams[N_STREAMS];
+    struct device_event *event;
+    struct device_kernel *kernel;
+    uint8_t *memory[N_STREAMS], *pinned[N_STREAMS]; /* nothing orders the streams */
+    uint8_t called[N_OPERATIONS];                   /* one per callback, whose address is its argument */
+    size_t n_callbacks;
+};
+
+static void create_bed_of(struct bed *bed, const char *fake, const struct kernel *kernel, struct device_kernel **made)
+{
+    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
+    static const char *const names[N_STREAMS] = {"abc", "bc", "c"};
+    char why[300] = "";
+
+    setenv("CBF_FAKE_CUDA", fake, 1);
+    memset(bed, 0, sizeof(*bed));
+    ck_assert_int_eq(inbox_create(N_OPERATIONS, &inbox), 0);
+    ck_assert_msg(device_open(&config, &bed->device, why, sizeof(why)) == 0, "%s", why);
+    for (int k = 0; k < N_STREAMS; k++) {
+        ck_assert_int_eq(device_stream_create(bed->device, names[k], &bed->streams[k]), 0);
+        bed->memory[k] = device_alloc(bed->device, 100);
+        bed->pinned[k] = device_alloc_pinned(bed->device, 100);
+    }
+    ck_assert_int_eq(device_event_create(bed->device, &bed->event), 0);
+    ck_assert_int_eq(device_kernel_create(bed->device, kernel, NULL, 0, made), 0);
+}
+
+static void create_bed(struct bed *bed, const char *fake)
+{
+    create_bed_of(bed, fake, &nothing, &bed->kernel);
+}
+
+static void destroy_bed(struct bed *bed)
+{
+    device_event_destroy(bed->event);
+    for (int k = 0; k < N_STREAMS; k++)
+        device_stream_destroy(bed->streams[k]);
+    for (int k = 0; k < N_STREAMS; k++) {
+        device_free(bed->device, bed->memory[k]);
+        device_free_pinned(bed->device, bed->pinned[k]);
+    }
+    device_kernel_destroy(bed->kernel);
+    device_close(bed->device);
+    inbox_destroy(inbox);
+}
+
+static void enqueue_something(struct bed *bed)
+{
+    size_t s = random_below(N_STREAMS);
+    struct device_stream *stream = bed->streams[s];
+    uint64_t args = 0;
+
+    switch (random_below(6)) {
+    case 0: device_copy(stream, bed->memory[s], bed->pinned[s], 100); break;
+    case 1: device_copy_2d(stream, bed->pinned[s], 20, bed->memory[s], 30, 10, 3); break;
+    case 2: device_fill(stream, bed->memory[s], 7, 100); break;
+    case 3: device_launch(stream, bed->kernel, &(struct kernel_grid){{1, 1, 1}, 32, 0}, &args); break;
+    case 4: device_event_record(bed->event, stream); break;
+    case 5: device_stream_wait_event(stream, bed->event); break;
+    }
+    if (random_below(3) == 0)
+        device_then(stream, push_arg, &bed->called[bed->n_callbacks++]);
+}
+
+/* Each callback has come once, and none twice; waits for those that are on their way. */
+static void assert_all_called(struct bed *bed)
+{
+    struct inbox_item item;
+
+    for (size_t k = 0; k < bed->n_callbacks; k++) {
+        ck_assert_int_eq(inbox_pop(inbox, &item), 0);
+        ck_assert_int_eq((*(uint8_t *)item.object)++, 0);
+    }
+    ck_assert_int_eq(inbox_pop_until(inbox, clock_monotonic_ns() + GRACE_NS, &item), -ETIMEDOUT);
+}
+
+/* Wherever it happens. */
+START_TEST(a_failure_is_said_once_and_all_callbacks_come)
+{
+    static struct bed bed;
+    char fake[64];
+
+    random_state += (uint64_t)_i;
+    snprintf(fake, sizeof(fake), "%s=%d", _i % 2 ? "die" : "refuse", 1 + (int)random_below(N_OPERATIONS / 2));
+    create_bed(&bed, fake);
+    for (int k = 0; k < N_OPERATIONS; k++)
+        enqueue_something(&bed);
+    assert_all_called(&bed);
+    ck_assert(!device_ok(bed.device));
+    ck_assert_int_eq(n_failures, 1);
+    destroy_bed(&bed);
+    ck_assert_int_eq(n_failures, 1);
+}
+END_TEST
+
+/* Nobody calls the device any more; only the watch can notice. */
+START_TEST(a_gpu_that_dies_while_all_wait_is_noticed)
+{
+    static struct bed bed;
+
+    create_bed(&bed, "die=3");
+    device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
+    device_fill(bed.streams[1], bed.memory[1], 7, 100);
+    device_fill(bed.streams[2], bed.memory[2], 7, 100);
+    device_then(bed.streams[2], push_arg, &bed.called[bed.n_callbacks++]);
+    assert_all_called(&bed);
+    ck_assert(!device_ok(bed.device));
+    ck_assert_int_eq(n_failures, 1);
+    destroy_bed(&bed);
+}
+END_TEST
+
+static void fail_launch(void)
+{
+    struct bed bed;
+    uint64_t args = 0;
+
+    create_bed(&bed, "");
+    device_fill(bed.streams[1], bed.memory[1], 7, 100);
+    device_launch(bed.streams[0], bed.kernel, &(struct kernel_grid){{1, 2, 3}, 2000, 40}, &args);
+    destroy_bed(&bed);
+}
+
+START_TEST(the_sentence_names_call_stream_and_kernel)
+{
+    char said[2048];
+    FILE *file = tmpfile();
+    int saved = dup(STDERR_FILENO);
+
+    dup2(fileno(file), STDERR_FILENO);
+    fail_launch();
+    dup2(saved, STDERR_FILENO);
+    rewind(file);
+    said[fread(said, 1, sizeof(said) - 1, file)] = '\0';
+    ck_assert_msg(strstr(said, " error: cuda: nothing: cudaLaunchKernel of 1 x 2 x 3 blocks of 2000 threads and 40 "
+                               "bytes of shared memory on stream abc failed: the words of CUDA ("),
+                  "%s", said);
+    ck_assert_msg(strstr(said, "last given: c: nothing, bc: fill, abc: nothing"), "%s", said);
+    ck_assert_ptr_eq(strstr(said, " error: "), strrchr(said, '[') + strcspn(strrchr(said, '['), " "));
+}
+END_TEST
+
+/* ---- On a GPU ---------------------------------------------------------------------------------------------------- */
+
+static const struct kernel failing[] = {
+    {.name = "wild", .args_bytes = 8, .cuda_text = "extern \"C\" __global__ void wild(int *where) { *where = 1; }"},
+    {.name = "trap", .args_bytes = 8, .cuda_text = "extern \"C\" __global__ void trap(int *where) { __trap(); }"},
+};
+
+/* One that fails long after it was enqueued, when everybody waits; one that later calls stumble over. */
+START_TEST(a_kernel_that_fails_ends_the_device)
+{
+    const struct kernel_grid one = {{1, 1, 1}, 1, 0};
+    static struct bed bed;
+    struct device_kernel *kernel;
+    uint64_t where = 16;
+
+    create_bed_of(&bed, "", &failing[_i / 2], &kernel);
+    for (int k = 0; k < 10; k++) {
+        device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
+        device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
+    }
+    device_launch(bed.streams[1], kernel, &one, &where);
+    device_then(bed.streams[1], push_arg, &bed.called[bed.n_callbacks++]);
+    if (_i % 2)
+        device_stream_wait(bed.streams[1]);
+    for (int k = 0; k < 10 && _i % 2; k++) {
+        device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
+        device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
+    }
+    assert_all_called(&bed);
+    ck_assert(!device_ok(bed.device));
+    ck_assert_int_eq(n_failures, 1);
+    device_kernel_destroy(kernel);
+    destroy_bed(&bed);
+}
+END_TEST
+
+START_TEST(without_anybody_to_tell_the_process_ends)
+{
+    setenv("CBF_FAKE_CUDA", "refuse=1", 1);
+    struct device *device = test_open_device(1);
+    struct device_stream *stream;
+    void *memory = device_alloc(device, 10);
+
+    ck_assert_int_eq(device_stream_create(device, "alone", &stream), 0);
+    device_fill(stream, memory, 0, 10);
+}
+END_TEST
+
+START_TEST(skipped_as_there_was_no_cuda_toolkit)
+{
+}
+END_TEST
+
+static void add_tests(TCase *tests)
+{
+    tcase_add_checked_fixture(tests, test_use_fake_cuda, NULL);
+    tcase_add_loop_test(tests, the_gpu_is_chosen_or_missed_in_plain_words, 0, (int)ARRAY_LEN(choices));
+    tcase_add_loop_test(tests, auto_does_without_a_gpu_that_there_is_not, 0, (int)ARRAY_LEN(choices));
+    tcase_add_test(tests, builds_do_not_mix);
+    tcase_add_test(tests, the_cache_is_tidied);
+    tcase_add_test(tests, a_shared_cache_is_not_used);
+    tcase_add_test(tests, memory_that_cannot_be_registered_is_cudas_own);
+    tcase_add_test(tests, too_little_gpu_memory_is_said_with_both_sizes);
+    if (test_fake_vulkan()) {
+        tcase_add_test(tests, direct_memory_is_vulkans);
+        tcase_add_loop_test(tests, failure_of_direct_memory_is_said, 0, (int)ARRAY_LEN(direct_failures));
+    }
+    tcase_add_loop_test(tests, what_exporting_needs_is_checked, 0, (int)ARRAY_LEN(export_checks));
+    tcase_add_loop_test(tests, failure_to_export_is_said, 0, (int)ARRAY_LEN(export_failures));
+    tcase_add_loop_test(tests, writes_of_cards_are_flushed_where_they_must_be, 0, 2);
+    tcase_add_loop_test(tests, tensors_are_described_by_the_driver, 0, ARRAY_LEN(tensor_fakes));
+    tcase_add_loop_test(tests, a_failure_is_said_once_and_all_callbacks_come, 0, 40);
+    tcase_add_test(tests, a_gpu_that_dies_while_all_wait_is_noticed);
+    tcase_add_test(tests, the_sentence_names_call_stream_and_kernel);
+    tcase_add_exit_test(tests, without_anybody_to_tell_the_process_ends, 1);
+}
+
+int main(void)
+{
+    Suite *suite = suite_create("device_cuda");
+    TCase *tests = tcase_create("device_cuda"), *on_gpu = tcase_create("GPU");
+    SRunner *runner = srunner_create(suite);
+    int n_failed;
+
+    random_start();
+    tcase_set_timeout(tests, 60);
+    if (test_fake_cuda())
+        add_tests(tests);
+    else
+        tcase_add_test(tests, skipped_as_there_was_no_cuda_toolkit);
+    if (test_on_cuda())
+        tcase_add_loop_test(on_gpu, a_kernel_that_fails_ends_the_device, 0, 2 * (int)ARRAY_LEN(failing));
+    tcase_set_timeout(on_gpu, 60);
+    suite_add_tcase(suite, on_gpu);
+    suite_add_tcase(suite, tests);
+    srunner_run_all(runner, CK_ENV);
+    n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,301 @@
+/* check_sensor.c - readings that belong together, the set, time-outs, aggregates, and values as text. */
+#include "common/telemetry/sensor.h"
+
+#include "common/base/clock.h"
+#include "common/base/units.h"
+
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- A clock of our own, which the linker prefers to the real one ------------------------------------------------ */
+
+static _Atomic int64_t fake_unix_ns, fake_monotonic_ns;
+
+int64_t clock_unix_ns(void)
+{
+    return fake_unix_ns;
+}
+
+int64_t clock_monotonic_ns(void)
+{
+    return fake_monotonic_ns;
+}
+
+void clock_sleep_until(int64_t deadline_ns)
+{
+    fake_monotonic_ns = deadline_ns;
+}
+
+struct timespec clock_timespec(int64_t monotonic_ns)
+{
+    return (struct timespec){monotonic_ns / NS_PER_S, monotonic_ns % NS_PER_S};
+}
+
+static struct sensors *make_sensors(void)
+{
+    struct sensors *sensors = NULL;
+
+    fake_unix_ns = INT64_C(1700000000123456789);
+    fake_monotonic_ns = 5 * NS_PER_S;
+    ck_assert_int_eq(sensors_create(&sensors), 0);
+    return sensors;
+}
+
+static void add(struct sensors *sensors, struct sensor *sensor, struct sensor_about about, struct sensor_reading first)
+{
+    about.description = about.description ? about.description : "";
+    about.units = about.units ? about.units : "";
+    ck_assert_int_eq(sensors_add(sensors, sensor, &about, first), 0);
+}
+
+static const char *text_of(struct sensors *sensors, const char *name)
+{
+    static char text[SENSOR_TEXT_BYTES];
+    const struct sensor_entry *entry = sensors_find(sensors, name);
+    struct sensor_reading reading = sensors_read(sensors, entry, NULL);
+
+    return sensor_entry_text(entry, &reading, text);
+}
+
+static const struct sensor_reading nothing;
+
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
+
+#define N_SETS 200000
+
+static void *set_many(void *arg)
+{
+    for (int64_t i = 1; i <= N_SETS; i++) {
+        struct sensor_reading reading = {.unix_ns = i, .status = (enum sensor_status)(i % 7)};
+        for (int k = 0; k < SENSOR_N_NUMBERS; k++)
+            reading.value.numbers[k] = (double)(i * (k + 1));
+        sensor_set(arg, reading);
+    }
+    return NULL;
+}
+
+static bool belongs_together(const struct sensor_reading *reading)
+{
+    bool right = reading->status == (enum sensor_status)(reading->unix_ns % 7);
+
+    for (int k = 0; k < SENSOR_N_NUMBERS; k++)
+        right = right && reading->value.numbers[k] == (double)(reading->unix_ns * (k + 1));
+    return right;
+}
+
+/* Whatever a reader sees was set at once, and readings only go on. */
+START_TEST(threads)
+{
+    static struct sensor sensor;
+    int64_t last = 0;
+    pthread_t writer;
+
+    ck_assert_int_eq(pthread_create(&writer, NULL, set_many, &sensor), 0);
+    while (last < N_SETS) {
+        struct sensor_reading reading = sensor_read(&sensor);
+        ck_assert_msg(belongs_together(&reading), "a mixture at %lld", (long long)reading.unix_ns);
+        ck_assert_int_ge(reading.unix_ns, last);
+        last = reading.unix_ns;
+    }
+    pthread_join(writer, NULL);
+}
+END_TEST
+
+/* ---- The set ----------------------------------------------------------------------------------------------------- */
+
+START_TEST(names)
+{
+    static const char *const all[] = {"b", "a.z", "a", "zz", "a-1", "B_2", "a.b.c", "0"};
+    static struct sensor many[ARRAY_LEN(all)];
+    struct sensors *sensors = make_sensors();
+
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        add(sensors, &many[i], (struct sensor_about){all[i]},
+            (struct sensor_reading){0, SENSOR_NOMINAL, {.integer = (int64_t)i}});
+    ck_assert_uint_eq(sensors->n, ARRAY_LEN(all));
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        ck_assert_ptr_eq(sensors_find(sensors, all[i])->sensor, &many[i]);
+        ck_assert_uint_eq(sensors->entries[i]->index, i);
+        if (i > 0)
+            ck_assert_int_lt(strcmp(sensors->entries[i - 1]->about.name, sensors->entries[i]->about.name), 0);
+    }
+    ck_assert_ptr_null(sensors_find(sensors, ""));
+    ck_assert_ptr_null(sensors_find(sensors, "a."));
+    ck_assert_ptr_null(sensors_find(sensors, "zzz"));
+    sensors_destroy(sensors);
+    sensors_destroy(NULL);
+}
+END_TEST
+
+static void write_pair(const union sensor_value *value, char *text, size_t text_bytes)
+{
+    snprintf(text, text_bytes, "(%g, %g)", value->numbers[0], value->numbers[5]);
+}
+
+START_TEST(texts)
+{
+    static const char *const words[] = {"up", "down", NULL};
+    static struct sensor integer, real, boolean, timestamp, discrete, text, pair;
+    struct sensors *sensors = make_sensors();
+    char *long_text = malloc(3000001);
+
+    add(sensors, &integer, (struct sensor_about){"integer", .type = SENSOR_INTEGER}, nothing);
+    add(sensors, &real, (struct sensor_about){"real", .type = SENSOR_FLOAT}, nothing);
+    add(sensors, &boolean, (struct sensor_about){"boolean", .type = SENSOR_BOOLEAN}, nothing);
+    add(sensors, &timestamp, (struct sensor_about){"timestamp", .type = SENSOR_TIMESTAMP}, nothing);
+    add(sensors, &discrete, (struct sensor_about){"discrete", .type = SENSOR_DISCRETE, .words = words}, nothing);
+    add(sensors, &text, (struct sensor_about){"text", .type = SENSOR_STRING}, nothing);
+    add(sensors, &pair, (struct sensor_about){"pair", .type = SENSOR_STRING, .format = write_pair}, nothing);
+
+    sensor_set_integer(&integer, 7, SENSOR_NOMINAL, INT64_MIN);
+    ck_assert_str_eq(text_of(sensors, "integer"), "-9223372036854775808");
+    sensor_set_integer(&boolean, 7, SENSOR_NOMINAL, 1);
+    ck_assert_str_eq(text_of(sensors, "boolean"), "1");
+    sensor_set_integer(&discrete, 7, SENSOR_NOMINAL, 1);
+    ck_assert_str_eq(text_of(sensors, "discrete"), "down");
+    sensor_set_real(&timestamp, 7, SENSOR_NOMINAL, 1700000000.25);
+    ck_assert_str_eq(text_of(sensors, "timestamp"), "1700000000.250000");
+    ck_assert_str_eq(text_of(sensors, "text"), "");
+    sensor_set(&pair, (struct sensor_reading){7, SENSOR_NOMINAL, {.numbers = {1.5, 0, 0, 0, 0, -2}}});
+    ck_assert_str_eq(text_of(sensors, "pair"), "(1.5, -2)");
+    memset(long_text, 'x', 3000000);
+    long_text[3000000] = '\0';
+    ck_assert_int_eq(sensors_set_text(sensors, &text, 8, SENSOR_WARN, long_text), 0);
+    ck_assert_str_eq(text_of(sensors, "text"), long_text);
+    uint64_t version = text.entry->text_version;
+    ck_assert_int_eq(sensors_set_text(sensors, &text, 9, SENSOR_WARN, long_text), 0);
+    ck_assert_uint_eq(text.entry->text_version, version);
+    ck_assert_int_eq(sensor_read(&text).unix_ns, 9);
+    free(long_text);
+    sensors_destroy(sensors);
+}
+END_TEST
+
+/* As short as it may be, and the same number again. */
+START_TEST(reals)
+{
+    static const double values[] = {0,    -0.0,    0.1,     1.0 / 3,  1e23,
+                                    -2.5, DBL_MAX, DBL_MIN, 4.9e-324, 1.2345678901234568e17};
+    static struct sensor real;
+    struct sensors *sensors = make_sensors();
+
+    add(sensors, &real, (struct sensor_about){"real", .type = SENSOR_FLOAT}, nothing);
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        sensor_set_real(&real, 0, SENSOR_NOMINAL, values[i]);
+        ck_assert_msg(strtod(text_of(sensors, "real"), NULL) == values[i], "%s", text_of(sensors, "real"));
+    }
+    sensor_set_real(&real, 0, SENSOR_NOMINAL, 0.1);
+    ck_assert_str_eq(text_of(sensors, "real"), "0.1");
+    sensor_set_real(&real, 0, SENSOR_NOMINAL, -INFINITY);
+    ck_assert_str_eq(text_of(sensors, "real"), "-inf");
+    sensor_set_real(&real, 0, SENSOR_NOMINAL, NAN);
+    ck_assert_ptr_nonnull(strstr(text_of(sensors, "real"), "nan"));
+    sensors_destroy(sensors);
+}
+END_TEST
+
+/* ---- Time-outs and aggregates ------------------------------------------------------------------------------------ */
+
+START_TEST(time_outs)
+{
+    static struct sensor fails, recovers, stays;
+    struct sensors *sensors = make_sensors();
+    uint64_t before, after;
+
+    add(sensors, &fails, (struct sensor_about){"fails", .timeout_ns = 2 * NS_PER_S},
+        (struct sensor_reading){77, SENSOR_NOMINAL, {.integer = 3}});
+    add(sensors, &recovers, (struct sensor_about){"recovers", .timeout_ns = NS_PER_S, .recovers = true},
+        (struct sensor_reading){78, SENSOR_ERROR, {.integer = 4}});
+    add(sensors, &stays, (struct sensor_about){"stays", .timeout_ns = NS_PER_S, .recovers = true},
+        (struct sensor_reading){79, SENSOR_UNKNOWN, {.integer = 5}});
+
+    fake_monotonic_ns += 2 * NS_PER_S - 1;
+    fake_unix_ns += 2 * NS_PER_S - 1;
+    struct sensor_reading reading = sensors_read(sensors, fails.entry, &before);
+    ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
+    ck_assert_int_eq(reading.unix_ns, 77);
+    reading = sensors_read(sensors, recovers.entry, NULL);
+    ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
+    ck_assert_int_eq(reading.unix_ns, INT64_C(1700000001123456789)); /* when its second was over */
+    ck_assert_int_eq(reading.value.integer, 4);
+    ck_assert_int_eq(sensors_read(sensors, stays.entry, NULL).status, SENSOR_UNKNOWN);
+
+    fake_monotonic_ns += 1;
+    fake_unix_ns += 1;
+    reading = sensors_read(sensors, fails.entry, &after);
+    ck_assert_int_eq(reading.status, SENSOR_ERROR);
+    ck_assert_uint_ne(before, after);
+    sensor_set_integer(&fails, 80, SENSOR_NOMINAL, 3);
+    reading = sensors_read(sensors, fails.entry, NULL);
+    ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
+    ck_assert_int_eq(reading.unix_ns, 80);
+    sensors_destroy(sensors);
+}
+END_TEST
+
+static bool includes_rx(const char *name)
+{
+    return strstr(name, "rx.") != NULL;
+}
+
+static bool includes_all(const char *name)
+{
+    return true;
+}
+
+START_TEST(aggregates)
+{
+    static struct sensor rx, other, rx_status, all_status;
+    struct sensors *sensors = make_sensors();
+
+    add(sensors, &rx_status,
+        (struct sensor_about){"rx.device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
+                              .includes = includes_rx},
+        nothing);
+    add(sensors, &all_status,
+        (struct sensor_about){"device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
+                              .includes = includes_all},
+        nothing);
+    add(sensors, &rx, (struct sensor_about){"input0.rx.timestamp", .timeout_ns = NS_PER_S}, nothing);
+    add(sensors, &other, (struct sensor_about){"gain"}, nothing);
+    for (enum sensor_status status = SENSOR_UNKNOWN; status <= SENSOR_INACTIVE; status++) {
+        bool worse = status >= SENSOR_WARN && status <= SENSOR_UNREACHABLE;
+        sensor_set_integer(&other, 0, status, 0);
+        ck_assert_str_eq(text_of(sensors, "device-status"), worse ? "degraded" : "ok");
+        ck_assert_str_eq(text_of(sensors, "rx.device-status"), "ok");
+        ck_assert_int_eq(sensors_read(sensors, all_status.entry, NULL).status, worse ? SENSOR_WARN : SENSOR_NOMINAL);
+    }
+    sensor_set_integer(&other, 0, SENSOR_NOMINAL, 0);
+    fake_monotonic_ns += NS_PER_S;
+    fake_unix_ns += NS_PER_S;
+    ck_assert_str_eq(text_of(sensors, "rx.device-status"), "degraded");
+    ck_assert_str_eq(text_of(sensors, "device-status"), "degraded");
+    ck_assert_int_eq(sensors_read(sensors, all_status.entry, NULL).unix_ns, fake_unix_ns);
+    sensors_destroy(sensors);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("sensor");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    tcase_set_timeout(tcase, 60);
+    tcase_add_test(tcase, threads);
+    tcase_add_test(tcase, names);
+    tcase_add_test(tcase, texts);
+    tcase_add_test(tcase, reals);
+    tcase_add_test(tcase, time_outs);
+    tcase_add_test(tcase, aggregates);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,306 @@
+/* check_pfb_fir - the filter against a model that reads samples bit by bit; every width, unaligned starts, and for
+ * the twin input that ends where the address space does. */
+#include "kernels/filterbank/pfb_fir.h"
+
+#include "tests/unit/test_kernel.h"
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+#define N_WIDTHS (sizeof(widths) / sizeof(widths[0]))
+#define GUARD    64 /* values after the output that must stay */
+
+/* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
+static uint8_t *alloc_to_the_edge(size_t bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t inside = (bytes + page - 1) / page * page;
+    uint8_t *base = mmap(NULL, inside + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    ck_assert(base != MAP_FAILED);
+    ck_assert_int_eq(mprotect(base + inside, page, PROT_NONE), 0);
+    return base + inside - bytes;
+}
+
+static int sample_at(const uint8_t *in, size_t index, uint32_t bits)
+{
+    int value = 0;
+
+    for (size_t bit = index * bits; bit < (index + 1) * bits; bit++)
+        value = value * 2 + (in[bit / 8] >> (7 - bit % 8) & 1);
+    return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
+}
+
+/* What one call works on; 'out' has GUARD values more than it needs, all of them poisoned. */
+struct memory {
+    size_t in_bytes, n_weights, n_out;
+    uint8_t *in;
+    float *weights, *out;
+    uint64_t power;
+};
+
+/* out[s][p] as the header defines it: in float, in order of taps, and in double. */
+static void model(const struct pfb_fir_args *a, const struct memory *m, size_t s, size_t p, float *exact, double *ideal,
+                  double *scale)
+{
+    *exact = 0;
+    *ideal = *scale = 0;
+    for (size_t i = 0; i < a->n_taps; i++) {
+        int x = sample_at(m->in, (size_t)a->offset + (s + i) * 2 * a->n_chan + p, a->sample_bits);
+        float w = m->weights[i * 2 * a->n_chan + p];
+        *exact += w * (float)x;
+        *ideal += (double)w * x;
+        *scale += fabs((double)w * x);
+    }
+}
+
+/* Where value p of a spectrum is stored. */
+static size_t unzipped(const struct pfb_fir_args *a, size_t p)
+{
+    size_t pair = p / 2;
+    return 2 * (pair % a->unzip * (a->n_chan / a->unzip) + pair / a->unzip) + p % 2;
+}
+
+static void memory_init(const struct pfb_fir_args *a, struct memory *m)
+{
+    size_t step = 2 * (size_t)a->n_chan;
+    size_t n_samples = (size_t)a->offset + (a->n_spectra + a->n_taps - 1) * step;
+
+    m->in_bytes = (n_samples * a->sample_bits + 7) / 8;
+    m->n_weights = a->n_taps * step;
+    m->n_out = a->n_spectra * step;
+    m->in = alloc_to_the_edge(m->in_bytes);
+    m->weights = (float *)alloc_to_the_edge(m->n_weights * sizeof(float));
+    m->out = malloc((m->n_out + GUARD) * sizeof(float));
+    ck_assert_ptr_nonnull(m->out);
+    random_bytes(m->in, m->in_bytes);
+    for (size_t i = 0; i < m->n_weights; i++)
+        m->weights[i] = (float)random_between(-1, 1);
+    for (size_t i = 0; i < m->n_out + GUARD; i++)
+        m->out[i] = NAN;
+    m->power = 12345;
+}
+
+/* The twin gives the very bits of the formula; CUDA, which does not round the products, only its value. */
+static void compare(const struct pfb_fir_args *a, const struct memory *m, bool exactly)
+{
+    size_t step = 2 * (size_t)a->n_chan;
+    uint64_t power = 12345;
+
+    for (size_t s = 0; s < a->n_spectra; s++)
+        for (size_t p = 0; p < step; p++) {
+            float exact, got = m->out[s * step + unzipped(a, p)];
+            double ideal, scale;
+            model(a, m, s, p, &exact, &ideal, &scale);
+            if ((exactly && got != exact) || !(fabs(got - ideal) <= 2e-6 * scale))
+                ck_abort_msg("bits %u chans %u taps %u unzip %u offset %ld: [%zu][%zu] is %g, not %g (%g)",
+                             a->sample_bits, a->n_chan, a->n_taps, a->unzip, (long)a->offset, s, p, got, exact, ideal);
+        }
+    for (size_t i = m->n_out; i < m->n_out + GUARD; i++)
+        ck_assert(isnan(m->out[i]));
+    for (size_t i = 0; i < a->n_spectra * step && a->power; i++) {
+        int64_t x = sample_at(m->in, (size_t)a->offset + i, a->sample_bits);
+        power += (uint64_t)(x * x);
+    }
+    ck_assert_uint_eq(m->power, power);
+}
+
+static void run_twin(const struct pfb_fir_args *shape, int n_threads)
+{
+    struct pfb_fir_args a = *shape;
+    struct memory m;
+
+    memory_init(&a, &m);
+    a.in = m.in;
+    a.weights = m.weights;
+    a.out = m.out;
+    a.power = random_below(2) ? &m.power : NULL;
+    pfb_fir_kernel.cpu(&a, n_threads);
+    compare(&a, &m, true);
+    free(m.out);
+}
+
+/* 'section' as pfb_fir_grid() takes it. */
+static void run_cuda(const struct test_device *d, struct device_kernel *kernel, const struct pfb_fir_args *shape,
+                     uint32_t section)
+{
+    struct pfb_fir_args a = *shape;
+    struct kernel_grid grid = pfb_fir_grid(&a, section);
+    struct memory m;
+    void *in, *weights, *out, *power;
+
+    memory_init(&a, &m);
+    in = test_upload(d, m.in, m.in_bytes, (m.in_bytes + 3) / 4 * 4);
+    weights = test_upload(d, m.weights, m.n_weights * sizeof(float), m.n_weights * sizeof(float));
+    out = test_upload(d, m.out, (m.n_out + GUARD) * sizeof(float), (m.n_out + GUARD) * sizeof(float));
+    power = test_upload(d, &m.power, sizeof(m.power), sizeof(m.power));
+    a.in = in;
+    a.weights = weights;
+    a.out = out;
+    a.power = random_below(2) ? power : NULL;
+    device_launch(d->stream, kernel, &grid, &a);
+    test_download(d, m.out, out, (m.n_out + GUARD) * sizeof(float));
+    test_download(d, &m.power, power, sizeof(m.power));
+    compare(&a, &m, false);
+    device_free(d->device, power);
+    device_free(d->device, out);
+    device_free(d->device, weights);
+    device_free(d->device, in);
+    free(m.out);
+}
+
+/* ---- The twin ---------------------------------------------------------------------------------------------------- */
+
+START_TEST(every_width)
+{
+    for (uint32_t unzip = 1; unzip <= 4; unzip *= 2)
+        for (int64_t offset = 0; offset < 9; offset++) {
+            struct pfb_fir_args args = {
+                .offset = offset, .n_spectra = 5, .n_chan = 64, .n_taps = 4, .sample_bits = widths[_i], .unzip = unzip};
+            run_twin(&args, 1);
+        }
+}
+END_TEST
+
+START_TEST(random_shapes)
+{
+    for (int trial = 0; trial < 60; trial++) {
+        uint32_t unzip = 1u << random_below(3);
+        struct pfb_fir_args args = {
+            .offset = (int64_t)random_below(5000),
+            .n_spectra = 1 + (uint32_t)random_below(20),
+            .n_chan = 2 * unzip << random_below(7),
+            .n_taps = 1 + (uint32_t)random_below(32),
+            .sample_bits = widths[random_below(N_WIDTHS)],
+            .unzip = unzip,
+        };
+        run_twin(&args, 1 + (int)random_below(3));
+    }
+}
+END_TEST
+
+/* More spectra than a thread takes at a time. */
+START_TEST(long_runs)
+{
+    struct pfb_fir_args args = {
+        .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
+    run_twin(&args, 2);
+}
+END_TEST
+
+START_TEST(no_spectra)
+{
+    struct pfb_fir_args args = {.n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
+    pfb_fir_kernel.cpu(&args, 2);
+}
+END_TEST
+
+/* Full scale of the widest samples, more than 32 bits can count. */
+START_TEST(full_scale_power)
+{
+    static const uint8_t in[2 * 2 * 8 * 64] = {0x80}; /* one sample of -2^15, and zeros */
+    static float weights[2 * 64], out[8 * 2 * 64];
+    uint64_t power = UINT64_MAX - 9;
+    struct pfb_fir_args args = {.in = in,
+                                .weights = weights,
+                                .out = out,
+                                .power = &power,
+                                .n_spectra = 8,
+                                .n_chan = 64,
+                                .n_taps = 1,
+                                .sample_bits = 16,
+                                .unzip = 1};
+
+    for (int i = 0; i < 10; i++)
+        pfb_fir_kernel.cpu(&args, 1);
+    ck_assert_uint_eq(power, (UINT64_C(10) << 30) - 10);
+}
+END_TEST
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+/* Of one set of constants a few inputs: a compilation costs more than they do. */
+static void run_cuda_shape(struct pfb_fir_args *a, int n_trials, size_t max_spectra)
+{
+    struct kernel_constant constants[PFB_FIR_N_CONSTANTS];
+    struct device_kernel *kernel;
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    pfb_fir_constants(a, constants);
+    ck_assert_int_eq(device_kernel_create(d.device, &pfb_fir_kernel, constants, PFB_FIR_N_CONSTANTS, &kernel), 0);
+    for (int trial = 0; trial < n_trials; trial++) {
+        a->offset = (int64_t)random_below(random_below(2) ? 33 : 5000);
+        a->n_spectra = 1 + (uint32_t)random_below(max_spectra);
+        run_cuda(&d, kernel, a, random_below(3) ? 1 + (uint32_t)random_below(2 * max_spectra) : 0);
+    }
+    device_kernel_destroy(kernel);
+    test_device_close(&d);
+}
+
+START_TEST(cuda_every_width)
+{
+    struct pfb_fir_args a = {
+        .n_chan = 64u << random_below(3),
+        .n_taps = 1 + (uint32_t)random_below(32),
+        .sample_bits = widths[_i],
+        .unzip = 1u << random_below(3),
+    };
+    run_cuda_shape(&a, 12, 20);
+}
+END_TEST
+
+START_TEST(cuda_extremes)
+{
+    static const struct pfb_fir_args extremes[] = {
+        {.n_chan = 64, .n_taps = 1, .sample_bits = 10, .unzip = 1},
+        {.n_chan = 64, .n_taps = 2, .sample_bits = 12, .unzip = 4},
+        {.n_chan = 128, .n_taps = 32, .sample_bits = 8, .unzip = 2},
+        {.n_chan = 65536, .n_taps = 3, .sample_bits = 10, .unzip = 4},
+    };
+    struct pfb_fir_args a = extremes[_i];
+    run_cuda_shape(&a, 3, a.n_chan > 1000 ? 3 : 300);
+}
+END_TEST
+
+/* The shape of a launch that nobody chose: no section for nothing, none missed, and none too many for a device. */
+START_TEST(grids)
+{
+    for (int trial = 0; trial < 1000; trial++) {
+        struct pfb_fir_args a = {.n_chan = 64u << random_below(11),
+                                 .n_spectra = 1 + (uint32_t)random_below((size_t)1 << random_below(31))};
+        struct kernel_grid grid = pfb_fir_grid(&a, random_below(2) ? 1 + (uint32_t)random_below(5000) : 0);
+        ck_assert_uint_eq(grid.blocks[0] * grid.threads, a.n_chan);
+        ck_assert(grid.blocks[1] >= 1 && grid.blocks[1] <= 65535 && grid.blocks[1] <= a.n_spectra);
+        ck_assert(grid.blocks[2] == 1 && grid.threads % 32 == 0 && grid.threads <= 1024 && grid.shared_bytes == 0);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pfb_fir");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, every_width, 0, N_WIDTHS);
+    tcase_add_test(tcase, random_shapes);
+    tcase_add_test(tcase, long_runs);
+    tcase_add_test(tcase, no_spectra);
+    tcase_add_test(tcase, full_scale_power);
+    tcase_add_loop_test(tcase, cuda_every_width, 0, N_WIDTHS);
+    tcase_add_loop_test(tcase, cuda_extremes, 0, 4);
+    tcase_add_test(tcase, grids);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

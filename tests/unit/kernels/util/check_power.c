@@ -1,0 +1,130 @@
+/* check_power - sums of squares, of the twin and of the CUDA variant, against samples that are read bit by bit: every
+ * width, any place, full scale of the negative sign. */
+#include "kernels/util/power.h"
+
+#include "common/base/units.h"
+#include "tests/unit/test_kernel.h"
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
+
+#define BEFORE (UINT64_C(1) << 50)
+
+struct work {
+    struct power_args args;
+    size_t bytes;
+    uint8_t *in[N_POLS];
+    uint64_t power[N_POLS + 1];
+};
+
+static int64_t sample_at(const uint8_t *in, size_t index, uint32_t bits)
+{
+    int64_t value = 0;
+
+    for (size_t bit = index * bits; bit < (index + 1) * bits; bit++)
+        value = value * 2 + (in[bit / 8] >> (7 - bit % 8) & 1);
+    return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
+}
+
+static void work_init(struct work *w, uint32_t bits, size_t max_samples, bool full_scale)
+{
+    *w = (struct work){.power = {BEFORE, BEFORE + 1, 77}};
+    w->args.sample_bits = bits;
+    w->args.n_samples = 1 + random_below(max_samples);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        w->args.offset[pol] = (int64_t)random_below(200);
+    w->bytes = ((200 + w->args.n_samples) * bits + 31) / 32 * 4;
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        w->in[pol] = malloc(w->bytes);
+        random_bytes(w->in[pol], w->bytes);
+        if (full_scale && bits == 16)
+            for (size_t i = 0; i < w->bytes; i++)
+                w->in[pol][i] = i % 2 ? 0 : 0x80;
+    }
+}
+
+static void work_fini(struct work *w)
+{
+    for (unsigned pol = 0; pol < N_POLS; pol++) {
+        uint64_t expected = BEFORE + pol;
+        for (size_t i = 0; i < w->args.n_samples; i++) {
+            int64_t x = sample_at(w->in[pol], (size_t)w->args.offset[pol] + i, w->args.sample_bits);
+            expected += (uint64_t)(x * x);
+        }
+        ck_assert_uint_eq(w->power[pol], expected);
+        free(w->in[pol]);
+    }
+    ck_assert_uint_eq(w->power[N_POLS], 77);
+}
+
+START_TEST(twin)
+{
+    for (int trial = 0; trial < 20; trial++) {
+        struct work w;
+        work_init(&w, widths[_i], 3000, trial % 4 == 0);
+        memcpy(w.args.in, w.in, sizeof(w.in));
+        w.args.power = w.power;
+        power_kernel.cpu(&w.args, 1 + (int)random_below(3));
+        work_fini(&w);
+    }
+}
+END_TEST
+
+static void run_cuda(const struct test_device *d, struct device_kernel *kernel, uint32_t bits, int trial)
+{
+    struct kernel_grid grid;
+    struct work w;
+
+    work_init(&w, bits, trial % 2 ? 100 : 30000, trial == 4);
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        w.args.in[pol] = test_upload(d, w.in[pol], w.bytes, w.bytes);
+    w.args.power = test_upload(d, w.power, sizeof(w.power), sizeof(w.power));
+    grid = power_grid(&w.args);
+    if (trial % 3 == 0)
+        grid.blocks[0] = 1; /* as if there were more samples */
+    device_launch(d->stream, kernel, &grid, &w.args);
+    test_download(d, w.power, w.args.power, sizeof(w.power));
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        device_free(d->device, (void *)w.args.in[pol]);
+    device_free(d->device, w.args.power);
+    work_fini(&w);
+}
+
+START_TEST(cuda)
+{
+    const struct power_args args = {.sample_bits = widths[_i]};
+    struct kernel_constant constants[POWER_N_CONSTANTS];
+    struct device_kernel *kernel;
+    struct test_device d;
+
+    if (!test_device_open(&d))
+        return;
+    power_constants(&args, constants);
+    ck_assert_int_eq(device_kernel_create(d.device, &power_kernel, constants, POWER_N_CONSTANTS, &kernel), 0);
+    for (int trial = 0; trial < 6; trial++)
+        run_cuda(&d, kernel, args.sample_bits, trial);
+    device_kernel_destroy(kernel);
+    test_device_close(&d);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("power");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, twin, 0, ARRAY_LEN(widths));
+    tcase_add_loop_test(tcase, cuda, 0, ARRAY_LEN(widths));
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,413 @@
+/* check_audit - audit and checksums find a bit that flips between two kernels, and never cry wolf.  With integers
+ * checksums find every one, wherever it is.
+ *
+ * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
+ * bit before or behind a kernel. */
+#include "common/device/device.h"
+#include "common/base/inbox.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/correlate/checksum_dump.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/correlate/reduce.h"
+#include "tests/unit/test_random.h"
+#include "xbgpu/correlation.h"
+
+#include <check.h>
+#include <string.h>
+
+#define N_ANTS      3
+#define N_CHAN      4
+#define N_SPECTRA   16
+#define N_BATCHES   5 /* of a chunk: 3 batches per dump, so dumps straddle chunks */
+#define N_LENGTH    3
+#define N_BASELINES (N_ANTS * (N_ANTS + 1) / 2)
+#define MAX_BYTES   (N_CHAN * N_SPECTRA * N_POLS * 4) /* of a heap */
+
+enum { ITEM_DOWNLOADED, ITEM_SENT };
+
+static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
+                           "device: {kind: cpu, threads: 1}\n"
+                           "recv: {sources: 127.0.0.1, antennas: 3, channels: 4, channels_per_substream: 4,\n"
+                           "       spectra_per_heap: 16, samples_between_spectra: 8, batches_per_chunk: 5, %s}\n"
+                           "outputs: [{name: vis, integration_batches: %d, destination: 127.0.0.1, %s,\n"
+                           "           missing: flag}]\n"
+                           "send: {pcap_file: /dev/null}\n";
+
+static const char *const formats[] = {"sample_bits: 4", "sample_bits: 4, sample_encoding: offset", "sample_bits: 8",
+                                      "sample_bits: 16"};
+
+#define AUDIT     "audit_samples: 2, audit_checksum: false"
+#define CHECKSUMS "audit_samples: 0, audit_checksum: true"
+#define BOTH      "audit_samples: 2, audit_checksum: true"
+
+/* The bit of the sums that flips before each reduction; < 0: none. */
+static long flipped_bit = -1;
+static struct device_ops flipping_ops;
+static const struct device_ops *cpu_ops;
+
+struct flip_args {
+    uint8_t *at;
+    uint8_t mask;
+};
+
+static void flip_cpu(const void *args, int n_threads)
+{
+    const struct flip_args *f = args;
+
+    (void)n_threads;
+    *f->at ^= f->mask;
+}
+
+static const struct kernel flip_kernel = {"flip", sizeof(struct flip_args), flip_cpu};
+
+/* Where a bit flips once, in memory of the device but for the last. */
+enum place {
+    NOWHERE,
+    IN_SUMS,         /* before they are compared with the rows */
+    IN_SUMS_LATER,   /* before they are reduced */
+    IN_TOTALS,       /* as IN_SUMS */
+    IN_TOTALS_LATER, /* as IN_SUMS_LATER */
+    IN_ROWS,
+    IN_OPERANDS, /* what correlate reads, and it alone */
+    IN_DUMP,
+    IN_COUNT, /* of clipped visibilities */
+    IN_HOST_MEMORY,
+    N_PLACES
+};
+
+static enum place next_place;
+static size_t next_bit; /* modulo the bits of the memory */
+static size_t vis_bytes, rows_bytes, voltages_bytes;
+
+static void flip(struct device_stream *stream, const void *memory, size_t bytes, size_t bit)
+{
+    struct flip_args flip = {(uint8_t *)memory + bit / 8 % bytes, (uint8_t)(1u << (bit % 8))};
+    struct device_kernel flipper = {stream->device, &flip_kernel};
+
+    cpu_ops->launch(stream, &flipper, NULL, &flip);
+}
+
+/* The next flip, if it is one of the launch of 'kernel', or is to come behind it. */
+static void flip_once(struct device_stream *stream, const struct kernel *kernel, const void *args, bool behind)
+{
+    const struct checksum_dump_args *dump = args;
+    const struct reduce_args *reduce = args;
+    const struct correlate_args *correlate = args;
+    const struct {
+        const struct kernel *kernel;
+        bool behind;
+        const void *memory;
+        size_t bytes;
+    } places[N_PLACES] = {
+        [IN_SUMS] = {&checksum_dump_kernel, false, dump->sums.integer, vis_bytes},
+        [IN_SUMS_LATER] = {&reduce_kernel, false, reduce->sums.integer, vis_bytes},
+        [IN_TOTALS] = {&checksum_dump_kernel, false, dump->totals.integer, 2 * vis_bytes},
+        [IN_TOTALS_LATER] = {&reduce_kernel, false, reduce->totals.integer, 2 * vis_bytes},
+        [IN_ROWS] = {&checksum_dump_kernel, false, dump->rows.integer, rows_bytes},
+        [IN_OPERANDS] = {&correlate_kernel, false, correlate->voltages, voltages_bytes},
+        [IN_DUMP] = {&reduce_kernel, true, reduce->out.integer, vis_bytes},
+        [IN_COUNT] = {&reduce_kernel, true, reduce->n_saturated, sizeof(*reduce->n_saturated)},
+    };
+
+    if (next_place == NOWHERE || places[next_place].kernel != kernel || places[next_place].behind != behind)
+        return;
+    flip(stream, places[next_place].memory, places[next_place].bytes, next_bit);
+    if (next_place != IN_OPERANDS)
+        next_place = NOWHERE;
+}
+
+static void launch_flipping(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
+                            const void *args)
+{
+    union {
+        struct checksum_dump_args dump;
+        struct reduce_args reduce;
+        struct correlate_args correlate;
+    } any = {0}; /* so that none is shorter than what is looked at */
+
+    memcpy(&any, args, kernel->kernel->args_bytes < sizeof(any) ? kernel->kernel->args_bytes : sizeof(any));
+    if (kernel->kernel == &reduce_kernel && flipped_bit >= 0)
+        flip(stream, any.reduce.sums.integer, vis_bytes, (size_t)flipped_bit);
+    flip_once(stream, kernel->kernel, &any, false);
+    cpu_ops->launch(stream, kernel, grid, args);
+    flip_once(stream, kernel->kernel, &any, true);
+    if (next_place == IN_OPERANDS && kernel->kernel == &correlate_kernel) {
+        flip(stream, any.correlate.voltages, voltages_bytes, next_bit); /* back */
+        next_place = NOWHERE;
+    }
+}
+
+struct rig {
+    struct xbgpu_config config;
+    struct config *errors;
+    struct xbgpu_layout layout;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct inbox *inbox;
+    struct xsend *send;
+    struct correlation correlation;
+    int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
+    int8_t *device_voltages;
+    uint8_t present[N_BATCHES][N_ANTS];
+    const uint8_t *heaps[N_BATCHES][N_ANTS];
+    int64_t next_batch;
+    uint64_t n_checked, n_wrong;
+};
+
+static void rig_open(struct rig *r, const char *format, int n_length, const char *checks)
+{
+    char path[] = "/tmp/check_audit.XXXXXX", text[1024], why[256];
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    snprintf(text, sizeof(text), yaml, format, n_length, checks);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
+    config_print_errors(r->errors, stderr);
+    unlink(path);
+    ck_assert_int_eq(err, 0);
+    xbgpu_layout_init(&r->layout, &r->config, false, 0);
+    vis_bytes = r->layout.vis_bytes;
+    rows_bytes = r->layout.rows_bytes;
+    voltages_bytes = N_BATCHES * N_ANTS * r->layout.heap_bytes;
+    struct device_config device_config = {DEVICE_CPU, 1};
+    ck_assert_int_eq(device_open(&device_config, &r->device, why, sizeof(why)), 0);
+    cpu_ops = r->device->ops;
+    flipping_ops = *cpu_ops;
+    flipping_ops.launch = launch_flipping;
+    r->device->ops = &flipping_ops;
+    ck_assert_int_eq(device_stream_create(r->device, "compute", &r->compute), 0);
+    ck_assert_int_eq(device_stream_create(r->device, "download", &r->download), 0);
+    ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
+    struct xsend_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    ck_assert_msg(xsend_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download, NULL,
+                                      xsend_stream(r->send, 0)),
+                     0);
+    r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
+}
+
+static void rig_close(struct rig *r)
+{
+    device_stream_destroy(r->compute);
+    device_stream_destroy(r->download);
+    correlation_fini(&r->correlation);
+    xsend_destroy(r->send);
+    device_free(r->device, r->device_voltages);
+    inbox_destroy(r->inbox);
+    device_close(r->device);
+    config_free(&xbgpu_config_table, &r->config, r->errors);
+}
+
+/* A wrong dump becomes one of which no antenna was complete. */
+static void check_flagging(struct xdump *dump)
+{
+    const struct xbgpu_layout *l = dump->stream->layout;
+    const int32_t *v = dump->visibilities;
+
+    xstream_flag(dump);
+    for (size_t i = 0; i < l->vis_bytes / sizeof(*v); i++)
+        if (v[i] != (l->format == VOLTAGES_16_BITS ? 0x7FC00000 : i % 2 ? 1 : INT32_MIN))
+            ck_abort_msg("part %zu of a wrong dump is %d", i, v[i]);
+    for (size_t baseline = 0; baseline < l->n_baselines; baseline++)
+        ck_assert_uint_eq(dump->weights[baseline], 0);
+    ck_assert(dump->group.send);
+}
+
+/* Takes home the dumps that have been downloaded, checked. */
+static void check_dumps(struct rig *r)
+{
+    struct inbox_item item;
+
+    device_stream_wait(r->compute);
+    device_stream_wait(r->download);
+    while (inbox_try_pop(r->inbox, &item) == 0) {
+        struct xdump *dump = item.object;
+        ck_assert_int_eq(item.kind, ITEM_DOWNLOADED);
+        if (next_place == IN_HOST_MEMORY) {
+            ((uint8_t *)dump->visibilities)[next_bit / 8 % vis_bytes] ^= (uint8_t)(1u << (next_bit % 8));
+            next_place = NOWHERE;
+        }
+        if (!correlation_check(dump)) {
+            r->n_wrong++;
+            check_flagging(dump);
+        }
+        r->n_checked++;
+        xstream_give(item.object);
+    }
+}
+
+/* Any bits are a voltage, but for half floats that are infinite or not a number; these are of any size within 2^8. */
+static void random_voltages(struct rig *r)
+{
+    uint16_t *halves = (uint16_t *)(void *)r->voltages;
+
+    random_bytes(r->voltages, sizeof(r->voltages));
+    for (size_t i = 0; r->layout.format == VOLTAGES_16_BITS && i < sizeof(r->voltages) / 2; i++)
+        halves[i] = (halves[i] & 0x9FFF) | 0x2000;
+}
+
+/* Correlates one more chunk of the voltages that there are, with a lost heap now and then if 'lossy'. */
+static void feed_voltages(struct rig *r, bool lossy)
+{
+    size_t bytes = r->layout.heap_bytes;
+
+    for (size_t b = 0; b < N_BATCHES; b++)
+        for (size_t a = 0; a < N_ANTS; a++) {
+            int8_t *heap = r->voltages + (b * N_ANTS + a) * bytes;
+            r->present[b][a] = !(lossy && random_below(8) == 0);
+            r->heaps[b][a] = r->present[b][a] ? (const uint8_t *)heap : NULL;
+            if (!r->present[b][a])
+                memset(heap, voltage_zero(r->layout.format), bytes);
+        }
+    memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
+    struct correlation_input input = {.first_batch = r->next_batch,
+                                      .n_batches = N_BATCHES,
+                                      .voltages = r->device_voltages,
+                                      .present = &r->present[0][0],
+                                      .heaps = &r->heaps[0][0]};
+    correlation_begin(&r->correlation, &input);
+    while (!correlation_walk(&r->correlation, &input, true))
+        check_dumps(r);
+    check_dumps(r);
+    r->next_batch += N_BATCHES;
+}
+
+static void feed_chunk(struct rig *r, bool lossy)
+{
+    random_voltages(r);
+    feed_voltages(r, lossy);
+}
+
+START_TEST(never_cries_wolf)
+{
+    static struct rig rig;
+
+    rig_open(&rig, formats[_i], N_LENGTH, BOTH);
+    for (int chunk = 0; chunk < 300; chunk++)
+        feed_chunk(&rig, true);
+    ck_assert_uint_ge(rig.n_checked, 300 * N_BATCHES / N_LENGTH - 1);
+    ck_assert_uint_eq(rig.n_wrong, 0);
+    rig_close(&rig);
+}
+END_TEST
+
+/* 2 of the 24 (baseline, channel) pairs are drawn per dump, so a wrong one stays unseen for a dump with probability
+ * (23/24)^2, and for 300 dumps with 8e-12. */
+START_TEST(finds_a_flipped_bit)
+{
+    static struct rig rig;
+
+    for (int i = 0; i < _i; i++)
+        random_u64(); /* each round is forked off the same state */
+    size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
+    rig_open(&rig, formats[_i % ARRAY_LEN(formats)], N_LENGTH, AUDIT);
+    if (rig.layout.format == VOLTAGES_16_BITS)
+        sum -= sum % 2; /* an autocorrelation's imaginary part is 0, which such a flip leaves as good as 0 */
+    /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a float one of those of
+     * the exponent that change it by a factor of 4 to 256, in a real part, as imaginary ones of autocorrelations are 0. */
+    sum &= rig.layout.format == VOLTAGES_16_BITS ? ~(size_t)1 : SIZE_MAX;
+    flipped_bit = (long)(sum * 32 + (rig.layout.format == VOLTAGES_16_BITS ? 24 + random_below(3) : random_below(20)));
+    printf("bit %ld flips\n", flipped_bit);
+    while (rig.n_wrong == 0 && rig.n_checked < 300)
+        feed_chunk(&rig, false);
+    printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
+    ck_assert_uint_gt(rig.n_wrong, 0);
+    ck_assert_uint_eq(counter_get(&xsend_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
+    ck_assert_uint_ge(counter_get(&xsend_stream(rig.send, 0)->audit_failures), 1);
+    rig_close(&rig);
+}
+END_TEST
+
+/* Sums that go to totals are added to by nothing here, so totals of any value and their rows agree. */
+static void use_totals(struct rig *r)
+{
+    r->correlation.totals = device_alloc(r->device, r->layout.totals_bytes);
+    ck_assert_ptr_nonnull(r->correlation.totals);
+    device_fill(r->compute, r->correlation.totals, 0, r->layout.totals_bytes);
+}
+
+/* One of 10^4 bits flips in a dump: it is found in that dump, and nothing is found in the next.  Where sums are floats,
+ * that is so of what comes behind them. */
+START_TEST(finds_every_flip)
+{
+    const enum place places[2][N_PLACES] = {
+        {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_COUNT, IN_HOST_MEMORY},
+        {IN_DUMP, IN_COUNT, IN_HOST_MEMORY}};
+    static struct rig rig;
+
+    log_init("check_audit", LOG_LEVEL_ERROR + 1);
+    rig_open(&rig, formats[_i], N_BATCHES, CHECKSUMS);
+    bool real = rig.layout.format == VOLTAGES_16_BITS;
+    size_t n_places = real ? 3 : 9;
+    use_totals(&rig);
+    feed_chunk(&rig, false);
+    for (size_t n = 0; n < 2500; n++) {
+        enum place place = places[real][n % n_places];
+        uint64_t n_wrong = rig.n_wrong;
+        next_bit = random_below(SIZE_MAX);
+        next_place = place;
+        feed_chunk(&rig, false);
+        /* This chunk's dump has operands that were wrong, the last one's all else. */
+        if (place == IN_OPERANDS)
+            feed_chunk(&rig, false);
+        ck_assert_int_eq(next_place, NOWHERE);
+        ck_assert_msg(rig.n_wrong == n_wrong + 1, "%s: bit %zu at place %d: %llu dumps were wrong", formats[_i],
+                      next_bit, place, (unsigned long long)(rig.n_wrong - n_wrong));
+        /* Flagged cells may hold anything, but not before they are compared with the rows. */
+        enum place next = places[real][(n + 1) % n_places];
+        feed_chunk(&rig, next == IN_SUMS || next == IN_TOTALS || next == IN_ROWS);
+        ck_assert_uint_eq(rig.n_wrong, n_wrong + 1);
+    }
+    rig_close(&rig);
+}
+END_TEST
+
+/* Where time jumps back again and again in an accumulation that sums of 32 bits are just enough for, each jump ends a
+ * dump, so that no more comes of it than they hold. */
+START_TEST(time_stands_still)
+{
+    static const int lengths[] = {4000, 4000, 4000, 500}; /* batches: a few less than sums hold */
+    const unsigned n_jumps = 40;
+    static struct rig rig;
+
+    rig_open(&rig, formats[_i], lengths[_i], BOTH);
+    ck_assert_ptr_null(rig.correlation.totals);
+    if (rig.layout.format == VOLTAGES_16_BITS)
+        random_voltages(&rig);
+    else
+        memset(rig.voltages, rig.layout.format == VOLTAGES_4_BITS ? 0x88 : 0x80, sizeof(rig.voltages));
+    for (unsigned chunk = 0; chunk <= n_jumps; chunk++) {
+        rig.next_batch = 0;
+        feed_voltages(&rig, false);
+        ck_assert_uint_eq(rig.n_checked, chunk);
+    }
+    rig.next_batch = lengths[_i];
+    feed_voltages(&rig, false);
+    ck_assert_uint_eq(rig.n_checked, n_jumps + 1);
+    ck_assert_uint_eq(rig.n_wrong, 0);
+    rig_close(&rig);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("audit");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    log_init("check_audit", LOG_LEVEL_ERROR);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_loop_test(tcase, never_cries_wolf, 0, ARRAY_LEN(formats));
+    tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 8);
+    tcase_add_loop_test(tcase, finds_every_flip, 0, ARRAY_LEN(formats));
+    tcase_add_loop_test(tcase, time_stands_still, 0, ARRAY_LEN(formats));
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,291 @@
+/* check_layout - sizes, rates and buffer counts against figures worked out by hand from the reference's own examples. */
+#include "common/config/config.h"
+#include "common/base/units.h"
+#include "fgpu/layout.h"
+#include "xbgpu/layout.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Writes 'yaml' to a file, loads and checks it. */
+static struct config *load(const struct config_table *table, const char *yaml, void *values,
+                           void (*check)(void *values, struct config *errors))
+{
+    char path[] = "/tmp/check_layout.XXXXXX";
+    struct config *errors;
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    ck_assert_int_eq(config_load(table, path, values, &errors), 0);
+    unlink(path);
+    check(values, errors);
+    config_print_errors(errors, stdout);
+    ck_assert_uint_eq(config_n_errors(errors), 0);
+    return errors;
+}
+
+/* A MeerKAT L-band F-engine: 8192 channels to 64 X-engines, heaps of 128 channels x 128 spectra. */
+START_TEST(f_engine)
+{
+    static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+                               "recv: {chunk_samples: 4194304, max_delay_diff: 1000, chunks: 8}\n"
+                               "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0+7, pol1: 239.1.0.8+7}]\n"
+                               "outputs: [{name: w, channels: 8192, spectra_per_heap: 128, taps: 16,\n"
+                               "           destinations: 239.2.0.0+63}]\n";
+    struct fgpu_config config = {0};
+    struct fgpu_layout layout;
+    struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
+    const struct fgpu_config_output *output = fgpu_config_output(&config, 0);
+
+    fgpu_layout_init(&layout, &config, 0, NULL, 0);
+    ck_assert_uint_eq(layout.packet_bytes, 5120);
+    ck_assert_uint_eq(layout.heaps_per_chunk, 1024);
+    ck_assert_uint_eq(layout.chunk_bytes, 5242880);
+    ck_assert_int_eq(layout.history_samples, 262144 + 4096); /* 16 x 16384 + 1000, in whole packets */
+    ck_assert_uint_eq(layout.n_recv_threads, 2);
+    ck_assert_int_eq(fgpu_batch_samples(output), 2097152);
+    ck_assert_uint_eq(fgpu_batch_bytes(output), 64 * 65536);
+    /* 8 packets of 8192 + 72 bytes a heap, 64 heaps in 2097152 / 1712e6 s, and a tenth more. */
+    ck_assert_double_eq_tol(fgpu_send_rate(&config, output), 1.1 * 64 * 8 * 8264 / (2097152 / 1712e6), 1);
+    ck_assert_uint_eq(fgpu_output_buffers(&config, output), 2 * 2 + 2);
+    config_free(&fgpu_config_table, &config, errors);
+}
+END_TEST
+
+/* Two antennas of which a card reads the voltages: they are on the device alone, but for what is looked at. */
+START_TEST(heaps_that_the_card_reads)
+{
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "antennas: [{name: a, feng_id: 0, pol0: 239.1.0.0, pol1: 239.1.0.1},\n"
+        "           {name: b, feng_id: 1, pol0: 239.1.1.0, pol1: 239.1.1.1}]\n"
+        "outputs: [{name: w, channels: 8192, buffers: 7, batches_per_buffer: 3, destinations: 239.2.0.0+63},\n"
+        "          {name: v, channels: 64, buffers: 200, sample_bits: 4, destinations: 239.2.1.0}]\n"
+        "send: {transport: ibverbs, interface: eth0, gpudirect: %s}\n";
+    struct fgpu_layout layouts[2];
+    char yaml[1000];
+
+    for (int k = 0; k < 2; k++) {
+        struct fgpu_config config = {0};
+        snprintf(yaml, sizeof(yaml), format, k ? "true" : "false");
+        struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
+        fgpu_layout_init(&layouts[k], &config, 0, NULL, 0);
+        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 0)), 64);
+        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 1)), 256); /* all */
+        config_free(&fgpu_config_table, &config, errors);
+    }
+    size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
+    ck_assert_uint_eq(layouts[0].host_bytes - layouts[1].host_bytes, voltages - looks);
+    ck_assert_uint_eq(layouts[0].buffers_bytes - layouts[1].buffers_bytes, voltages);
+    /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
+    ck_assert_uint_eq(layouts[1].device_bytes - layouts[0].device_bytes, 4 * 2 * 65536);
+}
+END_TEST
+
+/* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
+START_TEST(x_engine)
+{
+    static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+                               "recv: {sources: 239.2.0.3, antennas: 80, channels: 8192, channels_per_substream: 128,\n"
+                               "       channel_offset: 384, spectra_per_heap: 128, samples_between_spectra: 16384,\n"
+                               "       batches_per_chunk: 4, threads: 3}\n"
+                               "outputs: [{name: half, integration_time: 0.5, destination: 239.3.0.3},\n"
+                               "          {name: short, integration_batches: 3, destination: 239.3.0.4,\n"
+                               "           missing: weights}]\n";
+    struct xbgpu_config config = {0};
+    struct xbgpu_layout layout;
+    struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+    const struct xbgpu_config_output *half = xbgpu_config_output(&config, 0), *fast = xbgpu_config_output(&config, 1);
+
+    xbgpu_layout_init(&layout, &config, false, 0);
+    ck_assert_uint_eq(layout.n_baselines, 3240);
+    ck_assert_uint_eq(layout.heap_bytes, 65536);
+    ck_assert_uint_eq(layout.vis_bytes, 13271040);
+    ck_assert_int_eq(layout.batch_samples, 2097152);
+    ck_assert_int_eq(xbgpu_integration_batches(&config, half), 408); /* 0.5 x 1712e6 / 2097152 = 408.17 */
+    ck_assert_int_eq(xbgpu_integration_batches(&config, fast), 3);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, half), 13271040);
+    ck_assert_uint_eq(xbgpu_dump_bytes(&layout, &config, fast), 13271040 + 3240 * 4);
+    ck_assert_double_eq_tol(xbgpu_send_rate(&config, &layout, half),
+                            1.1 * (13271040 + 1620 * 64) / (408 * 2097152 / 1712e6), 1);
+    ck_assert_uint_eq(xbgpu_output_buffers(&config, half), 2 * 1 + 2);
+    ck_assert_uint_eq(xbgpu_output_buffers(&config, fast), 2 * 2 + 2); /* 4 batches can end 2 dumps of 3 */
+    /* 80 antennas among 3 threads, every one in exactly one. */
+    ck_assert_uint_eq(layout.n_members, 3);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 0), 0);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 1), 26);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 2), 53);
+    ck_assert_uint_eq(xbgpu_member_first(&layout, 3), 80);
+    config_free(&xbgpu_config_table, &config, errors);
+}
+END_TEST
+
+/* What an X-engine's samples take, and which it refuses. */
+START_TEST(sample_formats)
+{
+    static const struct {
+        const char *keys;
+        enum voltage_format format;
+        size_t heap_bytes; /* of 4 channels, 32 spectra and 2 polarisations; 0: refused */
+        int n_spectra;     /* of a heap, instead */
+    } cases[] = {
+        {"sample_bits: 4", VOLTAGES_4_BITS, 256},
+        {"sample_bits: 4, sample_encoding: offset", VOLTAGES_4_BITS_OFFSET, 256},
+        {"sample_encoding: twos_complement", VOLTAGES_8_BITS, 512},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 1024},
+        {"sample_encoding: offset", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 16, sample_encoding: offset", VOLTAGES_16_BITS, 0},
+        {"sample_bits: 5", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 12", VOLTAGES_8_BITS, 0},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 8192 * 32, 8192},
+        {"sample_bits: 16", VOLTAGES_16_BITS, 0, 8208}, /* more than a float32 sum holds */
+        {"sample_bits: 8", VOLTAGES_8_BITS, 65520 * 16, 65520},
+    };
+    char yaml[512], path[] = "/tmp/check_layout.XXXXXX";
+    struct xbgpu_config config = {0};
+    struct xbgpu_layout layout;
+    struct config *errors;
+    int fd = mkstemp(path);
+
+    snprintf(yaml, sizeof(yaml),
+             "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+             "recv: {sources: 239.2.0.3, antennas: 3, channels: 64, channels_per_substream: 4, spectra_per_heap: %d,\n"
+             "       samples_between_spectra: 128, %s}\n"
+             "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.4}]\n",
+             cases[_i].n_spectra ? cases[_i].n_spectra : 32, cases[_i].keys);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    ck_assert_int_eq(config_load(&xbgpu_config_table, path, &config, &errors), 0);
+    unlink(path);
+    xbgpu_config_check(&config, errors);
+    config_print_errors(errors, stdout);
+    ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);
+    if (cases[_i].heap_bytes) {
+        xbgpu_layout_init(&layout, &config, false, 0);
+        ck_assert_int_eq(layout.format, cases[_i].format);
+        ck_assert_uint_eq(layout.heap_bytes, cases[_i].heap_bytes);
+    }
+    config_free(&xbgpu_config_table, &config, errors);
+}
+END_TEST
+
+/* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes;
+ * and what checksums take: rows of 4 inputs, and a verdict of 3 and two words for each channel with each dump. */
+START_TEST(totals)
+{
+    static const struct {
+        int bits, n_spectra, n_batches;
+        bool totals;
+    } cases[] = {{8, 16, 4095, false}, {8, 16, 4096, true},    {4, 4096, 15, false}, {4, 4096, 16, true},
+                 {8, 65520, 1, false}, {8, 65520, 2, true},    {16, 256, 32, false}, {16, 256, 33, true},
+                 {16, 8192, 1, false}, {8, 256, 100000, true}, {16, 8192, 2, true}};
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, spectra_per_heap: %d,\n"
+        "       samples_between_spectra: 128, sample_bits: %d}\n"
+        "outputs: [{name: a, integration_batches: 1, destination: 239.3.0.3, buffers: 20},\n"
+        "          {name: b, integration_batches: %d, destination: 239.3.0.4, buffers: 20}]\n";
+    char yaml[2000];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xbgpu_config config = {0};
+        struct xbgpu_layout one, both, unchecked;
+        snprintf(yaml, sizeof(yaml), format, cases[i].n_spectra, cases[i].bits, cases[i].n_batches);
+        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+
+        xbgpu_layout_init(&both, &config, false, 0);
+        ck_assert(!xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 0)));
+        ck_assert_int_eq(xbgpu_output_has_totals(&both, &config, xbgpu_config_output(&config, 1)), cases[i].totals);
+        config.outputs.n = 1;
+        xbgpu_layout_init(&one, &config, false, 0);
+        config.outputs.n = 2;
+        ck_assert_uint_eq(both.device_bytes - one.device_bytes,
+                          20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
+                              8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
+        xbgpu_config_output(&config, 1)->audit_checksum = false;
+        config.outputs.n = 2;
+        xbgpu_layout_init(&unchecked, &config, false, 0);
+        ck_assert_uint_eq(both.device_bytes - unchecked.device_bytes,
+                          8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
+        config_free(&xbgpu_config_table, &config, errors);
+    }
+}
+END_TEST
+
+/* Shifts: how far outputs lag, and what is kept in front of a chunk; gates: what their dumps and their lists take. */
+START_TEST(shifts_and_gates)
+{
+    static const struct {
+        const char *shifts;
+        size_t n_lag, n_history;
+        uint32_t first_delay;
+    } cases[] = {
+        {"[0, 0, 0, 0]", 0, 0, 0},      {"[1, 0, 0, 0]", 0, 1, 1},
+        {"[0, 16, 0, 0]", 0, 1, 0},     {"[0, 0, -1, 0]", 1, 1, 16},
+        {"[-16, 1, 0, 0]", 1, 2, 0},    {"[16, 0, -16, 0]", 1, 2, 32},
+        {"[-3, 0, 0, 0]", 1, 1, 13},    {"[-16, -16, -16, -16]", 1, 1, 0},
+        {"[], max_shift: 3", 1, 2, 16}, {"[5, 0, 0, 0], max_shift: 3", 1, 2, 21},
+    };
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, chunks: 10,\n"
+        "       spectra_per_heap: 16, samples_between_spectra: 128, batches_per_chunk: 5, shifts: %s}\n"
+        "gates: [{kind: phase, name: p, frequency: 30, bins: 4, take: [1], dispersion_measure: 1,\n"
+        "         centre_frequency: 1284e6},\n"
+        "        {kind: switch, name: s, period: 1000, on_until: 500}]\n"
+        "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.3, buffers: 4},\n"
+        "          {name: b, integration_batches: 3, destination: 239.3.0.4, buffers: 4, missing: weights, gate: p},\n"
+        "          {name: c, integration_batches: 3, destination: 239.3.0.5, buffers: 4, missing: weights, gate: s},\n"
+        "          {name: d, integration_batches: 3, destination: 239.3.0.6, buffers: 4, gate: s}]\n";
+    size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, lists = 3 * (9 * (5 * 16 + 6) * 4); /* 8 rows and 1 */
+    size_t checks = 4 * (8 * 4 * 2 * 8 + 4 * (3 + 8 * 2) * 8); /* of the outputs' checksums */
+    char yaml[2000];
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xbgpu_config config = {0};
+        struct xbgpu_layout l;
+        snprintf(yaml, sizeof(yaml), format, cases[i].shifts);
+        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+
+        xbgpu_layout_init(&l, &config, false, 0);
+        ck_assert_uint_eq(l.n_lag, cases[i].n_lag);
+        ck_assert_uint_eq(l.n_history, cases[i].n_history);
+        ck_assert_uint_eq(xbgpu_delay(&l, xbgpu_config_shift(&config, 0)), cases[i].first_delay);
+        ck_assert_int_eq(l.shifted, i > 0);
+        const size_t dump_bytes[] = {vis, vis + 8 * 3 * 4 + 8 * 4, vis + 3 * 4 + 8 * 4, vis + 8 * 4};
+        for (size_t o = 0; o < 4; o++)
+            ck_assert_uint_eq(xbgpu_dump_bytes(&l, &config, xbgpu_config_output(&config, o)), dump_bytes[o]);
+        /* 80 spectra of a chunk are 2 heaps of 64. */
+        ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
+        ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap +
+                                              (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
+                                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
+        config_free(&xbgpu_config_table, &config, errors);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("layout");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    tcase_add_test(tcase, f_engine);
+    tcase_add_test(tcase, heaps_that_the_card_reads);
+    tcase_add_test(tcase, x_engine);
+    tcase_add_test(tcase, shifts_and_gates);
+    tcase_add_test(tcase, totals);
+    tcase_add_loop_test(tcase, sample_formats, 0, 11);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,328 @@
+/* check_xbgpu_status.c - what of a dump the status page is told, for whom, and when. */
+#include "xbgpu/status.h"
+
+#include "common/telemetry/stats.h"
+#include "kernels/correlate/reduce.h"
+#include "tests/unit/test_random.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_ANTS      5
+#define N_BASELINES 15
+#define N_CHAN      24
+#define N_SUMMED    512 /* spectra in a dump */
+
+static const char yaml[] =
+    "time: {sync_time: 1000, adc_sample_rate: 48000}\n"
+    "recv: {sources: 239.9.9.9, antennas: 5, channels: 96, channels_per_substream: 24, channel_offset: 48,\n"
+    "       spectra_per_heap: 32, samples_between_spectra: 192, sample_bits: 8, batches_per_chunk: 2}\n"
+    "outputs:\n"
+    "  - {kind: correlate, name: first, integration_batches: 16, destination: 239.8.8.8}\n"
+    "  - {kind: correlate, name: second, integration_batches: 16, destination: 239.8.8.9}\n";
+
+struct rig {
+    struct xbgpu_config config;
+    struct config *errors;
+    struct xbgpu_layout layout;
+    struct xbgpu_status *status;
+    struct xstream stream;
+    struct xdump dump;
+    int32_t visibilities[N_CHAN][N_BASELINES][N_POL_PRODUCTS][2];
+    uint32_t weights[N_BASELINES];
+};
+
+static void rig_open(struct rig *r)
+{
+    char path[] = "/tmp/check_xbgpu_status.XXXXXX";
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
+    config_print_errors(r->errors, stderr);
+    unlink(path);
+    ck_assert_int_eq(err, 0);
+    xbgpu_layout_init(&r->layout, &r->config, false, 0);
+    ck_assert_uint_eq(r->layout.n_baselines, N_BASELINES);
+    ck_assert_int_eq(xbgpu_status_create(&r->config, &r->layout, &r->status), 0);
+    r->stream.output = xbgpu_config_output(&r->config, 0);
+    r->dump = (struct xdump){.stream = &r->stream,
+                             .visibilities = r->visibilities,
+                             .weights = r->weights,
+                             .min_weight = N_SUMMED,
+                             .timestamp_samples = 96000};
+    for (size_t c = 0; c < N_CHAN; c++)
+        for (size_t b = 0; b < N_BASELINES; b++)
+            for (size_t p = 0; p < N_POL_PRODUCTS; p++)
+                for (size_t part = 0; part < 2; part++)
+                    r->visibilities[c][b][p][part] = (int32_t)random_below(2000000) - 1000000;
+    for (size_t b = 0; b < N_BASELINES; b++)
+        r->weights[b] = N_SUMMED;
+    for (size_t ant = 0; ant < N_ANTS; ant++)
+        for (size_t c = 0; c < N_CHAN; c++)
+            for (size_t p = 0; p < N_POL_PRODUCTS; p += 3) {
+                int32_t *v = r->visibilities[c][ant * (ant + 1) / 2 + ant][p];
+                v[0] = abs(v[0]) + 1;
+                v[1] = 0;
+            }
+}
+
+static void rig_close(struct rig *r)
+{
+    xbgpu_status_destroy(r->status);
+    xbgpu_status_destroy(NULL);
+    config_free(&xbgpu_config_table, &r->config, r->errors);
+    stats_reset();
+    free(r);
+}
+
+static json_t *ask(struct rig *r, const char *stream, const char *baseline)
+{
+    const struct status_query query = {.stream = stream, .baseline = baseline};
+    json_t *json = json_object();
+
+    xbgpu_status_describe(r->status, &query, json);
+    return json;
+}
+
+/* Whether an answer has a spectrum, and if so of this baseline. */
+static bool has_spectrum(json_t *json, int ant1, int ant2)
+{
+    json_t *spectrum = json_object_get(json, "spectrum"), *baseline = json_object_get(spectrum, "baseline");
+
+    if (!json_is_object(spectrum)) {
+        ck_assert(json_is_null(spectrum));
+        return false;
+    }
+    ck_assert_int_eq(json_integer_value(json_array_get(baseline, 0)), ant1);
+    ck_assert_int_eq(json_integer_value(json_array_get(baseline, 1)), ant2);
+    return true;
+}
+
+static void check_number(const json_t *array, size_t i, double expected, double tolerance)
+{
+    const json_t *number = json_array_get(array, i);
+
+    if (isnan(expected)) {
+        ck_assert_msg(json_is_null(number), "%zu: %g, not nothing", i, json_number_value(number));
+        return;
+    }
+    ck_assert_msg(json_is_real(number), "%zu: nothing, not %g", i, expected);
+    ck_assert_double_eq_tol(json_real_value(number), expected, tolerance);
+}
+
+static double dbfs(double power)
+{
+    return 10 * log10(power / (127.0 * 127.0));
+}
+
+/* Compares a curve with the dump, of which every channel is a point. */
+static void check_curve(const struct rig *r, const json_t *curve, int ant1, int ant2, int product)
+{
+    size_t baseline = (size_t)(ant2 * (ant2 + 1) / 2 + ant1);
+    bool is_cross = !strcmp(json_string_value(json_object_get(curve, "kind")), "cross");
+    json_t *pols = json_object_get(curve, "pols");
+
+    ck_assert_int_eq(json_integer_value(json_array_get(pols, 0)), product % 2);
+    ck_assert_int_eq(json_integer_value(json_array_get(pols, 1)), product / 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(curve, "mean")), N_CHAN);
+    for (size_t c = 0; c < N_CHAN; c++) {
+        double re = r->visibilities[c][baseline][product][0], im = r->visibilities[c][baseline][product][1];
+        double magnitude = hypot(re, im) / N_SUMMED;
+        if (r->weights[baseline] < N_SUMMED)
+            re = im = magnitude = NAN;
+        check_number(json_object_get(curve, "mean"), c, dbfs(magnitude), 0.006);
+        check_number(json_object_get(curve, "most"), c, dbfs(magnitude), 0.006);
+        if (!is_cross)
+            continue;
+        check_number(json_object_get(curve, "phase_deg"), c, atan2(-im, re) * 180 / M_PI, 0.06); /* of the conjugate */
+        double power1 = r->visibilities[c][ant1 * (ant1 + 1) / 2 + ant1][3 * (product % 2)][0];
+        double power2 = r->visibilities[c][ant2 * (ant2 + 1) / 2 + ant2][3 * (product / 2)][0];
+        check_number(json_object_get(curve, "coherence"), c, magnitude * N_SUMMED / sqrt(power1 * power2), 1e-4);
+    }
+}
+
+START_TEST(spectra)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    static const int products[] = {0, 3, 0, 3, 0, 1, 2, 3};
+
+    rig_open(r);
+    json_t *json = ask(r, "first", "3,1"); /* either order */
+    ck_assert(!has_spectrum(json, 1, 3));
+    json_decref(json);
+    xbgpu_status_look(r->status, &r->dump);
+    json = ask(r, "first", "3,1");
+    ck_assert(has_spectrum(json, 1, 3));
+    json_t *spectrum = json_object_get(json, "spectrum"), *curves = json_object_get(spectrum, "curves");
+    json_t *axis = json_object_get(spectrum, "axis");
+    ck_assert_int_eq(json_integer_value(json_object_get(spectrum, "timestamp")), 96000);
+    ck_assert_double_eq(json_real_value(json_object_get(spectrum, "time")), 1002);
+    ck_assert_int_eq(json_integer_value(json_object_get(axis, "first_channel")), 48);
+    ck_assert_double_eq(json_real_value(json_object_get(axis, "step_hz")), 250);
+    ck_assert_double_eq(json_real_value(json_object_get(axis, "first_hz")), 48 * 250);
+    ck_assert(json_is_false(json_object_get(spectrum, "relative")));
+    ck_assert_uint_eq(json_array_size(curves), 8);
+    for (size_t i = 0; i < 8; i++)
+        check_curve(r, json_array_get(curves, i), i == 2 || i == 3 ? 3 : 1, i < 2 ? 1 : 3, products[i]);
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+/* Some channels alone. */
+START_TEST(closer)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    const struct status_query query = {.baseline = "0,2", .channels = "50,54"};
+    json_t *json = json_object();
+
+    rig_open(r);
+    json_decref(ask(r, NULL, "0,2"));
+    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_describe(r->status, &query, json);
+    ck_assert(has_spectrum(json, 0, 2));
+    json_t *spectrum = json_object_get(json, "spectrum"), *axis = json_object_get(spectrum, "axis");
+    ck_assert_int_eq(json_integer_value(json_object_get(axis, "first_channel")), 50);
+    ck_assert_int_eq(json_integer_value(json_object_get(axis, "channels")), 5);
+    ck_assert_double_eq(json_real_value(json_object_get(axis, "first_hz")), 50 * 250);
+    const json_t *phases = json_object_get(json_array_get(json_object_get(spectrum, "curves"), 6), "phase_deg");
+    ck_assert_uint_eq(json_array_size(phases), 5);
+    for (size_t c = 0; c < 5; c++)
+        check_number(phases, c, atan2(-r->visibilities[c + 2][3][2][1], r->visibilities[c + 2][3][2][0]) * 180 / M_PI,
+                     0.06);
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+/* What is flagged is nothing, not (-2^31, 1). */
+START_TEST(flagged)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    const size_t baseline = 2 * 3 / 2 + 1; /* of 1 and 2 */
+
+    rig_open(r);
+    for (size_t c = 0; c < N_CHAN; c++)
+        for (size_t p = 0; p < N_POL_PRODUCTS; p++) {
+            r->visibilities[c][baseline][p][0] = REDUCE_MISSING_RE;
+            r->visibilities[c][baseline][p][1] = REDUCE_MISSING_IM;
+        }
+    r->weights[baseline] = N_SUMMED - 32;
+    json_decref(ask(r, NULL, "1,2"));
+    xbgpu_status_look(r->status, &r->dump);
+    json_t *json = ask(r, NULL, "1,2");
+    ck_assert(has_spectrum(json, 1, 2));
+    json_t *curves = json_object_get(json_object_get(json, "spectrum"), "curves");
+    check_curve(r, json_array_get(curves, 1), 1, 1, 3);
+    check_curve(r, json_array_get(curves, 4), 1, 2, 0);
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+START_TEST(levels)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+
+    rig_open(r);
+    json_t *json = ask(r, NULL, NULL);
+    ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), 0);
+    ck_assert(json_is_null(json_object_get(json, "levels_time")));
+    json_decref(json);
+    r->weights[5] = 0; /* antenna 2 with itself */
+    xbgpu_status_look(r->status, &r->dump);
+    json = ask(r, NULL, NULL);
+    ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), N_ANTS);
+    ck_assert_double_eq(json_real_value(json_object_get(json, "levels_time")), 1002);
+    for (size_t ant = 0; ant < N_ANTS; ant++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            double sum = 0;
+            for (size_t c = 0; c < N_CHAN; c++)
+                sum += r->visibilities[c][ant * (ant + 1) / 2 + ant][3 * pol][0];
+            check_number(json_array_get(json_object_get(json, "levels"), ant), pol,
+                         ant == 2 ? NAN : dbfs(sum / N_CHAN / N_SUMMED), 0.006);
+        }
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+/* Several people look at different baselines; each gets his own, and one more than there are views takes turns. */
+START_TEST(several)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    static const char *const baselines[] = {"0,0", "0,4", "1,2", "3,3", "2,4"};
+    json_t *json;
+
+    rig_open(r);
+    for (int i = 0; i < XBGPU_N_VIEWS; i++)
+        json_decref(ask(r, NULL, baselines[i]));
+    xbgpu_status_look(r->status, &r->dump);
+    for (int i = 0; i < XBGPU_N_VIEWS; i++) {
+        json = ask(r, NULL, baselines[i]);
+        ck_assert(has_spectrum(json, baselines[i][0] - '0', baselines[i][2] - '0'));
+        json_decref(json);
+    }
+    json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
+    ck_assert(!has_spectrum(json, 2, 4));
+    json_decref(json);
+    xbgpu_status_look(r->status, &r->dump);
+    json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
+    ck_assert(has_spectrum(json, 2, 4));
+    json_decref(json);
+    json = ask(r, NULL, baselines[1]); /* still there, though another had to go */
+    ck_assert(has_spectrum(json, 0, 4));
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+/* What makes no sense is the first baseline; an output that nobody asks for is not looked at. */
+START_TEST(other_questions)
+{
+    struct rig *r = calloc(1, sizeof(*r));
+    static const char *const questions[] = {"",    "0",    "0,5",  "5,0", "-1,0", "0,1,2",
+                                            "a,b", "0,1x", " 0,1", ",",   "0,1,", "99999999999999999999999,1"};
+
+    rig_open(r);
+    for (size_t i = 0; i < ARRAY_LEN(questions); i++) {
+        json_decref(ask(r, "no such", questions[i]));
+        xbgpu_status_look(r->status, &r->dump);
+        json_t *json = ask(r, "no such", questions[i]);
+        ck_assert_msg(has_spectrum(json, 0, 1), "%s", questions[i]);
+        json_decref(json);
+    }
+    r->stream.output = xbgpu_config_output(&r->config, 1);
+    xbgpu_status_look(r->status, &r->dump);
+    json_t *json = ask(r, "second", "0,1");
+    ck_assert(!has_spectrum(json, 0, 1));
+    json_decref(json);
+    rig_close(r);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("xbgpu_status");
+    TCase *tcase = tcase_create("all");
+    SRunner *runner = srunner_create(suite);
+
+    random_start();
+    tcase_add_test(tcase, spectra);
+    tcase_add_test(tcase, closer);
+    tcase_add_test(tcase, flagged);
+    tcase_add_test(tcase, levels);
+    tcase_add_test(tcase, several);
+    tcase_add_test(tcase, other_questions);
+    suite_add_tcase(suite, tcase);
+    srunner_run_all(runner, CK_NORMAL);
+    int n_failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

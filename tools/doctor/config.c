@@ -1,0 +1,511 @@
+/* config.c - F-engines against X-engines, from their files alone, wherever they run.
+ *
+ * An X-engine belongs to the output of an F-engine that sends to one of its sources. */
+#include "common/base/units.h"
+#include "fgpu/layout.h"
+#include "tools/doctor/doctor.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DECIMALS 18
+
+/* ---- Helpers ----------------------------------------------------------------------------------------------------- */
+
+static __int128 to_int(struct decimal decimal)
+{
+    __int128 value = decimal.mantissa;
+
+    for (int i = decimal.n_decimals; i < DECIMALS; i++)
+        value *= 10;
+    return value;
+}
+
+static bool same_decimal(struct decimal a, struct decimal b)
+{
+    return to_int(a) == to_int(b);
+}
+
+/* A disagreement of two files. */
+static struct finding *disagree(struct doctor *doctor, const char *id, const struct doctor_file *x,
+                                const struct doctor_file *f)
+{
+    struct finding *finding = report_add(&doctor->report, FINDING_FAIL, id, "");
+
+    SAY(finding->subject, "%s, %s", f->name, x->name);
+    return finding;
+}
+
+/* What an X-engine's file must have, as its F-engines' outputs make it. */
+enum shape_key {
+    SHAPE_CHANNELS,
+    SHAPE_SUBSTREAM,
+    SHAPE_PLACE,
+    SHAPE_HEAP,
+    SHAPE_BITS,
+    SHAPE_STEP,
+    SHAPE_ENCODING,
+    N_SHAPE_KEYS
+};
+
+static const struct {
+    const char *f_key, *x_key, *why;
+    bool of_channels; /* differs where the channels do */
+} shape_keys[N_SHAPE_KEYS] = {
+    [SHAPE_CHANNELS] = {"outputs[].channels", "recv.channels", "the recorder gets channels with the wrong frequencies",
+                        false},
+    [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
+                         "every heap is refused (rejected_packets, reason heap_size)", true},
+    [SHAPE_PLACE] = {"the place among destinations", "recv.channel_offset",
+                     "every heap is refused: its frequency is not this engine's (reason bad_frequency)", true},
+    [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
+                    "every heap is refused (rejected_packets, reason heap_size)", false},
+    [SHAPE_BITS] = {"outputs[].sample_bits", "recv.sample_bits",
+                    "every heap is refused (rejected_packets, reason heap_size)", false},
+    [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
+                    "every heap has a bad timestamp, or dumps have the wrong length", true},
+    [SHAPE_ENCODING] = {"the 4 bits that fgpu sends, two's complement (0)", "recv.sample_encoding",
+                        "all voltages are read wrongly", false},
+};
+
+struct pair {
+    const struct doctor_file *f, *x;
+    const struct fgpu_config_output *output;
+    int64_t f_values[N_SHAPE_KEYS], x_values[N_SHAPE_KEYS];
+    size_t n_bad;
+};
+
+/* ---- One X-engine and the outputs that it receives --------------------------------------------------------------- */
+
+static void fill_shape(struct pair *pair, size_t substream)
+{
+    const struct fgpu_config_output *out = pair->output;
+    const struct xbgpu_config_recv *recv = &pair->x->xbgpu.recv;
+    int64_t per_substream = out->n_chan / (int64_t)out->destinations.n;
+    const int64_t f[N_SHAPE_KEYS] = {
+        [SHAPE_CHANNELS] = out->n_chan,
+        [SHAPE_SUBSTREAM] = per_substream,
+        [SHAPE_PLACE] = (int64_t)substream * per_substream,
+        [SHAPE_HEAP] = out->spectra_per_heap,
+        [SHAPE_BITS] = out->sample_bits,
+        [SHAPE_STEP] = fgpu_batch_samples(out) / out->spectra_per_heap,
+        [SHAPE_ENCODING] = XBGPU_TWOS_COMPLEMENT,
+    };
+    const int64_t x[N_SHAPE_KEYS] = {
+        [SHAPE_CHANNELS] = recv->n_chan,
+        [SHAPE_SUBSTREAM] = recv->n_chan_substream,
+        [SHAPE_PLACE] = recv->chan_offset,
+        [SHAPE_HEAP] = recv->spectra_per_heap,
+        [SHAPE_BITS] = recv->sample_bits,
+        [SHAPE_STEP] = recv->samples_between_spectra,
+        [SHAPE_ENCODING] = recv->sample_bits == 4 ? (int64_t)recv->sample_encoding : XBGPU_TWOS_COMPLEMENT,
+    };
+
+    memcpy(pair->f_values, f, sizeof(f));
+    memcpy(pair->x_values, x, sizeof(x));
+}
+
+/* One number that both files have to have. */
+static void compare(struct doctor *doctor, struct pair *pair, size_t k)
+{
+    long long f_value = pair->f_values[k], x_value = pair->x_values[k];
+    const char *x_key = shape_keys[k].x_key;
+
+    if (f_value == x_value)
+        return;
+    struct finding *f = disagree(doctor, "config.f-x", pair->x, pair->f);
+    SAY(f->found, "%s is %lld, and by %s it is %lld", x_key, x_value, shape_keys[k].f_key, f_value);
+    SAY(f->expected, "%s: %lld", x_key, f_value);
+    SAY(f->why, "%s", shape_keys[k].why);
+    SAY(f->fix, "change %s in %s to %lld, or what it follows from in %s", x_key, pair->x->path, f_value, pair->f->path);
+    pair->n_bad++;
+}
+
+/* The first pair of another value than the first; 0: there is none. */
+static size_t find_other(const struct pair *pairs, size_t n, size_t k)
+{
+    size_t p = 1;
+
+    while (p < n && pairs[p].f_values[k] == pairs[0].f_values[k])
+        p++;
+    return p < n ? p : 0;
+}
+
+/* Outputs that no one X-engine can receive together.  What its file should have is not known before they agree; several
+ * X-engines receive the same outputs, which are told once. */
+static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
+{
+    const struct pair *other = &pairs[find_other(pairs, n, k)];
+    char found[sizeof(((struct finding *)0)->found)];
+
+    for (size_t p = 0; p < n; p++)
+        pairs[p].n_bad++;
+    SAY(found, "%s is %lld in %s and %lld in %s", shape_keys[k].f_key, (long long)pairs[0].f_values[k],
+        pairs[0].f->name, (long long)other->f_values[k], other->f->name);
+    for (size_t i = 0; i < doctor->report.n_findings; i++)
+        if (strcmp(doctor->report.findings[i]->found, found) == 0)
+            return;
+    struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
+    SAY(f->found, "%s", found);
+    SAY(f->expected, "one value in all outputs that an X-engine receives");
+    SAY(f->why, "both send to %s, which can take one of them", pairs[0].x->name);
+    SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
+}
+
+static void check_shapes(struct doctor *doctor, struct pair *pairs, size_t n)
+{
+    bool channels_differ = find_other(pairs, n, SHAPE_CHANNELS) > 0;
+
+    for (size_t k = 0; k < N_SHAPE_KEYS; k++) {
+        if (shape_keys[k].of_channels && channels_differ)
+            continue;
+        if (find_other(pairs, n, k) > 0) {
+            report_differing(doctor, pairs, n, k);
+            continue;
+        }
+        for (size_t p = 0; p < n; p++)
+            compare(doctor, &pairs[p], k);
+    }
+}
+
+/* Antennas of the array by the largest of all files' numbers, so that no fix contradicts another; the largest
+ * send.array_size that is given to *array_size, 0 if none is. */
+static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
+{
+    int64_t n = 0;
+
+    *array_size = 0;
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        const struct fgpu_config *fgpu = &file->fgpu;
+        if (file->ok && file->kind == DOCTOR_XBGPU && file->xbgpu.recv.n_ants > n)
+            n = file->xbgpu.recv.n_ants;
+        if (!file->ok || file->kind != DOCTOR_FGPU)
+            continue;
+        if (config_given(file->config, &fgpu->send.array_size) && fgpu->send.array_size > *array_size)
+            *array_size = fgpu->send.array_size;
+        for (size_t a = 0; a < fgpu->antennas.n; a++)
+            if (fgpu_config_antenna(fgpu, a)->feng_id >= n)
+                n = fgpu_config_antenna(fgpu, a)->feng_id + 1;
+    }
+    return *array_size > n ? *array_size : n;
+}
+
+/* One finding for both keys: the array has as many antennas as the largest number of all files, and all of 'feng_id'. */
+static void check_antennas(struct doctor *doctor, struct pair *pair)
+{
+    const struct fgpu_config *fgpu = &pair->f->fgpu;
+    int64_t n_ants = pair->x->xbgpu.recv.n_ants, array_size, largest = largest_array(doctor, &array_size);
+    size_t n_beyond = 0;
+
+    for (size_t a = 0; a < fgpu->antennas.n; a++) {
+        const struct fgpu_config_antenna *ant = fgpu_config_antenna(fgpu, a);
+        if (ant->feng_id < n_ants)
+            continue;
+        struct finding *f = disagree(doctor, "config.antennas", pair->x, pair->f);
+        SAY(f->found, "antenna %s has the feng_id %lld, but recv.antennas is %lld", ant->name, (long long)ant->feng_id,
+            (long long)n_ants);
+        SAY(f->expected, "feng_id from 0 to %lld", (long long)n_ants - 1);
+        SAY(f->why, "all of this antenna's heaps are refused (reason bad_source)");
+        SAY(f->fix, "set recv.antennas in %s to %lld%s", pair->x->path, (long long)largest,
+            largest == array_size ? ", as send.array_size has it" : " or more");
+        pair->n_bad++;
+        n_beyond++;
+    }
+    int64_t mine = fgpu->send.array_size;
+    if (n_beyond > 0 || !config_given(pair->f->config, &fgpu->send.array_size) || (mine == n_ants && mine == largest))
+        return;
+    struct finding *f = disagree(doctor, "config.antennas", pair->x, pair->f);
+    SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
+        mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
+        (long long)(mine == n_ants ? largest : n_ants));
+    SAY(f->expected, "the array's number of antennas in both");
+    SAY(f->why, mine < largest ? "heap counts of different antennas may be equal"
+                               : "the array has antennas that are not correlated");
+    f->status = FINDING_WARN;
+    if (mine < largest)
+        SAY(f->fix, "set send.array_size in %s to %lld", pair->f->path, (long long)largest);
+    else
+        SAY(f->fix, "set recv.antennas in %s to %lld", pair->x->path, (long long)largest);
+}
+
+static void check_times(struct doctor *doctor, const struct doctor_file *a, const struct doctor_file *b)
+{
+    double difference = decimal_to_double(a->time->sync_time_s) - decimal_to_double(b->time->sync_time_s);
+
+    if (!same_decimal(a->time->sync_time_s, b->time->sync_time_s)) {
+        struct finding *f = disagree(doctor, "config.time", b, a);
+        SAY(f->found, "sync_time differs by %.9g s", difference);
+        SAY(f->expected, "the time at which the digitisers were synchronised, in all files");
+        SAY(f->why, "delays are applied, and dumps are labelled, at times that differ by as much");
+        SAY(f->fix, "grep -n sync_time %s %s   # and make them equal", a->path, b->path);
+    }
+    if (!same_decimal(a->time->adc_sample_rate_hz, b->time->adc_sample_rate_hz)) {
+        struct finding *f = disagree(doctor, "config.time", b, a);
+        SAY(f->found, "adc_sample_rate is %.12g Hz and %.12g Hz", a->rate_hz, b->rate_hz);
+        SAY(f->expected, "one rate in all files");
+        SAY(f->why, "times, frequencies and integrations are wrong in one of them");
+        SAY(f->fix, "grep -n adc_sample_rate %s %s   # and make them equal", a->path, b->path);
+    }
+}
+
+static bool is_loopback(const char *interface)
+{
+    return interface && (strcmp(interface, "lo") == 0 || strncmp(interface, "127.", 4) == 0);
+}
+
+static void check_network(struct doctor *doctor, struct pair *pair)
+{
+    const struct config_send *send = &pair->f->fgpu.send;
+    bool from_lo = is_loopback(send->interface), to_lo = is_loopback(pair->x->xbgpu.recv.interface);
+    bool on_network = !send->pcap_file && !pair->x->xbgpu.recv.pcap_file;
+
+    if (on_network && from_lo != to_lo && send->interface && pair->x->xbgpu.recv.interface) {
+        struct finding *f = disagree(doctor, "config.interfaces", pair->x, pair->f);
+        SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.interface);
+        SAY(f->expected, "lo on both sides, or on neither");
+        SAY(f->why, "what is sent on lo never leaves the host, and what comes from the network is not on lo");
+        SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);
+        pair->n_bad++;
+    }
+}
+
+/* ---- Who belongs together ---------------------------------------------------------------------------------------- */
+
+/* The place of one of an X-engine's sources among the destinations; -1 if there is none. */
+static int find_substream(const struct fgpu_config_output *output, const struct doctor_file *x)
+{
+    for (size_t d = 0; d < output->destinations.n; d++)
+        for (size_t s = 0; s < x->recvs.n; s++)
+            if (endpoint_equal(&output->destinations.items[d], &x->recvs.items[s]))
+                return (int)d;
+    return -1;
+}
+
+/* Returns how many outputs of F-engines come to this X-engine. */
+static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
+{
+    const struct xbgpu_config_recv *recv = &x->xbgpu.recv;
+    struct pair *pairs = NULL;
+    size_t n = 0, n_bad = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *f = &doctor->files[i];
+        if (!f->ok || f->kind != DOCTOR_FGPU)
+            continue;
+        for (size_t o = 0; o < f->fgpu.outputs.n; o++) {
+            struct pair pair = {.f = f, .x = x, .output = fgpu_config_output(&f->fgpu, o)};
+            int substream = find_substream(pair.output, x);
+            if (substream < 0)
+                continue;
+            fill_shape(&pair, (size_t)substream);
+            struct pair *more = realloc(pairs, (n + 1) * sizeof(*more));
+            if (!more)
+                abort();
+            pairs = more;
+            pairs[n++] = pair;
+        }
+    }
+    check_shapes(doctor, pairs, n);
+    for (size_t p = 0; p < n; p++) {
+        check_antennas(doctor, &pairs[p]);
+        check_network(doctor, &pairs[p]);
+        n_bad += pairs[p].n_bad > 0;
+    }
+    free(pairs);
+    if (n > 0 && n_bad == 0)
+        SAY(report_add(&doctor->report, FINDING_OK, "config.f-x", x->name)->found,
+            "outputs of %zu fgpu fit: channels %lld to %lld of %lld", n, (long long)recv->chan_offset,
+            (long long)(recv->chan_offset + recv->n_chan_substream) - 1, (long long)recv->n_chan);
+    return n;
+}
+
+static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
+{
+    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "config.f-x", x->name);
+    char mine[32], theirs[32] = "none";
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok && doctor->files[i].kind == DOCTOR_FGPU)
+            endpoint_format(&fgpu_config_output(&doctor->files[i].fgpu, 0)->destinations.items[0], theirs,
+                            sizeof(theirs));
+    SAY(f->found, "no F-engine's output goes to %s, where it listens; they begin at %s",
+        endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
+    SAY(f->expected, "recv.sources that is one of outputs[].destinations");
+    SAY(f->why, "this X-engine receives nothing");
+    SAY(f->fix, "change recv.sources in %s", x->path);
+}
+
+/* ---- A file by itself -------------------------------------------------------------------------------------------- */
+
+static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
+{
+    const struct config_send *send = file->send;
+
+    if (send->pcap_file || send->ttl > 0 || !send->interface || is_loopback(send->interface))
+        return;
+    struct finding *f = report_add(&doctor->report, FINDING_WARN, "config.ttl", file->name);
+    SAY(f->found, "send.ttl is 0");
+    SAY(f->expected, "1 on one network, more through routers");
+    SAY(f->why, "packets with a time to live of 0 do not leave the host");
+    SAY(f->fix, "set send.ttl in %s to 4", file->path);
+}
+
+/* Whether somebody can tell the daemon to send. */
+static bool has_control(const struct doctor_file *file)
+{
+    for (size_t l = 0; l < file->n_listeners; l++)
+        if (strncmp(file->listeners[l].key, "http.", 5) != 0 && file->listeners[l].list->n > 0)
+            return true;
+    return false;
+}
+
+/* A daemon that correlates and sends nothing: a surprise that costs an evening. */
+static void check_enabled(struct doctor *doctor, const struct doctor_file *file)
+{
+    for (size_t o = 0; file->kind == DOCTOR_XBGPU && o < file->xbgpu.outputs.n; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(&file->xbgpu, o);
+        if (output->send_enabled)
+            continue;
+        struct finding *f = report_add(&doctor->report, has_control(file) ? FINDING_OK : FINDING_WARN,
+                                       "config.send_enabled", file->name);
+        SAY(f->found, "output %s is not sent: its send_enabled is false%s", output->name,
+            config_given(file->config, &output->send_enabled) ? "" : ", the default");
+        SAY(f->expected, "true, unless a control system enables it");
+        SAY(f->why, "the daemon runs and correlates, and nothing comes out");
+        SAY(f->fix, "set send_enabled of %s in %s to true", output->name, file->path);
+    }
+}
+
+/* ---- All files --------------------------------------------------------------------------------------------------- */
+
+/* Antennas of one array have numbers of their own, and those of an X-engine are all served by somebody. */
+static void check_array(struct doctor *doctor)
+{
+    size_t n_served = 0;
+    int64_t n_ants = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (file->ok && file->kind == DOCTOR_XBGPU && file->xbgpu.recv.n_ants > n_ants)
+            n_ants = file->xbgpu.recv.n_ants;
+        if (!file->ok || file->kind != DOCTOR_FGPU)
+            continue;
+        n_served += file->fgpu.antennas.n;
+        for (size_t a = 0; a < file->fgpu.antennas.n; a++)
+            for (size_t j = 0; j < i; j++)
+                for (size_t b = 0; doctor->files[j].ok && doctor->files[j].kind == DOCTOR_FGPU &&
+                                   b < doctor->files[j].fgpu.antennas.n;
+                     b++) {
+                    const struct fgpu_config_antenna *mine = fgpu_config_antenna(&file->fgpu, a);
+                    const struct fgpu_config_antenna *other = fgpu_config_antenna(&doctor->files[j].fgpu, b);
+                    if (mine->feng_id != other->feng_id)
+                        continue;
+                    struct finding *f = disagree(doctor, "config.antennas", file, &doctor->files[j]);
+                    SAY(f->found, "feng_id %lld is that of %s and of %s", (long long)mine->feng_id, other->name,
+                        mine->name);
+                    SAY(f->expected, "a feng_id for each antenna");
+                    SAY(f->why, "two antennas send as one: their heaps contest each other, and count as missing");
+                    SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
+                }
+    }
+    if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "config.antennas", "")->found,
+            "%zu of the array's %lld antennas are in these files: give the others' files, too", n_served,
+            (long long)n_ants);
+}
+
+/* An endpoint of a file's outputs that another file's program receives, though it expects another stream. */
+static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
+                           const struct endpoint_list *destinations, const struct doctor_file *to)
+{
+    char text[32];
+
+    for (size_t d = 0; d < destinations->n; d++)
+        for (size_t r = 0; r < to->recvs.n; r++) {
+            if (!endpoint_equal(&destinations->items[d], &to->recvs.items[r]))
+                continue;
+            struct finding *f = disagree(doctor, "config.destinations", to, from);
+            SAY(f->found, "output %s of %s goes to %s, which is %s of %s", output, from->name,
+                endpoint_format(&destinations->items[d], text, sizeof(text)), to->recvs.items[r].key, to->name);
+            SAY(f->expected, "outputs to addresses where nothing else is sent");
+            SAY(f->why, "%s receives packets of another stream, and refuses or mixes them", to->name);
+            SAY(f->fix, "change %s of %s in %s", key, output, from->path);
+            return;
+        }
+}
+
+/* Voltages go to X-engines only, and visibilities to no engine. */
+static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
+{
+    if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv_pcap_file)
+        return;
+    for (size_t o = 0; from->kind == DOCTOR_FGPU && to->kind == DOCTOR_FGPU && o < from->fgpu.outputs.n; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(&from->fgpu, o);
+        check_crossing(doctor, from, output->name, "destinations", &output->destinations, to);
+    }
+    for (size_t o = 0; from->kind == DOCTOR_XBGPU && o < from->xbgpu.outputs.n; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(&from->xbgpu, o);
+        check_crossing(doctor, from, output->name, "destination", &output->destination, to);
+    }
+}
+
+/* Two outputs to one group arrive as one stream that fits neither. */
+static void check_destinations(struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok || file->kind != DOCTOR_FGPU)
+            continue;
+        for (size_t o = 0; o < file->fgpu.outputs.n; o++)
+            for (size_t p = 0; p < o; p++) {
+                const struct fgpu_config_output *a = fgpu_config_output(&file->fgpu, o);
+                const struct fgpu_config_output *b = fgpu_config_output(&file->fgpu, p);
+                for (size_t d = 0; d < a->destinations.n; d++)
+                    for (size_t e = 0; e < b->destinations.n; e++) {
+                        char text[32];
+                        if (!endpoint_equal(&a->destinations.items[d], &b->destinations.items[e]))
+                            continue;
+                        struct finding *f =
+                            report_add(&doctor->report, FINDING_FAIL, "config.destinations", file->name);
+                        SAY(f->found, "outputs %s and %s both send to %s", b->name, a->name,
+                            endpoint_format(&a->destinations.items[d], text, sizeof(text)));
+                        SAY(f->expected, "destinations of its own for each output");
+                        SAY(f->why, "an X-engine gets heaps of both and refuses, or mixes, them");
+                        SAY(f->fix, "change destinations of %s in %s", a->name, file->path);
+                    }
+            }
+    }
+}
+
+void doctor_check_config(struct doctor *doctor)
+{
+    const struct doctor_file *first = NULL;
+    size_t n_f = 0, n_x = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok)
+            continue;
+        n_f += file->kind == DOCTOR_FGPU;
+        n_x += file->kind == DOCTOR_XBGPU;
+        check_ttl(doctor, file);
+        check_enabled(doctor, file);
+        if (first)
+            check_times(doctor, first, file);
+        first = first ? first : file;
+    }
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok && doctor->files[i].kind == DOCTOR_XBGPU && n_f > 0 &&
+            check_x(doctor, &doctor->files[i]) == 0)
+            add_unmatched(doctor, &doctor->files[i]);
+    check_array(doctor);
+    check_destinations(doctor);
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t j = 0; j < doctor->n_files; j++)
+            check_crossings(doctor, &doctor->files[i], &doctor->files[j]);
+    if (n_f == 0 || n_x == 0)
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "config.f-x", "")->found,
+            "F- and X-engines are compared where files of both are given");
+}

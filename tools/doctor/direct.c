@@ -1,0 +1,162 @@
+/* direct.c - what it takes that receive threads (recv.direct) or a network card (recv.gpudirect) write to the GPU's
+ * memory: Vulkan, a window of the bus that is large enough, a driver that shares. */
+#include "common/base/memory.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/sys.h"
+
+#include <dlfcn.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Linux of which dma-bufs of other devices can be given to network cards. */
+#define DMA_BUF_MAJOR 5
+#define DMA_BUF_MINOR 12
+
+static bool any_file(const char *root, const char *pattern)
+{
+    char path[PATH_MAX];
+    glob_t found;
+
+    snprintf(path, sizeof(path), "%s%s", root, pattern);
+    bool any = glob(path, GLOB_NOSORT | GLOB_BRACE, NULL, &found) == 0;
+    if (any)
+        globfree(&found);
+    return any;
+}
+
+/* ---- Vulkan ------------------------------------------------------------------------------------------------------ */
+
+static bool has_loader(const char *root)
+{
+    if (root[0])
+        return any_file(root, "{/usr,/usr/local,}/lib{,64,/*}/libvulkan.so.1");
+    void *loader = dlopen("libvulkan.so.1", RTLD_LAZY | RTLD_LOCAL);
+    if (loader)
+        dlclose(loader);
+    return loader != NULL;
+}
+
+static void check_vulkan(struct doctor *doctor)
+{
+    bool loader = has_loader(doctor->root);
+    bool driver = any_file(doctor->root, "{/etc,/usr/share,/usr/local/share}/vulkan/icd.d/*nvidia*.json");
+    const char *told = doctor->root[0] ? NULL : getenv("VK_DRIVER_FILES");
+
+    struct finding *f = report_add(&doctor->report,
+                                   loader && driver ? FINDING_OK
+                                   : loader && told ? FINDING_WARN
+                                                    : FINDING_FAIL,
+                                   "direct.vulkan", "");
+    SAY(f->found, "libvulkan.so.1 %s; %s", loader ? "is there" : "is not there",
+        driver ? "NVIDIA's driver is registered"
+        : told ? "VK_DRIVER_FILES names drivers to this shell, and may not to the daemon"
+               : "no file of NVIDIA's driver is in vulkan/icd.d");
+    SAY(f->expected, "Vulkan's loader, and NVIDIA's driver where it looks for it");
+    SAY(f->why, "recv.direct maps the GPU's memory by Vulkan: the daemon does not start");
+    SAY(f->fix,
+        "sudo apt install libvulkan1 nvidia-vulkan-icd   # or VK_DRIVER_FILES=.../nvidia_icd.json for the daemon");
+}
+
+static void check_modeset(struct doctor *doctor)
+{
+    bool found = sys_exists(doctor->root, "/dev/nvidia-modeset");
+    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_WARN, "direct.modeset", "");
+
+    SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
+    SAY(f->expected, "the device of the kernel module nvidia-modeset");
+    SAY(f->why,
+        "without it NVIDIA's driver for Vulkan may find no GPU (580 does, of an H200), and recv.direct does not start");
+    SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
+}
+
+/* ---- The window -------------------------------------------------------------------------------------------------- */
+
+/* The largest of the device's own regions: which of them it is depends on how wide the others are.  0: not to be seen. */
+static uint64_t window_bytes(const char *root, const char *address)
+{
+    char path[PATH_MAX];
+    unsigned long long first, last;
+    uint64_t largest = 0;
+
+    snprintf(path, sizeof(path), "%s/sys/bus/pci/devices/%s/resource", root, address);
+    FILE *file = fopen(path, "r");
+    for (int bar = 0; file && bar < 6 && fscanf(file, "%llx %llx %*x", &first, &last) == 2; bar++)
+        if (last > first && last - first + 1 > largest)
+            largest = last - first + 1;
+    if (file)
+        fclose(file);
+    return largest;
+}
+
+static void check_window(struct doctor *doctor, const struct doctor_file *file)
+{
+    char address[SYS_PCI_BYTES];
+    bool known = doctor_file_gpu(doctor, file, address);
+    uint64_t window = known ? window_bytes(doctor->root, address) : 0;
+    struct finding *f = report_add(&doctor->report,
+                                   !window                       ? FINDING_SKIPPED
+                                   : window < file->window_bytes ? FINDING_FAIL
+                                                                 : FINDING_OK,
+                                   "direct.bar", file->name);
+    if (window)
+        SAY(f->found, "GPU %s lets %llu MiB of its memory be mapped", address, (unsigned long long)(window / MIB));
+    else
+        SAY(f->found, "which GPU it will be is not known, or its window cannot be seen");
+    SAY(f->expected, "%llu MiB for %s, and some for the driver",
+        (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
+        !file->direct     ? "the card's frames and buffers"
+        : file->gpudirect ? "chunks and the card's buffers"
+                          : "chunks");
+    SAY(f->why, "what is reached from outside lies in that window of the bus (BAR): the daemon does not start");
+    SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
+                "recv.chunks");
+}
+
+/* ---- Sharing ----------------------------------------------------------------------------------------------------- */
+
+static void check_dma_buf(struct doctor *doctor)
+{
+    char release[64] = "", version[256] = "";
+    unsigned major = 0, minor = 0;
+
+    bool seen = sys_text(doctor->root, release, sizeof(release), "/proc/sys/kernel/osrelease") &&
+                sscanf(release, "%u.%u", &major, &minor) == 2 &&
+                sys_text(doctor->root, version, sizeof(version), "/proc/driver/nvidia/version");
+    bool is_new = major > DMA_BUF_MAJOR || (major == DMA_BUF_MAJOR && minor >= DMA_BUF_MINOR);
+    bool is_open = strstr(version, "Open Kernel Module");
+    struct finding *f = report_add(&doctor->report,
+                                   !seen               ? FINDING_SKIPPED
+                                   : is_new && is_open ? FINDING_OK
+                                                       : FINDING_FAIL,
+                                   "direct.dmabuf", "");
+    if (seen)
+        SAY(f->found, "Linux %s, %s kernel modules of NVIDIA", release, is_open ? "the open" : "not the open");
+    else
+        SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
+    SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
+    SAY(f->why, "else the driver gives no network card the GPU's memory: a daemon with gpudirect does not start");
+    SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
+}
+
+void doctor_check_direct(struct doctor *doctor)
+{
+    size_t n_direct = 0, n_gpudirect = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok || !(file->direct || file->gpudirect) || doctor_file_on_cpu(doctor, file))
+            continue;
+        if (file->direct && n_direct++ == 0) {
+            check_vulkan(doctor);
+            check_modeset(doctor);
+        }
+        if (file->gpudirect && n_gpudirect++ == 0)
+            check_dma_buf(doctor);
+        check_window(doctor, file);
+    }
+}

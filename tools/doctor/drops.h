@@ -1,0 +1,30 @@
+/* drops.h - counters of the host on a packet's way to a socket, read twice and compared. */
+#ifndef TOOLS_DOCTOR_DROPS_H
+#define TOOLS_DOCTOR_DROPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order in which packets meet them. */
+enum drops_stage { STAGE_CABLE, STAGE_NIC, STAGE_QUEUE, STAGE_SOFTNET, STAGE_IP, STAGE_SOCKET, N_DROPS_STAGES };
+
+struct drops_counter {
+    enum drops_stage stage;
+    bool loss; /* growth means loss; else it is for information */
+    char name[96];
+    uint64_t value;
+};
+
+struct drops {
+    size_t n;
+    struct drops_counter items[64];
+};
+
+/* Reads what concerns this interface ("": none) and the host.  What cannot be read is left out. */
+void drops_read(const char *root, const char *interface, struct drops *drops);
+
+/* By how much a counter of 'after' grew; 0 where 'before' lacks it, or it began again. */
+uint64_t drops_grew(const struct drops *before, const struct drops_counter *after);
+
+#endif

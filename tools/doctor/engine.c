@@ -1,0 +1,427 @@
+/* engine.c - what running engines say of themselves at /status.json: silent sources, the troubles of the last
+ * minute, their clock and their delays.
+ *
+ * Flow: /status.json of each file's engine --> troubles, sorted --> findings, the worst and the most upstream first. */
+#include "common/base/clock.h"
+#include "common/base/units.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/http.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define F_TO_X       "F-engine to X-engine" /* a stage of history.h */
+#define HOST_CLOCK   "host clock"           /* another */
+#define MINUTE_S     60
+#define START_S      3    /* in which nothing needs to have come */
+#define TROUBLES_MAX 30   /* that are told one by one */
+#define DELAY_MAX_S  1e-3 /* by which delays of one array differ: light crosses 300 km */
+#define DELAY_FAIL_S 0.1  /* light crosses the Earth in 0.043 s */
+
+struct trouble {
+    enum finding_status status;
+    const struct doctor_file *file;
+    const char *stage, *what; /* of the engine's page, or static: what is said twice */
+    bool silent;
+    size_t n_alike; /* other X-engines that say the same of this antenna */
+    char where[128], found[300], why[200], fix[512];
+    double since_unix_s; /* 0: not known */
+};
+
+struct engines {
+    struct doctor *doctor;
+    double now_unix_s;
+    size_t n, n_answers;
+    struct trouble *troubles;
+};
+
+struct delay {
+    const struct doctor_file *file;
+    const char *stream, *antenna;
+    size_t pol;
+    double delay_s, since_unix_s;
+};
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+
+    return text ? text : "";
+}
+
+static double number_of(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES])
+{
+    if (s < 120)
+        snprintf(text, DOCTOR_AGO_BYTES, "%.0f s ago", s < 0 ? 0 : s);
+    else if (s < 7200)
+        snprintf(text, DOCTOR_AGO_BYTES, "%.0f min ago", s / 60);
+    else
+        snprintf(text, DOCTOR_AGO_BYTES, "%.0f h ago", s / 3600);
+    return text;
+}
+
+/* ---- Troubles ---------------------------------------------------------------------------------------------------- */
+
+/* What is known already: a silence makes losses of the same source, and several X-engines hear the same F-engine. */
+static bool is_known(struct engines *engines, const struct trouble *new)
+{
+    for (size_t i = 0; i < engines->n; i++) {
+        struct trouble *t = &engines->troubles[i];
+        if (strcmp(t->where, new->where) != 0 || !new->where[0] || strcmp(t->stage, new->stage) != 0)
+            continue;
+        bool both_x = t->file->kind == DOCTOR_XBGPU && new->file->kind == DOCTOR_XBGPU;
+        if ((both_x || t->file == new->file) && t->silent && !new->silent)
+            return true;
+        if (t->file == new->file || !both_x || strcmp(t->what, new->what) != 0)
+            continue;
+        t->n_alike++;
+        return true;
+    }
+    return false;
+}
+
+static void add(struct engines *engines, const struct trouble *new)
+{
+    if (is_known(engines, new))
+        return;
+    struct trouble *troubles = realloc(engines->troubles, (engines->n + 1) * sizeof(*troubles));
+
+    if (!troubles)
+        abort();
+    engines->troubles = troubles;
+    troubles[engines->n++] = *new;
+}
+
+/* An xbgpu without recv.antenna_names calls its antennas a0, a1...: their fgpu's file may have the names. */
+static const char *real_name(const struct doctor *doctor, const struct doctor_file *file, const json_t *status,
+                             const char *where, char text[DOCTOR_NAME_BYTES])
+{
+    const json_t *fengs = json_object_get(status, "fengs");
+    const struct doctor_file *fgpu;
+
+    for (size_t i = 0; file->kind == DOCTOR_XBGPU && i < json_array_size(fengs); i++)
+        if (strcmp(text_of(json_array_get(fengs, i), "antenna"), where) == 0) {
+            doctor_antenna(doctor, file, i, &fgpu, text);
+            return fgpu || file->xbgpu.recv.antenna_names ? text : where;
+        }
+    return where;
+}
+
+/* The engine's advice: clauses between semicolons, in which commands have no files.  What this run has done is left out. */
+static void say_advice(const struct doctor *doctor, struct trouble *t, const char *advice)
+{
+    static const struct {
+        const char *text;
+        enum doctor_topic topic;
+    } commands[] = {{"cbf-doctor streams", TOPIC_STREAMS}, {"cbf-doctor loss", TOPIC_LOSS}};
+
+    while (*advice) {
+        const char *at = NULL;
+        size_t n = strcspn(advice, ";"), c;
+        for (c = 0; c < ARRAY_LEN(commands) && !at; c += !at)
+            at = memmem(advice, n, commands[c].text, strlen(commands[c].text));
+        const char *rest = at ? at + strlen(commands[c].text) : advice;
+        const char *separator = t->fix[0] ? "; " : "";
+        size_t used = strlen(t->fix);
+        if (at && !doctor_runs(doctor, commands[c].topic))
+            snprintf(t->fix + used, sizeof(t->fix) - used, "%s%.*s %s%.*s", separator, (int)(rest - advice), advice,
+                     t->file->path, (int)(advice + n - rest), rest);
+        else if (!at)
+            snprintf(t->fix + used, sizeof(t->fix) - used, "%s%.*s", separator, (int)n, advice);
+        advice += n;
+        advice += strspn(advice, "; ");
+    }
+    if (!t->fix[0])
+        SAY(t->fix, "look at the status page and the log of the engine of %s", t->file->path);
+}
+
+/* Rows of history.h: those that go on, or went on in the last minute. */
+static void take_history(struct engines *engines, const struct doctor_file *file, const json_t *status)
+{
+    const json_t *rows = json_object_get(status, "troubles");
+    char first[DOCTOR_AGO_BYTES], last[DOCTOR_AGO_BYTES], name[DOCTOR_NAME_BYTES];
+
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        double last_s = number_of(row, "last"), since_s = number_of(row, "since");
+        bool ongoing = json_is_true(json_object_get(row, "ongoing")), bad = strcmp(text_of(row, "level"), "bad") == 0;
+        bool in_seconds = text_of(row, "unit")[0] == 's';
+        if (!ongoing && engines->now_unix_s - last_s > MINUTE_S)
+            continue;
+        if (ongoing && strcmp(text_of(row, "stage"), F_TO_X) == 0)
+            continue; /* their states say more: take_silent() */
+        if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0)
+            continue; /* take_clock() */
+        struct trouble t = {.status = ongoing || bad ? FINDING_FAIL : FINDING_WARN,
+                            .file = file,
+                            .stage = text_of(row, "stage"),
+                            .what = text_of(row, "what"),
+                            .silent = ongoing,
+                            .since_unix_s = since_s};
+        SAY(t.where, "%s", real_name(engines->doctor, file, status, text_of(row, "where"), name));
+        doctor_ago(engines->now_unix_s - since_s, first);
+        doctor_ago(engines->now_unix_s - last_s, last);
+        if (ongoing)
+            SAY(t.found, "%s: %s since %s", text_of(row, "stage"), text_of(row, "what"), first);
+        else if (in_seconds)
+            SAY(t.found, "%s: %s for %.0f s of the last minute, until %s", text_of(row, "stage"), text_of(row, "what"),
+                number_of(row, "n_minute"), last);
+        else
+            SAY(t.found, "%s: %s, %.0f in the last minute, first %s, last %s", text_of(row, "stage"),
+                text_of(row, "what"), number_of(row, "n_minute"), first, last);
+        if (ongoing || in_seconds)
+            SAY(t.why, "the stages behind it lack these data");
+        else
+            SAY(t.why, "data are lost or wrong: %.0f in the last hour", number_of(row, "n_hour"));
+        say_advice(engines->doctor, &t, text_of(row, "advice"));
+        add(engines, &t);
+    }
+}
+
+/* The file of an F-engine's fgpu may be at hand; 'feng_id' SIZE_MAX: none is meant. */
+static void say_where_to_look(const struct doctor *doctor, const struct doctor_file *file, size_t feng_id,
+                              struct trouble *t)
+{
+    const char *place = file->kind == DOCTOR_FGPU ? "the digitiser, its cable and its switch port"
+                                                  : "the F-engine and its host, then at the switch";
+    const struct doctor_file *fgpu = NULL;
+    char name[DOCTOR_NAME_BYTES] = "", instance[NAME_MAX];
+
+    if (feng_id != SIZE_MAX)
+        doctor_antenna(doctor, file, feng_id, &fgpu, name);
+    bool gone = fgpu && !doctor_file_runs(fgpu);
+    if (gone && doctor_file_instance(doctor, fgpu, instance))
+        SAY(t->fix, "systemctl status fgpu@%s; journalctl -n 50 -u fgpu@%s   # the fgpu of %s (%s) does not run here",
+            instance, instance, name, fgpu->path);
+    else if (gone)
+        SAY(t->fix, "fgpu %s   # starts the fgpu of %s, which does not run here; its log says why it ended", fgpu->path,
+            name);
+    else if (doctor_runs(doctor, TOPIC_STREAMS))
+        SAY(t->fix, "look at %s", place);
+    else
+        SAY(t->fix, "cbf-doctor streams %s%s%s   # what comes; then look at %s", fgpu ? fgpu->path : "",
+            fgpu ? " " : "", file->path, place);
+}
+
+/* When a source fell silent; 0: it is not.  Inputs that were heard are rows of the history. */
+static double silent_since(const json_t *source, double start_unix_s)
+{
+    if (number_of(json_object_get(source, "heaps"), "total") == 0)
+        return start_unix_s;
+    return strcmp(text_of(source, "state"), "silent") == 0 ? number_of(source, "since") : 0;
+}
+
+/* Sources from which nothing comes, or has come since the start. */
+static void take_silent(struct engines *engines, const struct doctor_file *file, const json_t *status)
+{
+    bool f = file->kind == DOCTOR_FGPU;
+    const json_t *sources = json_object_get(status, f ? "inputs" : "fengs");
+    const char *stage = f ? "digitiser to F-engine" : F_TO_X, *any = f ? "any input" : "any F-engine";
+    double start_s = number_of(status, "start_time"), since_s;
+    size_t n = json_array_size(sources), n_dead = 0;
+    char ago[DOCTOR_AGO_BYTES], where[128], name[DOCTOR_NAME_BYTES];
+
+    for (size_t i = 0; i < n; i++)
+        n_dead += silent_since(json_array_get(sources, i), start_s) == start_s;
+    for (size_t i = 0; i < n && engines->now_unix_s - start_s > START_S; i++) {
+        const json_t *source = json_array_get(sources, i);
+        if ((since_s = silent_since(source, start_s)) == 0)
+            continue;
+        snprintf(where, sizeof(where), "%s%s%s",
+                 real_name(engines->doctor, file, status, text_of(source, "antenna"), name), f ? " pol " : "",
+                 text_of(source, "pol"));
+        struct trouble t = {.status = FINDING_FAIL,
+                            .file = file,
+                            .stage = stage,
+                            .what = since_s == start_s ? "dead" : "silent",
+                            .silent = true,
+                            .since_unix_s = since_s};
+        SAY(t.where, "%s", n_dead == n ? "" : where);
+        doctor_ago(engines->now_unix_s - since_s, ago);
+        if (since_s == start_s)
+            SAY(t.found, "%s: nothing from %s since the engine's start %s", stage, n_dead == n ? any : where, ago);
+        else
+            SAY(t.found, "%s: no heaps since %s", stage, ago);
+        SAY(t.why, "%s", f ? "the antenna's heaps cannot be made" : "the baselines of these antennas are flagged");
+        say_where_to_look(engines->doctor, file, f || n_dead == n ? SIZE_MAX : i, &t);
+        add(engines, &t);
+        if (n_dead == n)
+            return;
+    }
+}
+
+/* When the host's clock stopped being synchronised, as the history has it; 0: not known. */
+static double unsynchronised_since(const json_t *status)
+{
+    const json_t *rows = json_object_get(status, "troubles");
+
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0 && json_is_true(json_object_get(row, "ongoing")))
+            return number_of(row, "since");
+    }
+    return 0;
+}
+
+/* Each host once.  With timebase packets the clock places nothing, and its metric is absent. */
+static void take_clock(struct engines *engines, const json_t *status)
+{
+    const json_t *synchronised = json_object_get(json_object_get(status, "other"), "clock_synchronised");
+    const char *host = text_of(status, "host");
+    struct report *report = &engines->doctor->report;
+    double since_s = unsynchronised_since(status);
+    char ago[DOCTOR_AGO_BYTES];
+
+    if (!synchronised || json_number_value(synchronised) != 0)
+        return;
+    for (size_t i = 0; i < report->n_findings; i++)
+        if (strcmp(report->findings[i]->id, "engine.clock") == 0 && strcmp(report->findings[i]->subject, host) == 0)
+            return;
+    struct finding *f = report_add(report, FINDING_WARN, "engine.clock", host);
+    SAY(f->found, "the engines of this host run with an unsynchronised clock%s%s", since_s > 0 ? ", since " : "",
+        since_s > 0 ? doctor_ago(engines->now_unix_s - since_s, ago) : "");
+    SAY(f->expected, "a clock that the kernel calls synchronised");
+    SAY(f->why, "the clock places timestamps and starts delay models: an error of the clock moves both");
+    SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
+}
+
+/* ---- Delays ------------------------------------------------------------------------------------------------------ */
+
+static int compare_delays(const void *a, const void *b)
+{
+    double x = fabs(((const struct delay *)a)->delay_s), y = fabs(((const struct delay *)b)->delay_s);
+
+    return (x > y) - (x < y);
+}
+
+/* The model in effect of each input and output, as its sensor has it: "(start, delay, rate, ...)". */
+static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
+                       struct delay **delays, size_t *n)
+{
+    const char *stream = fgpu_config_output(&file->fgpu, output)->name;
+    char name[128];
+    double delay_s;
+
+    snprintf(name, sizeof(name), "%s.input%zu.delay", stream, input);
+    const json_t *sensor = json_object_get(json_object_get(status, "sensors"), name);
+    if (sscanf(text_of(sensor, "value"), "(%*d, %lf", &delay_s) != 1)
+        return;
+    struct delay *more = realloc(*delays, (*n + 1) * sizeof(*more));
+    if (!more)
+        abort();
+    *delays = more;
+    more[(*n)++] = (struct delay){file,           stream,  fgpu_config_antenna(&file->fgpu, input / N_POLS)->name,
+                                  input % N_POLS, delay_s, number_of(sensor, "time")};
+}
+
+static void take_delays(const struct doctor_file *file, const json_t *status, struct delay **delays, size_t *n)
+{
+    for (size_t o = 0; file->kind == DOCTOR_FGPU && o < file->fgpu.outputs.n; o++)
+        for (size_t i = 0; i < file->fgpu.antennas.n * N_POLS; i++)
+            take_delay(file, status, o, i, delays, n);
+}
+
+/* One delay that is far from most of the others'; of as many that are large as small, the large ones. */
+static void judge_delays(struct engines *engines, struct delay *delays, size_t n)
+{
+    char ago[DOCTOR_AGO_BYTES];
+
+    if (n < 2)
+        return;
+    qsort(delays, n, sizeof(*delays), compare_delays);
+    double middle_s = delays[(n - 1) / 2].delay_s;
+    for (size_t i = 0; i < n; i++) {
+        const struct delay *d = &delays[i];
+        if (fabs(d->delay_s - middle_s) < DELAY_MAX_S)
+            continue;
+        enum finding_status status = fabs(d->delay_s - middle_s) < DELAY_FAIL_S ? FINDING_WARN : FINDING_FAIL;
+        struct finding *f = report_add(&engines->doctor->report, status, "engine.delay", "");
+        SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
+        SAY(f->found, "its delay in output %s is %.6g s since %s, and %.6g s is the middle of all inputs", d->stream,
+            d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
+        SAY(f->expected, "delays within %g ms of each other", DELAY_MAX_S * 1e3);
+        SAY(f->why,
+            "the antenna is correlated with other times of the sky: no fringes, and silence after a correction");
+        SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",
+            d->stream, d->file->path);
+    }
+}
+
+/* ---- All files --------------------------------------------------------------------------------------------------- */
+
+/* Failures first; then F-engines, which are upstream; then the earliest. */
+static int compare_troubles(const void *a, const void *b)
+{
+    const struct trouble *x = a, *y = b;
+
+    if (x->status != y->status)
+        return x->status > y->status ? -1 : 1;
+    if (x->file->kind != y->file->kind)
+        return x->file->kind == DOCTOR_FGPU ? -1 : 1;
+    return (x->since_unix_s > y->since_unix_s) - (x->since_unix_s < y->since_unix_s);
+}
+
+static void report_troubles(struct engines *engines)
+{
+    struct report *report = &engines->doctor->report;
+
+    if (engines->n > 0)
+        qsort(engines->troubles, engines->n, sizeof(*engines->troubles), compare_troubles);
+    for (size_t i = 0; i < engines->n && i < TROUBLES_MAX; i++) {
+        const struct trouble *t = &engines->troubles[i];
+        struct finding *f = report_add(report, t->status, "engine.troubles", "");
+        SAY(f->subject, "%s%s%s", t->file->name, t->where[0] ? " " : "", t->where);
+        char alike[64] = "";
+        if (t->n_alike > 0)
+            snprintf(alike, sizeof(alike), "; also at %zu other X-engine%s", t->n_alike, plural(t->n_alike));
+        SAY(f->found, "%s%s", t->found, alike);
+        SAY(f->expected, "none in the last minute");
+        SAY(f->why, "%s", t->why);
+        SAY(f->fix, "%s", t->fix);
+    }
+    if (engines->n > TROUBLES_MAX)
+        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "%zu more are on the status pages",
+            engines->n - TROUBLES_MAX);
+    if (engines->n_answers == 0)
+        SAY(report_add(report, FINDING_SKIPPED, "engine.troubles", "")->found, "no engine of these files answers here");
+    else if (engines->n == 0)
+        SAY(report_add(report, FINDING_OK, "engine.troubles", "")->found,
+            "%zu engine%s had no trouble in the last minute", engines->n_answers, plural(engines->n_answers));
+}
+
+void doctor_check_engines(struct doctor *doctor)
+{
+    struct engines engines = {.doctor = doctor, .now_unix_s = (double)clock_unix_ns() / (double)NS_PER_S};
+    json_t **pages = calloc(doctor->n_files + 1, sizeof(json_t *));
+    struct delay *delays = NULL;
+    size_t n_delays = 0;
+
+    if (!pages)
+        abort();
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok || file->http->listen.n == 0 || !(pages[i] = status_get(&file->http->listen.items[0])))
+            continue;
+        engines.n_answers++;
+        take_silent(&engines, file, pages[i]);
+        take_history(&engines, file, pages[i]);
+        take_clock(&engines, pages[i]);
+        take_delays(file, pages[i], &delays, &n_delays);
+    }
+    judge_delays(&engines, delays, n_delays); /* first: silences and refused heaps come of a wrong delay */
+    report_troubles(&engines);
+    for (size_t i = 0; i < doctor->n_files; i++)
+        json_decref(pages[i]);
+    free(pages);
+    free(delays);
+    free(engines.troubles);
+}

@@ -1,0 +1,406 @@
+/* files.c - loads configurations through the daemons' own tables, and derives what the checks ask of both. */
+#include "tools/doctor/doctor.h"
+
+#include "common/base/units.h"
+#include "fgpu/layout.h"
+#include "tools/doctor/http.h"
+#include "tools/doctor/nic.h"
+#include "tools/doctor/sys.h"
+#include "xbgpu/labels.h"
+#include "xbgpu/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <yaml.h>
+
+#define IP_UDP_BYTES 28
+#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* of digitisers' and F-engines' packets */
+#define TUNED_BITS   5e9 /* per second: below, a host that nobody has tuned loses nothing */
+
+/* ---- Whose file it is -------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *section;
+    const char *program;
+    enum doctor_kind kind;
+} signs[] = {
+    /* The first that fits counts. */
+    {"digitiser", "dsim", DOCTOR_OTHER},      {"signals", "dsim", DOCTOR_OTHER},  {"recordings", "dsim", DOCTOR_OTHER},
+    {"telescope", "visrec", DOCTOR_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},   {"antennas", "fgpu", DOCTOR_FGPU},
+    {"gates", "xbgpu", DOCTOR_XBGPU},         {"outputs", "xbgpu", DOCTOR_XBGPU},
+};
+
+static bool has_section(yaml_document_t *document, const char *name)
+{
+    yaml_node_t *root = yaml_document_get_root_node(document);
+
+    if (!root || root->type != YAML_MAPPING_NODE)
+        return false;
+    for (yaml_node_pair_t *p = root->data.mapping.pairs.start; p < root->data.mapping.pairs.top; p++) {
+        yaml_node_t *key = yaml_document_get_node(document, p->key);
+        if (key->type == YAML_SCALAR_NODE && strcmp((const char *)key->data.scalar.value, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The index in 'signs'; -1: none fits, or it cannot be read. */
+static int find_sign(const char *path)
+{
+    yaml_parser_t parser;
+    yaml_document_t document;
+    int found = -1;
+    FILE *file = fopen(path, "r");
+
+    if (!file)
+        return -1;
+    if (yaml_parser_initialize(&parser)) {
+        yaml_parser_set_input_file(&parser, file);
+        if (yaml_parser_load(&parser, &document)) {
+            for (size_t i = 0; found < 0 && i < ARRAY_LEN(signs); i++)
+                if (has_section(&document, signs[i].section))
+                    found = (int)i;
+            yaml_document_delete(&document);
+        }
+        yaml_parser_delete(&parser);
+    }
+    fclose(file);
+    return found;
+}
+
+/* ---- What follows from it ---------------------------------------------------------------------------------------- */
+
+static double batch_s(const struct doctor_file *file, int64_t batch_samples)
+{
+    return (double)batch_samples / file->rate_hz;
+}
+
+static void add_recvs(struct doctor_file *file, const struct endpoint_list *list)
+{
+    struct endpoint *items = realloc(file->recvs.items, (file->recvs.n + list->n) * sizeof(*items));
+
+    if (!items)
+        abort();
+    memcpy(items + file->recvs.n, list->items, list->n * sizeof(*items));
+    file->recvs.items = items;
+    file->recvs.n += list->n;
+}
+
+static void derive_transport(struct doctor_file *file, int transport, uint64_t ring_bytes)
+{
+    if (transport != TRANSPORT_IBVERBS || file->recv_pcap_file)
+        return;
+    file->recv_transport = transport;
+    file->locked_bytes += ring_bytes;
+    file->n_recv_sockets = 0;
+    file->recv_socket_bytes = 0;
+    file->recv_socket_min_bytes = 0;
+}
+
+/* A card reads the buffers of an output where they lie. */
+static void add_output_buffers(struct doctor_file *file, uint64_t n_bytes)
+{
+    if (file->send_transport == TRANSPORT_IBVERBS)
+        file->locked_bytes += n_bytes;
+}
+
+static void derive_fgpu(struct doctor_file *file, bool on_cpu)
+{
+    const struct fgpu_config *c = &file->fgpu;
+    struct fgpu_layout layout;
+    size_t fewest = SIZE_MAX, most = 0;
+
+    fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
+    file->host_bytes = layout.host_bytes;
+    file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect || c->send.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
+    file->recv_interface = c->recv.interface;
+    file->recv_pcap_file = c->recv.pcap_file;
+    file->recv_affinity = &c->recv.affinity;
+    for (size_t input = 0; input < layout.n_inputs; input++)
+        add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
+    for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt round */
+        size_t n = 0;
+        for (size_t i = t; i < layout.n_inputs; i += layout.n_recv_threads)
+            n += fgpu_config_antenna(c, i / N_POLS)->pols[i % N_POLS].n;
+        fewest = n < fewest ? n : fewest;
+        most = n > most ? n : most;
+    }
+    file->n_recv_sockets = file->recvs.n;
+    file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / fewest;
+    file->recv_socket_min_bytes = (size_t)c->recv.buffer_bytes / most;
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
+    file->recv_bits_per_s = (double)layout.n_inputs * file->rate_hz * (double)c->recv.sample_bits;
+    file->recv_packet_bytes = layout.packet_bytes + HEADER_BYTES;
+    for (size_t o = 0; o < c->outputs.n; o++) {
+        const struct fgpu_config_output *output = fgpu_config_output(c, o);
+        size_t heap = fgpu_batch_bytes(output) / output->destinations.n;
+        size_t payload = (size_t)c->send.packet_payload_bytes < heap ? (size_t)c->send.packet_payload_bytes : heap;
+        file->send_bits_per_s +=
+            8.0 * (double)(layout.n_ants * fgpu_batch_bytes(output)) / batch_s(file, fgpu_batch_samples(output));
+        uint64_t buffers =
+            layout.n_ants * fgpu_output_buffers(c, output) * (uint64_t)output->n_batches * fgpu_batch_bytes(output);
+        if (c->send.gpudirect)
+            file->window_bytes += buffers;
+        else
+            add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share gives them to the card */
+        if (payload + HEADER_BYTES > file->send_packet_bytes)
+            file->send_packet_bytes = payload + HEADER_BYTES;
+    }
+}
+
+static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
+{
+    const struct xbgpu_config *c = &file->xbgpu;
+    struct xbgpu_layout layout;
+
+    xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
+    file->host_bytes = layout.host_bytes;
+    file->device_bytes = layout.device_bytes;
+    file->direct = c->recv.direct;
+    file->gpudirect = c->recv.gpudirect;
+    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
+    file->recv_interface = c->recv.interface;
+    file->recv_pcap_file = c->recv.pcap_file;
+    file->recv_affinity = &c->recv.affinity;
+    add_recvs(file, &c->recv.sources);
+    file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
+    file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / c->recv.sources.n;
+    file->recv_socket_min_bytes = file->recv_socket_bytes;
+    derive_transport(file, c->recv.transport, layout.locked_bytes);
+    file->recv_bits_per_s = 8.0 * (double)(layout.n_ants * layout.heap_bytes) / batch_s(file, layout.batch_samples);
+    for (size_t o = 0; o < c->outputs.n; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(c, o);
+        size_t heap = xbgpu_dump_bytes(&layout, c, output);
+        size_t payload = (size_t)c->send.packet_payload_bytes < heap ? (size_t)c->send.packet_payload_bytes : heap;
+        file->send_bits_per_s +=
+            8.0 * (double)heap / batch_s(file, layout.batch_samples * xbgpu_integration_batches(c, output));
+        add_output_buffers(file, xbgpu_output_buffers(c, output) * heap);
+        if (payload + HEADER_BYTES > file->send_packet_bytes)
+            file->send_packet_bytes = payload + HEADER_BYTES;
+    }
+}
+
+static const struct config_table *table_of(const struct doctor_file *file)
+{
+    return file->kind == DOCTOR_FGPU ? &fgpu_config_table : &xbgpu_config_table;
+}
+
+/* All keys of the file that are called so: http.listen, and others as they come. */
+static void find_listeners(struct doctor_file *file, const void *values)
+{
+    const struct config_table *table = table_of(file);
+
+    for (size_t i = 0; i < table->n_sections; i++) {
+        const struct config_section *section = &table->sections[i];
+        for (size_t k = 0; !section->repeats && k < section->n_keys; k++) {
+            const struct config_key *key = &section->keys[k];
+            if (key->type != CFG_ENDPOINTS || !strstr(key->name, "listen") || file->n_listeners == DOCTOR_LISTENERS_MAX)
+                continue;
+            struct doctor_listener *listener = &file->listeners[file->n_listeners++];
+            snprintf(listener->key, sizeof(listener->key), "%s.%s", section->name, key->name);
+            listener->list = (const void *)((const char *)values + section->offset + key->offset);
+        }
+    }
+}
+
+static void derive(const struct doctor *doctor, struct doctor_file *file)
+{
+    bool f = file->kind == DOCTOR_FGPU;
+
+    file->time = f ? &file->fgpu.time : &file->xbgpu.time;
+    file->device = f ? &file->fgpu.device : &file->xbgpu.device;
+    file->send = f ? &file->fgpu.send : &file->xbgpu.send;
+    file->http = f ? &file->fgpu.http : &file->xbgpu.http;
+    find_listeners(file, f ? (const void *)&file->fgpu : (const void *)&file->xbgpu);
+    file->rate_hz = decimal_to_double(file->time->adc_sample_rate_hz);
+    file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
+    if (f)
+        derive_fgpu(file, doctor_file_on_cpu(doctor, file));
+    else
+        derive_xbgpu(file, doctor_file_on_cpu(doctor, file));
+}
+
+/* ---- Loading ----------------------------------------------------------------------------------------------------- */
+
+/* 'sentence' begins with "FILE:line:column: ", or with "FILE: " where the file cannot be read. */
+static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
+{
+    size_t n = strlen(file->path);
+    int line;
+
+    if (strncmp(sentence, file->path, n) == 0 && sscanf(sentence + n, ":%d:", &line) == 1)
+        SAY(f->fix, "correct line %d of %s", line, file->path);
+    else if (access(file->path, R_OK) != 0)
+        SAY(f->fix, "give the path of an existing file that you may read; %s is none", file->path);
+    else
+        SAY(f->fix, "correct %s", file->path);
+}
+
+/* Each line of the daemon's own report is a finding. */
+static void add_errors(struct doctor *doctor, const struct doctor_file *file)
+{
+    char *text = NULL, *rest = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+
+    if (!out)
+        abort();
+    config_print_errors(file->config, out);
+    fclose(out);
+    for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        bool warning = strstr(line, ": warning: ");
+        struct finding *f =
+            report_add(&doctor->report, warning ? FINDING_WARN : FINDING_FAIL, "config.file", file->name);
+        SAY(f->found, "%s", line);
+        if (!warning)
+            SAY(f->why, "the daemon does not start with this file, and no other check can use it");
+        say_correction(f, file, line);
+    }
+    free(text);
+}
+
+/* Of the interface that it receives on; 0: not known. */
+static size_t find_mtu(const struct doctor *doctor, const struct doctor_file *file)
+{
+    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.interface : file->xbgpu.recv.interface;
+    char interface[IF_NAMESIZE];
+    int64_t mtu;
+
+    return asked && nic_name(asked, interface) && nic_mtu(doctor->root, interface, &mtu) && mtu > 0 ? (size_t)mtu : 0;
+}
+
+void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    int sign = find_sign(path);
+    struct finding *f;
+
+    file->path = path;
+    file->name = slash ? slash + 1 : path;
+    file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* whose errors then say what is wrong with it */
+    if (file->kind == DOCTOR_OTHER) {
+        f = report_add(&doctor->report, FINDING_SKIPPED, "config.file", file->name);
+        SAY(f->found, "a file of %s: only those of fgpu, xbgpu and visrec are examined", signs[sign].program);
+        return;
+    }
+    if (file->kind == DOCTOR_RECORDER) {
+        bool good = doctor_recorder_load(file, path);
+
+        add_errors(doctor, file);
+        if (good)
+            doctor_recorder_describe(file, report_add(&doctor->report, FINDING_OK, "config.file", file->name));
+        return;
+    }
+    void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
+    int err = config_load(table_of(file), path, values, &file->config);
+    if (!err && file->kind == DOCTOR_FGPU)
+        fgpu_config_check(values, file->config);
+    else if (!err)
+        xbgpu_config_check(values, file->config);
+    if (!file->config)
+        abort();
+    add_errors(doctor, file);
+    file->ok = !err && config_n_errors(file->config) == 0;
+    if (!file->ok)
+        return;
+    file->recv_mtu = find_mtu(doctor, file);
+    derive(doctor, file);
+    f = report_add(&doctor->report, FINDING_OK, "config.file", file->name);
+    char in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES];
+    SAY(f->found, "%s, receives %s, sends %s", table_of(file)->program, doctor_rate(file->recv_bits_per_s, in),
+        doctor_rate(file->send_bits_per_s, out));
+}
+
+void doctor_file_free(struct doctor_file *file)
+{
+    void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
+
+    free(file->recvs.items);
+    doctor_recorder_free(file);
+    if (file->config && !file->recorder)
+        config_free(table_of(file), values, file->config);
+}
+
+bool doctor_file_runs(const struct doctor_file *file)
+{
+    char *page = file->http->listen.n ? metrics_get(&file->http->listen.items[0]) : NULL;
+    bool answers = page && strstr(page, file->kind == DOCTOR_FGPU ? "\nfgpu_" : "\nxbgpu_");
+
+    free(page);
+    return answers || sys_runs_file(table_of(file)->program, file->path);
+}
+
+bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX])
+{
+    size_t n_root = strlen(doctor->root), n = strlen(file->name);
+
+    if (strncmp(file->path, doctor->root, n_root) != 0 ||
+        strncmp(file->path + n_root, CONFIG_DIRECTORY, strlen(CONFIG_DIRECTORY)) != 0 || n <= 5)
+        return false;
+    snprintf(instance, NAME_MAX, "%.*s", (int)n - 5, file->name);
+    return true;
+}
+
+bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file)
+{
+    return file->device->kind == DEVICE_CPU || (file->device->kind == DEVICE_AUTO && !file->gpu_opened &&
+                                                !sys_exists(doctor->root, "/proc/driver/nvidia/version"));
+}
+
+char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
+                     const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES])
+{
+    struct xlabels labels;
+
+    snprintf(text, DOCTOR_NAME_BYTES, "feng %zu", feng_id);
+    *fgpu = NULL;
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t a = 0;
+             doctor->files[i].ok && doctor->files[i].kind == DOCTOR_FGPU && a < doctor->files[i].fgpu.antennas.n; a++) {
+            const struct fgpu_config_antenna *ant = fgpu_config_antenna(&doctor->files[i].fgpu, a);
+            if ((size_t)ant->feng_id != feng_id)
+                continue;
+            *fgpu = &doctor->files[i];
+            snprintf(text, DOCTOR_NAME_BYTES, "%s", ant->name);
+        }
+    if (x->xbgpu.recv.antenna_names && feng_id < (size_t)x->xbgpu.recv.n_ants) {
+        if (xlabels_init(&labels, &x->xbgpu) == 0)
+            snprintf(text, DOCTOR_NAME_BYTES, "%.*s", DOCTOR_NAME_BYTES - 1, labels.antennas[feng_id]);
+        xlabels_fini(&labels);
+    }
+    return text;
+}
+
+/* ---- Rates ------------------------------------------------------------------------------------------------------- */
+
+char *doctor_rate(double bits_per_s, char text[DOCTOR_RATE_BYTES])
+{
+    bool giga = bits_per_s >= 1e9;
+
+    snprintf(text, DOCTOR_RATE_BYTES, "%.4g %s", bits_per_s / (giga ? 1e9 : 1e6), giga ? "Gb/s" : "Mb/s");
+    return text;
+}
+
+double doctor_recv_bits_per_s(const struct doctor *doctor)
+{
+    double sum = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok) {
+            any = true;
+            sum += doctor->files[i].recv_bits_per_s;
+        }
+    return any ? sum : -1;
+}
+
+enum finding_status doctor_tuning(const struct doctor *doctor)
+{
+    double rate = doctor_recv_bits_per_s(doctor);
+
+    return rate < 0 || rate >= TUNED_BITS ? FINDING_WARN : FINDING_OK;
+}

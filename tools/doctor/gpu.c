@@ -1,0 +1,342 @@
+/* gpu.c - the GPUs that the configurations want, and what is kept for them. */
+#include "common/device/cuda/cache.h"
+#include "common/device/cuda/image.h"
+#include "common/device/device.h"
+#include "common/base/units.h"
+#include "fgpu/layout.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/sys.h"
+#include "xbgpu/layout.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CPU_BITS_MAX 1e9 /* per second, received: what the CPU may keep up with */
+
+/* ---- Driver and device ------------------------------------------------------------------------------------------- */
+
+static void check_driver(struct doctor *doctor, const struct doctor_file *file)
+{
+    char version[256];
+    bool there = sys_text(doctor->root, version, sizeof(version), "/proc/driver/nvidia/version");
+    bool needed = file->gpudirect, wanted = file->device->kind == DEVICE_CUDA || needed;
+    bool slow = file->recv_bits_per_s > CPU_BITS_MAX;
+    enum finding_status status = FINDING_OK;
+
+    if (!there && !file->gpu_opened)
+        status = wanted ? FINDING_FAIL : slow ? FINDING_WARN : FINDING_OK;
+    struct finding *f = report_add(&doctor->report, status, "gpu.driver", file->name);
+    if (there)
+        SAY(f->found, "%s", version);
+    else if (file->gpu_opened)
+        SAY(f->found, "a driver whose version cannot be seen here");
+    else
+        SAY(f->found, "no NVIDIA driver is loaded%s", wanted ? "" : ", so device.kind auto takes the CPU");
+    SAY(f->expected, "a driver for CUDA 12.8 or later");
+    SAY(f->why, needed   ? "gpudirect needs a GPU: the daemon does not start"
+                : wanted ? "device.kind is cuda: the daemon does not start"
+                         : "the CPU is much too slow for this rate: chunks are dropped");
+    SAY(f->fix, "sudo apt install nvidia-driver && sudo modprobe nvidia && nvidia-smi");
+}
+
+static int check_layout(struct doctor_file *file, struct device *device, char *why, size_t why_bytes)
+{
+    if (file->kind == DOCTOR_FGPU) {
+        struct fgpu_layout layout;
+        fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
+        file->device_bytes = layout.device_bytes; /* as this device computes */
+        return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
+    }
+    struct xbgpu_layout layout;
+    xbgpu_layout_init(&layout, &file->xbgpu, true, file->recv_mtu);
+    return xbgpu_layout_check_host(&layout, &file->xbgpu, device, why, why_bytes);
+}
+
+static void check_device_memory(struct doctor *doctor, struct doctor_file *file, struct device *device)
+{
+    char why[600] = "";
+    int err = check_layout(file, device, why, sizeof(why));
+    struct finding *f = report_add(&doctor->report, err ? FINDING_FAIL : FINDING_OK, "gpu.memory", file->name);
+
+    if (err)
+        SAY(f->found, "%s", why);
+    else
+        SAY(f->found, "%.3g GiB of the GPU's memory are wanted, and free", (double)file->device_bytes / 0x1p30);
+    SAY(f->expected, "what the file needs, free");
+    SAY(f->why, "the daemon does not start");
+    SAY(f->fix, "nvidia-smi   # who has the memory; else lower what the sentence names in %s", file->name);
+}
+
+/* Opens the device as the daemon does, and asks it whether the file's memory is there. */
+static void check_device(struct doctor *doctor, struct doctor_file *file)
+{
+    const struct device_config config = {.kind = (enum device_kind)file->device->kind,
+                                         .gpu = file->device->gpu,
+                                         .kernel_cache = file->device->kernel_cache};
+    struct device *device = NULL;
+    char why[600] = "";
+    struct finding *f;
+
+    if (doctor->root[0] || doctor_file_runs(file)) {
+        f = report_add(&doctor->report, FINDING_SKIPPED, "gpu.device", file->name);
+        SAY(f->found, "%s",
+            doctor->root[0] ? "the GPU of another root is not opened" : "the daemon runs and has its own");
+        return;
+    }
+    int err = device_open(&config, &device, why, sizeof(why));
+    if (err) {
+        f = report_add(&doctor->report, FINDING_FAIL, "gpu.device", file->name);
+        SAY(f->found, "%s", why);
+        SAY(f->expected, "a GPU of compute capability 8.0 or more that can be opened");
+        SAY(f->why, "the daemon does not start");
+        SAY(f->fix, "nvidia-smi   # and compare with device.gpu of %s", file->name);
+        return;
+    }
+    file->gpu_opened = device_compiles(device);
+    if (file->gpu_opened) {
+        SAY(report_add(&doctor->report, FINDING_OK, "gpu.device", file->name)->found, "%s", device_model(device));
+        check_device_memory(doctor, file, device);
+    }
+    device_close(device);
+}
+
+/* ---- On the bus -------------------------------------------------------------------------------------------------- */
+
+static void check_gpu_link(struct doctor *doctor, const char *address)
+{
+    char path[PATH_MAX], now[64], max[64];
+    bool slower;
+
+    snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
+    if (!sys_pcie_link(doctor->root, path, now, max, sizeof(now), &slower))
+        return;
+    /* An idle GPU lowers the speed, but never the width. */
+    bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
+    struct finding *f = report_add(&doctor->report, narrow ? doctor_tuning(doctor) : FINDING_OK, "gpu.pcie", address);
+    SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
+    SAY(f->expected, "%s, as the GPU can", max);
+    SAY(f->why, "all samples cross this link once");
+    SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the card into a slot of its own width", address);
+}
+
+/* Receive threads of a file on another node than its GPU: where it is clear which GPU that is. */
+static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file, const char *address)
+{
+    const struct config_int_list *cpus = file->recv_affinity;
+    char list[256];
+    int64_t node;
+    size_t n_far = 0;
+
+    if (!sys_number(doctor->root, &node, "/sys/bus/pci/devices/%s/numa_node", address) || node < 0 ||
+        !sys_text(doctor->root, list, sizeof(list), "/sys/devices/system/node/node%lld/cpulist", (long long)node))
+        return;
+    for (size_t i = 0; i < cpus->n; i++)
+        n_far += cpus->items[i] >= 0 && !sys_list_has(list, cpus->items[i]);
+    struct finding *f = report_add(&doctor->report, n_far ? doctor_tuning(doctor) : FINDING_OK, "gpu.numa", file->name);
+    SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on node %lld, that of GPU %s", n_far, cpus->n,
+        (long long)node, address);
+    SAY(f->expected, "CPUs of %s", list);
+    SAY(f->why, "the buffers are on the GPU's node, so each packet is copied across the link between the processors");
+    SAY(f->fix, "set recv.affinity in %s to CPUs of %s, or device.gpu to a GPU on their node", file->path, list);
+}
+
+bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file, char address[SYS_PCI_BYTES])
+{
+    char gpus[SYS_GPUS_MAX][SYS_PCI_BYTES];
+
+    if (sys_pci_address(file->device->gpu, address))
+        return true;
+    if (sys_gpus(doctor->root, gpus) != 1)
+        return false;
+    strcpy(address, gpus[0]);
+    return true;
+}
+
+static void check_bus(struct doctor *doctor)
+{
+    char gpus[SYS_GPUS_MAX][SYS_PCI_BYTES], address[SYS_PCI_BYTES];
+    size_t n_gpus = sys_gpus(doctor->root, gpus);
+
+    for (size_t i = 0; i < n_gpus; i++)
+        check_gpu_link(doctor, gpus[i]);
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (file->ok && file->device->kind != DEVICE_CPU && file->recv_affinity->n > 0 &&
+            doctor_file_gpu(doctor, file, address))
+            check_gpu_node(doctor, file, address);
+    }
+}
+
+/* ---- Compiled kernels -------------------------------------------------------------------------------------------- */
+
+struct cache_state {
+    size_t n, n_damaged, n_old;
+    char damaged[128]; /* one of them */
+};
+
+/* When what the cache is for was installed: the cuda device beside this program, or else the program. */
+static int64_t installed_s(void)
+{
+    static const char *const places[] = {"/cbf-cuda.so", "/../lib/cbf/cbf-cuda.so", "/cbf-doctor"};
+    char own[PATH_MAX] = "", path[PATH_MAX + 32];
+    struct stat st;
+    ssize_t n = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    char *slash = n > 0 ? strrchr(own, '/') : NULL;
+
+    if (slash)
+        *slash = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        snprintf(path, sizeof(path), "%s%s", own, places[i]);
+        if (stat(path, &st) == 0)
+            return st.st_mtim.tv_sec;
+    }
+    return 0;
+}
+
+/* Whether an entry is whole: the device's own reader tells.  Who owns it is not asked: that is the service's user. */
+static bool is_whole(int fd, struct hash key)
+{
+    void *data;
+    size_t bytes;
+
+    if (fd < 0 || cache_read_entry(fd, key, &data, &bytes))
+        return false;
+    free(data);
+    return true;
+}
+
+/* An entry's name is its key, and its checksum is in it. */
+static void look_at_entry(int directory, const char *name, int64_t installed, struct cache_state *state)
+{
+    struct hash key;
+    struct stat st;
+    char end;
+    unsigned long long high, low;
+
+    if (strlen(name) != 36 || sscanf(name, "%16llx%16llx.bi%c", &high, &low, &end) != 3 || end != 'n')
+        return;
+    state->n++;
+    key.high = high;
+    key.low = low;
+    int fd = openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (!is_whole(fd, key)) {
+        state->n_damaged++;
+        snprintf(state->damaged, sizeof(state->damaged), "%s", name);
+    } else if (fstat(fd, &st) == 0 && st.st_mtim.tv_sec < installed) {
+        state->n_old++;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Whether others than its owner may put something into a directory. */
+static bool is_shared(DIR *directory)
+{
+    struct stat st;
+
+    return fstat(dirfd(directory), &st) == 0 && (st.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+static void check_cache(struct doctor *doctor, const char *path)
+{
+    struct cache_state state = {0};
+    int64_t installed = installed_s();
+    DIR *directory = opendir(path);
+
+    if (!directory && errno != ENOENT) {
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "gpu.cache", path)->found, "cannot be read: %s",
+            strerror(errno));
+        return;
+    }
+    if (!directory) {
+        SAY(report_add(&doctor->report, FINDING_OK, "gpu.cache", path)->found,
+            "no kernels are kept yet: the first start compiles them");
+        return;
+    }
+    bool shared = is_shared(directory);
+    for (struct dirent *entry; !shared && (entry = readdir(directory));)
+        look_at_entry(dirfd(directory), entry->d_name, installed, &state);
+    closedir(directory);
+    if (shared) {
+        struct finding *f = report_add(&doctor->report, FINDING_WARN, "gpu.cache", path);
+        SAY(f->found, "its group or others may write there");
+        SAY(f->expected, "a directory that only its owner may write to");
+        SAY(f->why, "code from there would run on the GPU, so it is not used, and each start compiles for seconds");
+        SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
+        return;
+    }
+    struct finding *f =
+        report_add(&doctor->report, state.n_damaged || state.n_old ? FINDING_WARN : FINDING_OK, "gpu.cache", path);
+    if (state.n_damaged) {
+        SAY(f->found, "%zu of %zu compiled kernels are damaged, among them %s", state.n_damaged, state.n,
+            state.damaged);
+        SAY(f->why, "each start compiles them again, for seconds, and a disk that damages files may damage more");
+    } else if (state.n_old) {
+        SAY(f->found, "%zu of %zu compiled kernels are older than the installed programs", state.n_old, state.n);
+        SAY(f->why, "most likely nobody uses them any more, and the first start compiles for seconds; harmless but for "
+                    "the disk");
+    } else {
+        SAY(f->found, "%zu compiled kernels, all whole", state.n);
+    }
+    SAY(f->expected, "kernels of this version, whole");
+    SAY(f->fix, "rm %s/*.bin   # the next start makes those that it needs", path);
+}
+
+/* The file's own directory, or that of its service where there is one, or else this user's.  To free(); NULL: none. */
+static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
+{
+    char *path;
+    size_t n_stem = strcspn(file->name, ".");
+
+    if (file->device->kernel_cache)
+        return strdup(file->device->kernel_cache);
+    if (asprintf(&path, "%s/var/cache/cbf/%.*s", doctor->root, (int)n_stem, file->name) < 0)
+        abort();
+    if (access(path, F_OK) == 0)
+        return path;
+    free(path);
+    return doctor->root[0] ? NULL : image_cache_directory(NULL);
+}
+
+static void check_caches(struct doctor *doctor)
+{
+    char *done[32];
+    size_t n_done = 0;
+
+    for (size_t i = 0; i < doctor->n_files && n_done < ARRAY_LEN(done); i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok || file->device->kind == DEVICE_CPU)
+            continue;
+        char *path = cache_of(doctor, file);
+        bool again = !path;
+        for (size_t d = 0; !again && d < n_done; d++)
+            again = strcmp(done[d], path) == 0;
+        if (again) {
+            free(path);
+            continue;
+        }
+        check_cache(doctor, path);
+        done[n_done++] = path;
+    }
+    while (n_done > 0)
+        free(done[--n_done]);
+}
+
+void doctor_check_gpu(struct doctor *doctor)
+{
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        struct doctor_file *file = &doctor->files[i];
+        if (!file->ok || file->device->kind == DEVICE_CPU)
+            continue;
+        check_device(doctor, file);
+        check_driver(doctor, file);
+    }
+    check_bus(doctor);
+    check_caches(doctor);
+}

@@ -1,0 +1,439 @@
+/* judge.c - from what came of a file's streams to findings.
+ *
+ * A source has at most one finding of each kind; one that has none is a line that says how it is. */
+#include "tools/doctor/streams.h"
+
+#include "common/base/units.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOSS_MAX       0.01 /* of the heaps: more is a failure, not a warning */
+#define RATE_MAX       0.05 /* by which the timestamps' rate may seem to be off in a few seconds */
+#define WHOLE_SECOND_S 0.1  /* that near to whole seconds an offset is one of whole seconds */
+
+static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
+                           const char *id, const char *name)
+{
+    struct finding *f = report_add(&doctor->report, status, id, "");
+
+    SAY(f->subject, "%s%s%s", stream->file->name, name[0] ? " " : "", name);
+    return f;
+}
+
+static bool is_f(const struct stream_file *stream)
+{
+    return stream->file->kind == DOCTOR_FGPU;
+}
+
+static char *format_sender(uint64_t sender, char *text, size_t text_bytes)
+{
+    struct endpoint endpoint = {.address.s_addr = htonl((uint32_t)(sender >> 16)), .port = (uint16_t)sender};
+
+    return endpoint_format(&endpoint, text, text_bytes);
+}
+
+/* The value that came most. */
+static uint64_t usual(const struct source_values *values)
+{
+    size_t best = 0;
+
+    for (size_t i = 1; i < values->n; i++)
+        if (values->counts[i] > values->counts[best])
+            best = i;
+    return values->values[best];
+}
+
+static double heaps_per_s(const struct stream_file *stream, const struct stream_input *input)
+{
+    return stream->file->rate_hz / (double)input->shape.heap_samples;
+}
+
+/* ---- Silence ----------------------------------------------------------------------------------------------------- */
+
+/* The file of the F-engine may be at hand, and tell whether its daemon runs here. */
+static void say_why_silent(const struct doctor *doctor, const struct stream_file *stream, size_t feng_id,
+                           struct finding *f)
+{
+    const struct doctor_file *fgpu;
+    char name[DOCTOR_NAME_BYTES];
+
+    doctor_antenna(doctor, stream->file, feng_id, &fgpu, name);
+    if (fgpu)
+        SAY(f->why, "the fgpu of antenna %s (%s) %s", name, fgpu->name,
+            doctor_file_runs(fgpu) ? "runs: its input may be missing, or skipped" : "does not run here");
+    else
+        SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
+    if (fgpu && doctor_file_runs(fgpu))
+        SAY(f->fix, "journalctl -n 50 -u 'fgpu@*'   # of %s; then look at its inputs in this report", fgpu->name);
+    else
+        SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu of %s; then cbf-doctor streams there", name);
+}
+
+static void add_silent(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input,
+                       const char *name, size_t n)
+{
+    struct finding *f =
+        add(doctor, stream, FINDING_FAIL, input->elsewhere[0] ? "streams.interface" : "streams.silent", name);
+    char text[32], address[INET_ADDRSTRLEN];
+    const char *interface = stream->interface[0] ? stream->interface : "any";
+
+    endpoint_format(input->endpoint, text, sizeof(text));
+    inet_ntop(AF_INET, &input->endpoint->address, address, sizeof(address));
+    if (input->elsewhere[0]) {
+        SAY(f->found, "%s comes on %s, but the file has it on %s", text, input->elsewhere, interface);
+        SAY(f->expected, "recv.interface: %s", input->elsewhere);
+        SAY(f->why, "a group is received on the interface that joined it only");
+        SAY(f->fix, "set recv.interface in %s to %s and restart the daemon", stream->file->path, input->elsewhere);
+        return;
+    }
+    if (n > 1)
+        SAY(f->found, "nothing came in %g s from any of %zu sources, the first of them %s on %s", stream->seconds, n,
+            text, interface);
+    else
+        SAY(f->found, "nothing came in %g s from %s on %s", stream->seconds, text, interface);
+    SAY(f->expected, "%.4g heaps a second%s", heaps_per_s(stream, input), n > 1 ? " of each" : "");
+    if (is_f(stream)) {
+        SAY(f->why,
+            "its digitiser is off or sends elsewhere, a cable is out, or the switch does not forward the group");
+        SAY(f->fix,
+            "sudo tcpdump -c 3 -ni %s dst host %s   # if nothing: look at the digitiser, then at the switch's "
+            "IGMP querier",
+            interface, address);
+    } else {
+        say_why_silent(doctor, stream, (size_t)(input - stream->inputs), f);
+    }
+}
+
+static size_t n_silent(const struct stream_file *stream)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < stream->n_inputs; i++)
+        n += stream->inputs[i].source.n_packets == 0;
+    return n;
+}
+
+/* ---- Identities -------------------------------------------------------------------------------------------------- */
+
+/* Packets whose last bit is that of the other polarisation. */
+static bool is_miswired(const struct stream_input *input)
+{
+    return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;
+}
+
+static void judge_wiring(struct doctor *doctor, const struct stream_file *stream, size_t ant)
+{
+    const struct stream_input *pols = &stream->inputs[ant * N_POLS];
+    const char *name = fgpu_config_antenna(&stream->file->fgpu, ant)->name;
+    bool wrong[N_POLS] = {is_miswired(&pols[0]), is_miswired(&pols[1])};
+    bool both = pols[0].source.n_packets > 0 && pols[1].source.n_packets > 0;
+    uint64_t id0 = usual(&pols[0].source.ids), id1 = usual(&pols[1].source.ids);
+    struct finding *f;
+
+    if (wrong[0] || wrong[1]) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.polarisation", name);
+        if (wrong[0] && wrong[1])
+            SAY(f->found, "the polarisations are exchanged: pol0 brings digitiser id %" PRIu64 ", pol1 %" PRIu64, id0,
+                id1);
+        else
+            SAY(f->found, "pol%d brings packets of polarisation %d: digitiser id %" PRIu64, wrong[1], wrong[0],
+                wrong[0] ? id0 : id1);
+        SAY(f->expected, "even ids on pol0, odd ones on pol1");
+        SAY(f->why, "fgpu refuses them all (rejected_packets, reason bad_source); taken as they are, the products xx "
+                    "and yy would be exchanged");
+        if (wrong[0] && wrong[1])
+            SAY(f->fix, "exchange pol0 and pol1 of %s in %s, or, if the file is right, the fibres at the digitiser",
+                name, stream->file->path);
+        else
+            SAY(f->fix, "correct pol%d of %s in %s, or the digitiser's address for it", wrong[1], name,
+                stream->file->path);
+    } else if (both && id0 >> 1 != id1 >> 1) {
+        f = add(doctor, stream, FINDING_WARN, "streams.polarisation", name);
+        SAY(f->found, "pol0 is of digitiser %" PRIu64 ", pol1 of digitiser %" PRIu64, id0, id1);
+        SAY(f->expected, "ids that differ in the last bit only");
+        SAY(f->why, "these may be polarisations of two antennas");
+        SAY(f->fix, "compare pol0 and pol1 of %s in %s with the digitisers' addresses", name, stream->file->path);
+    }
+}
+
+/* Returns true if something was wrong. */
+static bool judge_identity(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
+{
+    const struct source *s = &input->source;
+    char one[32], other[32];
+    bool wrong = false;
+    struct finding *f;
+
+    if (s->ids.n > 1 && is_f(stream)) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.sender", input->name);
+        SAY(f->found, "two digitisers on one group: ids %" PRIu64 " and %" PRIu64, s->ids.values[0], s->ids.values[1]);
+        SAY(f->expected, "one");
+        wrong = true;
+    } else if (s->senders.n > 1 && s->n_duplicate_bytes > 0) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.sender", input->name);
+        SAY(f->found, "two senders of the same heaps: %s and %s", format_sender(s->senders.values[0], one, sizeof(one)),
+            format_sender(s->senders.values[1], other, sizeof(other)));
+        SAY(f->expected, "one");
+        wrong = true;
+    }
+    if (wrong) {
+        SAY(f->why, "their heaps contest each other and count as missing (contested_heaps), or two streams mix");
+        SAY(f->fix, "stop one of them: sudo ss -unap '( dport = :%u )'   # on the sender's host",
+            input->endpoint->port);
+    }
+    if (!is_f(stream) && (usual(&s->ids) != input->id || s->ids.n > 1)) {
+        uint64_t id = usual(&s->ids) != input->id ? usual(&s->ids) : s->ids.values[s->ids.values[0] == input->id];
+        f = add(doctor, stream, FINDING_FAIL, "streams.frequency", input->name);
+        SAY(f->found, "its heaps begin with channel %" PRIu64, id);
+        SAY(f->expected, "channel %" PRIu64 ", recv.channel_offset", input->id);
+        SAY(f->why, "this is another X-engine's part of the band, and is refused (reason bad_frequency)");
+        SAY(f->fix, "exchange recv.sources of the X-engines, or the destinations of its fgpu; see %s",
+            stream->file->path);
+        wrong = true;
+    }
+    return wrong;
+}
+
+/* ---- Shapes and times -------------------------------------------------------------------------------------------- */
+
+static bool judge_shape(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
+{
+    const struct source *s = &input->source;
+    struct finding *f;
+
+    if (s->n_wrong_length > 0) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.heap_size", input->name);
+        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets are of heaps of %" PRIu64 " bytes", s->n_wrong_length,
+            s->n_packets, s->wrong_length);
+        SAY(f->expected, "%" PRIu64 " bytes, by %s", input->shape.heap_bytes,
+            is_f(stream) ? "recv.packet_samples and recv.sample_bits"
+                         : "recv.channels_per_substream, spectra_per_heap and sample_bits");
+        SAY(f->why, "they are refused (rejected_packets, reason heap_size)");
+        SAY(f->fix, "correct these keys in %s, or the sender", stream->file->path);
+        return true;
+    }
+    if (s->n_bad_timestamps > 0) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.timestamp", input->name);
+        SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets have timestamps that are no multiple of %lld",
+            s->n_bad_timestamps, s->n_packets, (long long)input->shape.heap_samples);
+        SAY(f->expected, "multiples of %lld samples, by %s", (long long)input->shape.heap_samples,
+            is_f(stream) ? "recv.packet_samples" : "spectra_per_heap x samples_between_spectra");
+        SAY(f->why, "they are refused (bad_timestamp)");
+        SAY(f->fix, "correct these keys in %s, or the sender", stream->file->path);
+        return true;
+    }
+    if (s->n_jumps > 0) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.timestamp", input->name);
+        SAY(f->found, "its timestamps jump: %" PRIu64 " of %" PRIu64 " packets are far from the others", s->n_jumps,
+            s->n_packets);
+        SAY(f->expected, "timestamps that advance with time");
+        SAY(f->why, "they are refused (reason jump), or everything before them is");
+        SAY(f->fix, "synchronise the sender again, and look whether two send to %s's group", input->name);
+        return true;
+    }
+    double rate = source_rate_hz(s, &input->shape), heap_s = 1 / heaps_per_s(stream, input);
+    double span_s = (double)(s->last_unix_ns - s->first_unix_ns) / (double)NS_PER_S;
+    if (rate != 0 && fabs(rate / stream->file->rate_hz - 1) > RATE_MAX + (2 * heap_s + 0.2) / span_s) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.rate", input->name);
+        SAY(f->found, "its timestamps advance by %.6g samples a second", rate);
+        SAY(f->expected, "%.9g, time.adc_sample_rate", stream->file->rate_hz);
+        SAY(f->why, "all frequencies and times are wrong by this factor");
+        SAY(f->fix, "correct adc_sample_rate in %s, or the digitiser's clock", stream->file->path);
+        return true;
+    }
+    return false;
+}
+
+static void say_offset(char *text, size_t text_bytes, double offset_s)
+{
+    double whole = round(offset_s);
+    bool whole_seconds = fabs(whole) >= 1 && fabs(offset_s - whole) < WHOLE_SECOND_S;
+
+    snprintf(text, text_bytes, "%.3f s %s%s", fabs(offset_s), offset_s > 0 ? "late" : "early",
+             whole_seconds ? " (whole seconds: it was synchronised at another second)" : "");
+}
+
+static bool is_off(const struct stream_file *stream, double late_s)
+{
+    return late_s > stream->late_max_s || late_s < -stream->early_max_s;
+}
+
+static int compare_magnitudes(const void *a, const void *b)
+{
+    double x = fabs(*(const double *)a), y = fabs(*(const double *)b);
+
+    return (x > y) - (x < y);
+}
+
+/* How late most of the sources are: of as many that are right as wrong, it is those that are right. */
+static double common_lateness(const struct stream_file *stream)
+{
+    double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;
+    size_t n = 0;
+
+    if (!late)
+        abort();
+    for (size_t i = 0; i < stream->n_inputs; i++)
+        if (stream->inputs[i].source.first_unix_ns != 0)
+            late[n++] = stream->inputs[i].source.least_late_s;
+    if (n > 0) {
+        qsort(late, n, sizeof(*late), compare_magnitudes);
+        middle = late[(n - 1) / 2];
+    }
+    free(late);
+    return middle;
+}
+
+/* All sources: then it is this host's clock, or sync_time.  Returns true if they are off. */
+static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream, double late_s)
+{
+    char text[120];
+
+    if (stream->file->time->timebase == CONFIG_TIMEBASE_PACKETS || !is_off(stream, late_s))
+        return false;
+    struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", "");
+    say_offset(text, sizeof(text), late_s);
+    SAY(f->found, "by sync_time and this host's clock, all heaps are %s", text);
+    SAY(f->expected, "heaps that arrive between %.3g s before and %.3g s after their last sample's time",
+        stream->early_max_s, stream->late_max_s);
+    SAY(f->why, "delays are applied and dumps are labelled at times that are wrong by as much");
+    SAY(f->fix, "chronyc tracking   # this host's clock; if it is right: sync_time in %s is not the digitisers'",
+        stream->file->path);
+    return true;
+}
+
+static bool judge_clock(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input,
+                        double common_s)
+{
+    const struct source *s = &input->source;
+    char text[120];
+
+    if (s->first_unix_ns == 0 || stream->file->time->timebase == CONFIG_TIMEBASE_PACKETS ||
+        !is_off(stream, s->least_late_s - common_s))
+        return false;
+    struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", input->name);
+    say_offset(text, sizeof(text), s->least_late_s - common_s);
+    SAY(f->found, "its timestamps are %s, next to those of the other sources", text);
+    SAY(f->expected, "at most %.3g s earlier and %.3g s later than the others", stream->early_max_s, stream->late_max_s);
+    SAY(f->why, "%s",
+        is_f(stream) ? "its heaps are refused (too_old, jump), or its antenna is correlated with other times "
+                       "of the sky: no fringes"
+                     : "its heaps are refused (too_old, jump), and its baselines are flagged");
+    SAY(f->fix, "%s",
+        is_f(stream) ? "synchronise this digitiser again, with the others' sync_time"
+                     : "look at the page of its fgpu: its delays, its digitisers' times, its load");
+    return true;
+}
+
+/* ---- Losses ------------------------------------------------------------------------------------------------------ */
+
+static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
+{
+    uint64_t n_missing = source_missing(&input->source), n_expected = source_expected(&input->source);
+
+    if (n_missing == 0 || stream->n_drops > 0)
+        return false;
+    bool much = (double)n_missing > LOSS_MAX * (double)n_expected;
+    struct finding *f = add(doctor, stream, much ? FINDING_FAIL : FINDING_WARN, "streams.loss", input->name);
+    SAY(f->found, "%" PRIu64 " of %" PRIu64 " heaps did not come, or not whole (%.3g %%)", n_missing, n_expected,
+        100 * (double)n_missing / (double)n_expected);
+    SAY(f->expected, "all");
+    SAY(f->why, "they were lost before this host's sockets: on the way, or the sender did not send them");
+    const char *sender = is_f(stream) ? "the digitiser and its cable" : "fgpu's skipped and dropped heaps on its host";
+    if (doctor_runs(doctor, TOPIC_LOSS))
+        SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
+    else
+        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # where, on this host; then look at %s", stream->file->path,
+            sender);
+    return true;
+}
+
+/* ---- A file ------------------------------------------------------------------------------------------------------ */
+
+static void add_well(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
+{
+    const struct source *s = &input->source;
+    struct finding *f = add(doctor, stream, FINDING_OK, "streams.source", input->name);
+    double span_s = (double)(s->last_unix_ns - s->first_unix_ns) / (double)NS_PER_S;
+    double per_s = span_s > 0 ? (double)(s->newest_heap - s->first_heap) / span_s : 0;
+    char from[32], id[48] = "";
+
+    if (is_f(stream))
+        snprintf(id, sizeof(id), ", id %" PRIu64, usual(&s->ids));
+    double first_s = (double)(s->first_unix_ns - stream->start_unix_ns) / (double)NS_PER_S;
+    SAY(f->found,
+        "%.4g of %.4g heaps/s, packets of %zu bytes%s, from %s, %.0f ms late, %" PRIu64
+        " reordered, first after %.2f s",
+        per_s, heaps_per_s(stream, input), s->payload_bytes, id,
+        format_sender(s->senders.values[0], from, sizeof(from)), 1000 * s->least_late_s, s->n_reordered,
+        first_s > 0 ? first_s : 0);
+}
+
+static void judge_strangers(struct doctor *doctor, const struct stream_file *stream)
+{
+    char from[INET_ADDRSTRLEN];
+    struct finding *f;
+
+    if (stream->n_unknown > 0) {
+        f = add(doctor, stream, FINDING_FAIL, "streams.unknown", "");
+        SAY(f->found, "%" PRIu64 " packets of feng_id %" PRIu64 ", from %s", stream->n_unknown, stream->unknown_id,
+            inet_ntop(AF_INET, &stream->unknown_from.sin_addr, from, sizeof(from)));
+        SAY(f->expected, "feng_id below %zu, recv.antennas", stream->n_inputs);
+        SAY(f->why, "they are refused (reason bad_source), and take room in the socket");
+        SAY(f->fix, "raise recv.antennas in %s, or give that antenna another feng_id or group", stream->file->path);
+    }
+    if (stream->n_foreign > 0) {
+        f = add(doctor, stream, FINDING_WARN, "streams.unknown", "");
+        SAY(f->found, "%" PRIu64 " packets that are no SPEAD-64-48, from %s", stream->n_foreign,
+            inet_ntop(AF_INET, &stream->foreign_from.sin_addr, from, sizeof(from)));
+        SAY(f->expected, "none");
+        SAY(f->why, "another program sends to the same group and port; they take room in the socket");
+        SAY(f->fix, "sudo ss -unap   # on %s: who sends there", from);
+    }
+    if (stream->n_itemless > 0) {
+        f = add(doctor, stream, FINDING_WARN, "streams.unknown", "");
+        SAY(f->found, "%" PRIu64 " packets lack items of this stream", stream->n_itemless);
+        SAY(f->expected, is_f(stream) ? "a timestamp, a digitiser id and a status, as immediates"
+                                      : "a timestamp, a feng_id and a frequency, as immediates");
+        SAY(f->why, "they are refused: these may be another stream's packets");
+        SAY(f->fix, "compare the groups of %s with the sender's", stream->file->path);
+    }
+    if (stream->n_drops > 0) {
+        f = add(doctor, stream, FINDING_SKIPPED, "streams.loss", "");
+        SAY(f->found, "cbf-doctor itself lost %" PRIu64 " packet%s of all, so it cannot tell who else did%s",
+            stream->n_drops, plural(stream->n_drops), doctor_runs(doctor, TOPIC_LOSS) ? "" : ": see cbf-doctor loss");
+    }
+}
+
+void doctor_judge(struct doctor *doctor, const struct stream_file *stream)
+{
+    size_t silent = n_silent(stream);
+    double common_s = common_lateness(stream);
+
+    judge_strangers(doctor, stream);
+    if (silent == stream->n_inputs && silent > 1) {
+        add_silent(doctor, stream, &stream->inputs[0], "", silent);
+        return;
+    }
+    if (!judge_clocks(doctor, stream, common_s))
+        common_s = 0;
+    for (size_t i = 0; i < stream->n_inputs; i++) {
+        const struct stream_input *input = &stream->inputs[i];
+        if (is_f(stream) && i % N_POLS == 0)
+            judge_wiring(doctor, stream, i / N_POLS);
+        if (input->source.n_packets == 0) {
+            add_silent(doctor, stream, input, input->name, 1);
+            continue;
+        }
+        bool wrong = judge_identity(doctor, stream, input);
+        wrong |= judge_shape(doctor, stream, input) || judge_clock(doctor, stream, input, common_s);
+        wrong |= judge_loss(doctor, stream, input);
+        if (!wrong && !(is_f(stream) && is_miswired(input)))
+            add_well(doctor, stream, input);
+    }
+}

@@ -1,0 +1,236 @@
+/* kernel.c - what the kernel grants to sockets and to memory. */
+#include "common/base/units.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/sys.h"
+
+#include <string.h>
+#include <sys/resource.h>
+
+#define RECV_BUFFER_DEFAULT 33554432
+#define SEND_BUFFER_DEFAULT 1048576
+#define PORTS_MAX           15    /* of a rule of iptables */
+#define BACKLOG_MIN         10000 /* packets: 30 ms of 25 Gb/s in packets of 9000 bytes */
+
+/* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
+
+static void check_buffer(struct doctor *doctor, const char *id, const char *sysctl, const char *key, int64_t needed,
+                         const char *whose)
+{
+    int64_t granted;
+
+    if (!sys_number(doctor->root, &granted, "/proc/sys/net/core/%s", sysctl)) {
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, id, "")->found, "net.core.%s cannot be read here", sysctl);
+        return;
+    }
+    struct finding *f = report_add(&doctor->report, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
+    SAY(f->found, "net.core.%s is %lld bytes", sysctl, (long long)granted);
+    SAY(f->expected, "at least %lld bytes, as %s of %s asks for each socket", (long long)needed, key, whose);
+    SAY(f->why,
+        "a burst that does not fit into the socket is lost; only a daemon with CAP_NET_ADMIN gets more than this");
+    SAY(f->fix, "echo 'net.core.%s = %lld' | sudo tee /etc/sysctl.d/80-cbf-%s.conf && sudo sysctl --system", sysctl,
+        (long long)needed, sysctl);
+}
+
+static void check_buffers(struct doctor *doctor)
+{
+    int64_t recv = 0, send = 0;
+    const char *recv_of = "the default", *send_of = "the default";
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok)
+            continue;
+        if (!file->recv_pcap_file && (int64_t)file->recv_socket_bytes > recv) {
+            recv = (int64_t)file->recv_socket_bytes;
+            recv_of = file->name;
+        }
+        if (!file->send->pcap_file && file->send_transport == TRANSPORT_UDP && file->send->buffer_bytes > send) {
+            send = file->send->buffer_bytes;
+            send_of = file->name;
+        }
+    }
+    if (doctor_recv_bits_per_s(doctor) < 0) {
+        recv = RECV_BUFFER_DEFAULT;
+        send = SEND_BUFFER_DEFAULT;
+    }
+    check_buffer(doctor, "host.rmem_max", "rmem_max", "recv.buffer", recv, recv_of);
+    check_buffer(doctor, "host.wmem_max", "wmem_max", "send.buffer", send, send_of);
+}
+
+/* ---- Other limits of the network --------------------------------------------------------------------------------- */
+
+static void check_backlog(struct doctor *doctor)
+{
+    int64_t packets;
+
+    if (!sys_number(doctor->root, &packets, "/proc/sys/net/core/netdev_max_backlog")) {
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.netdev_backlog", "")->found,
+            "net.core.netdev_max_backlog cannot be read here");
+        return;
+    }
+    struct finding *f = report_add(&doctor->report, packets < BACKLOG_MIN ? doctor_tuning(doctor) : FINDING_OK,
+                                   "host.netdev_backlog", "");
+    SAY(f->found, "net.core.netdev_max_backlog is %lld packets", (long long)packets);
+    SAY(f->expected, "at least %d packets at high rates", BACKLOG_MIN);
+    SAY(f->why, "the queue of a CPU that hands packets to another; what does not fit is lost (softnet_stat)");
+    SAY(f->fix, "sudo sysctl -w net.core.netdev_max_backlog=100000");
+}
+
+/* The daemons have a socket for each endpoint, so one membership each is enough, but many open files. */
+static void check_sockets(struct doctor *doctor)
+{
+    struct rlimit limit = {0};
+    int64_t memberships;
+    size_t most = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok && doctor->files[i].n_recv_sockets > most)
+            most = doctor->files[i].n_recv_sockets;
+    if (sys_number(doctor->root, &memberships, "/proc/sys/net/ipv4/igmp_max_memberships")) {
+        struct finding *f =
+            report_add(&doctor->report, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
+        SAY(f->found, "%lld groups per socket; each daemon's socket joins one, of %zu at most", (long long)memberships,
+            most);
+        SAY(f->expected, "at least 1");
+        SAY(f->why, "no multicast group can be joined");
+        SAY(f->fix, "sudo sysctl -w net.ipv4.igmp_max_memberships=20");
+    }
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && most > 0) {
+        struct finding *f =
+            report_add(&doctor->report, limit.rlim_max < most + 64 ? FINDING_FAIL : FINDING_OK, "host.open_files", "");
+        SAY(f->found, "up to %llu open files in this shell", (unsigned long long)limit.rlim_max);
+        SAY(f->expected, "at least %zu: a socket for each of %zu endpoints", most + 64, most);
+        SAY(f->why, "the daemon raises its limit to this, and does not start where that is not enough");
+        SAY(f->fix, "ulimit -Hn %zu   # or LimitNOFILE=%zu in the unit", most + 64, most + 64);
+    }
+}
+
+static bool has_port(const uint16_t *ports, size_t n, uint16_t port)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ports[i] == port)
+            return true;
+    return false;
+}
+
+/* The ports at which the files' engines receive, each once.  Returns how many there are. */
+static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_max)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        for (size_t e = 0; doctor->files[i].ok && e < doctor->files[i].recvs.n && n < n_max; e++)
+            if (!has_port(ports, n, doctor->files[i].recvs.items[e].port))
+                ports[n++] = doctor->files[i].recvs.items[e].port;
+    return n;
+}
+
+/* The rules that exempt the engines' ports alone: multiport takes 15 ports. */
+static void say_rules(const struct doctor *doctor, char *text, size_t text_bytes)
+{
+    uint16_t ports[PORTS_MAX] = {SPEAD_DEFAULT_PORT};
+    size_t n = list_ports(doctor, ports, PORTS_MAX);
+    char list[PORTS_MAX * 6 + 1] = "";
+
+    for (size_t i = 0; i < (n ? n : 1); i++)
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%u", i ? "," : "", (unsigned)ports[i]);
+    report_say(text, text_bytes,
+               "for chain in PREROUTING OUTPUT; do sudo iptables -t raw -I $chain -p udp -m multiport --dports %s "
+               "-j CT --notrack; done   # NOTRACK for these ports alone, until the next boot; to keep it: "
+               "sudo apt install iptables-persistent && sudo netfilter-persistent save",
+               list);
+}
+
+static void check_conntrack(struct doctor *doctor)
+{
+    int64_t n;
+    bool on = sys_number(doctor->root, &n, "/proc/sys/net/netfilter/nf_conntrack_count");
+    struct finding *f = report_add(&doctor->report, on ? doctor_tuning(doctor) : FINDING_OK, "host.conntrack", "");
+
+    SAY(f->found, on ? "the firewall tracks connections" : "no connections are tracked");
+    SAY(f->expected, "no tracking of the data's packets");
+    SAY(f->why, "the CPU that receives a packet looks it up in a table first: time that it lacks at high rates");
+    say_rules(doctor, f->fix, sizeof(f->fix));
+}
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static void check_thp(struct doctor *doctor)
+{
+    char text[128];
+
+    if (!sys_text(doctor->root, text, sizeof(text), "/sys/kernel/mm/transparent_hugepage/enabled")) {
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.thp", "")->found,
+            "this kernel has no transparent huge pages, or hides them");
+        return;
+    }
+    struct finding *f =
+        report_add(&doctor->report, strstr(text, "[never]") ? doctor_tuning(doctor) : FINDING_OK, "host.thp", "");
+    SAY(f->found, "transparent huge pages: %s", text);
+    SAY(f->expected, "[madvise] or [always]");
+    SAY(f->why, "the buffers that packets land in are gigabytes; in pages of 4 kB much time goes to looking these up");
+    SAY(f->fix, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+static void check_swap(struct doctor *doctor)
+{
+    char line[256];
+    char path[600];
+    int n = -1; /* without the heading */
+
+    snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof(line), file))
+        n++;
+    if (file)
+        fclose(file);
+    if (n < 0) {
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.swap", "")->found, "/proc/swaps cannot be read here");
+        return;
+    }
+    struct finding *f = report_add(&doctor->report, n > 0 ? doctor_tuning(doctor) : FINDING_OK, "host.swap", "");
+    SAY(f->found, "%d swap area%s", n, plural((uint64_t)n));
+    SAY(f->expected, "none");
+    SAY(f->why, "a daemon that waits for the disk loses what comes meanwhile");
+    SAY(f->fix, "sudo swapoff -a   # and take the lines out of /etc/fstab");
+}
+
+static void check_huge_pages(struct doctor *doctor)
+{
+    int64_t n;
+
+    if (!sys_number(doctor->root, &n, "/proc/sys/vm/nr_hugepages"))
+        return;
+    struct finding *f = report_add(&doctor->report, n > 0 ? doctor_tuning(doctor) : FINDING_OK, "host.huge_pages", "");
+    SAY(f->found, "%lld huge pages are reserved", (long long)n);
+    SAY(f->expected, "none: the daemons take transparent ones");
+    SAY(f->why, "reserved pages are memory that the daemons cannot have");
+    SAY(f->fix, "sudo sysctl -w vm.nr_hugepages=0   # unless another program of this host needs them");
+}
+
+static void check_numa_balancing(struct doctor *doctor)
+{
+    int64_t on;
+
+    if (!sys_number(doctor->root, &on, "/proc/sys/kernel/numa_balancing"))
+        return; /* a kernel without NUMA */
+    bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
+    struct finding *f =
+        report_add(&doctor->report, on && several ? doctor_tuning(doctor) : FINDING_OK, "host.numa_balancing", "");
+    SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
+    SAY(f->expected, "0 where there are several nodes");
+    SAY(f->why, "the kernel takes pages away from running threads to see who uses them: pauses of milliseconds");
+    SAY(f->fix, "sudo sysctl -w kernel.numa_balancing=0");
+}
+
+void doctor_check_kernel(struct doctor *doctor)
+{
+    check_buffers(doctor);
+    check_backlog(doctor);
+    check_sockets(doctor);
+    check_conntrack(doctor);
+    check_thp(doctor);
+    check_swap(doctor);
+    check_huge_pages(doctor);
+    check_numa_balancing(doctor);
+}

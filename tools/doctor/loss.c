@@ -1,0 +1,505 @@
+/* loss.c - where packets are lost on their way into running daemons: counters of every stage, read twice.
+ *
+ * The verdict is the first stage, from the cable on, whose counters of losses grew; where none did but heaps are
+ * missing, they were lost before this host. */
+#include "common/base/clock.h"
+#include "common/base/units.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/drops.h"
+#include "tools/doctor/http.h"
+#include "tools/doctor/nic.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define SHORT_MAX 0.1 /* of the heaps expected by the clock: what chunks in flight and a short look can hide */
+
+enum place { /* the stages of drops, and then */
+             PLACE_WORKER = N_DROPS_STAGES,
+             PLACE_REFUSED,
+             PLACE_HEAPS, /* where none of the above lost them, they were lost before this host */
+             PLACE_MATCH,
+             PLACE_OUTPUT,
+             PLACE_SEND,
+             N_PLACES
+};
+
+static const struct {
+    const char *name, *what, *why, *fix;
+    const char *fix_of_all; /* where the other topics run, too, and 'fix' would name them; else NULL */
+} places[N_PLACES] = {
+    /* In a fix {interface} and {file} are those of the daemon. */
+    [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
+                     "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
+    [STAGE_NIC] =
+        {"NIC", "in the network card", "it cannot write to memory as fast as packets come, or they are too long",
+         "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU; see cbf-doctor host "
+         "{file}",
+         "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU"},
+    [STAGE_QUEUE] = {"NIC queue", "in the network card's ring", "the kernel does not empty it in time",
+                     "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance   # see cbf-doctor host "
+                     "{file}",
+                     "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance"},
+    [STAGE_SOFTNET] = {"softnet", "in the kernel's backlog", "one CPU gets more packets than it can hand on",
+                       "sudo sysctl -w net.core.netdev_max_backlog=100000   # interface {interface}"},
+    [STAGE_IP] = {"IP", "in the kernel's IP layer", "packets are damaged, or fragments of them are missing",
+                  "ip link show {interface}   # the MTU must hold whole packets, at both ends"},
+    [STAGE_SOCKET] = {"socket", "in the socket",
+                      "the receive thread does not empty it in time, or it is too small for a "
+                      "burst",
+                      "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin them with "
+                      "recv.affinity; interface {interface}"},
+    [PLACE_WORKER] = {"worker", "no free chunk",
+                      "the worker, that is the GPU or the CPU that computes, is "
+                      "behind",
+                      "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks in "
+                      "{file}"},
+    [PLACE_REFUSED] = {"refused", "as refused packets", "they are not what the file expects",
+                       "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and whose",
+                       "compare {file} with the settings of its senders"},
+    [PLACE_HEAPS] = {"heaps", "before this host",
+                     "no counter of this host grew: the sender did not send them, or the "
+                     "switch lost them",
+                     "cbf-doctor streams {file}   # which sources; then the switch's counters of the port to "
+                     "{interface}",
+                     "look at the senders, then at the switch's counters of the port to {interface}"},
+    [PLACE_MATCH] = {"match", "between the inputs", "the other polarisation's chunk did not come, or came too late",
+                     "cbf-doctor streams {file}   # why one input is behind; or raise recv.chunks of fgpu, recv.window "
+                     "of xbgpu",
+                     "look at the input that is behind; or raise recv.chunks of fgpu, recv.window of xbgpu"},
+    [PLACE_OUTPUT] = {"output", "no free output buffer", "the sender is behind: too little pace, or no CPU",
+                      "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or a card did not send",
+                    "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
+};
+
+/* The same where packets never leave the host. */
+static const char loopback_why[] = "no counter of this host grew: the sender did not send them";
+static const char loopback_fix[] = "cbf-doctor streams {file}   # which sources; then look at their logs";
+static const char loopback_fix_of_all[] = "look at the senders' logs";
+
+/* A file whose daemon runs. */
+struct loss_watch {
+    const struct doctor_file *file;
+    char interface[IF_NAMESIZE];
+    char *before, *after; /* /metrics */
+    int64_t before_ns, after_ns;
+    struct drops drops_before, drops_after;
+    uint64_t losses[N_PLACES];
+    char examples[N_PLACES][128]; /* the counter that grew most */
+    uint64_t largest[N_PLACES];
+    struct report *report;
+};
+
+/* ---- What should come -------------------------------------------------------------------------------------------- */
+
+/* Heaps that the inputs should have had in the time, by the clock; and by how many chunks they may be off. */
+static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
+{
+    double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
+
+    if (w->file->kind == DOCTOR_FGPU) {
+        const struct fgpu_config *c = &w->file->fgpu;
+        double inputs = (double)(c->antennas.n * N_POLS);
+        *chunks_heaps = inputs * (double)(c->recv.chunk_samples / c->recv.packet_samples);
+        return inputs * s * w->file->rate_hz / (double)c->recv.packet_samples;
+    }
+    const struct xbgpu_config_recv *recv = &w->file->xbgpu.recv;
+    *chunks_heaps = (double)(recv->n_ants * recv->batches_per_chunk);
+    return (double)recv->n_ants * s * w->file->rate_hz /
+           (double)(recv->spectra_per_heap * recv->samples_between_spectra);
+}
+
+/* ---- Counters ---------------------------------------------------------------------------------------------------- */
+
+static void add_row(struct loss_watch *w, enum place place, const char *counter, uint64_t grew, bool loss)
+{
+    struct loss_row row = {.stage = places[place].name, .grew = grew, .loss = loss};
+
+    snprintf(row.file, sizeof(row.file), "%s", w->file->name);
+    snprintf(row.counter, sizeof(row.counter), "%s", counter);
+    report_add_row(w->report, &row);
+    if (!loss || grew == 0)
+        return;
+    w->losses[place] += grew;
+    if (grew > w->largest[place]) {
+        w->largest[place] = grew;
+        snprintf(w->examples[place], sizeof(w->examples[place]), "%s", counter);
+    }
+}
+
+static void add_source_row(struct loss_watch *w)
+{
+    double chunks_heaps;
+    struct loss_row row = {.stage = "source", .counter = "heaps, by the clock"};
+
+    snprintf(row.file, sizeof(row.file), "%s", w->file->name);
+    row.grew = (uint64_t)expected_heaps(w, &chunks_heaps);
+    report_add_row(w->report, &row);
+}
+
+static uint64_t grew(const struct loss_watch *w, const char *name, const char *labels)
+{
+    double by = metrics_sum(w->after, name, labels) - metrics_sum(w->before, name, labels);
+
+    return by > 0 ? (uint64_t)(by + 0.5) : 0;
+}
+
+static void add_host_rows(struct loss_watch *w)
+{
+    for (size_t stage = 0; stage < N_DROPS_STAGES; stage++)
+        for (size_t i = 0; i < w->drops_after.n; i++) {
+            const struct drops_counter *c = &w->drops_after.items[i];
+            if (c->stage == stage)
+                add_row(w, (enum place)stage, c->name, drops_grew(&w->drops_before, c), c->loss);
+        }
+}
+
+/* Samples of some metrics are rows of their own, with their labels. */
+struct labelled {
+    struct loss_watch *w;
+    const char *name;
+};
+
+static void add_labelled(void *arg, const char *name, const char *labels, double value)
+{
+    struct labelled *l = arg;
+    char text[128], quoted[1100];
+
+    if (strcmp(name, l->name) != 0)
+        return;
+    uint64_t by = grew(l->w, name, labels);
+    if (by == 0)
+        return; /* most never do */
+    snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
+    snprintf(text, sizeof(text), "%.127s", quoted);
+    add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);
+    (void)value;
+}
+
+static void add_metric(struct loss_watch *w, enum place place, const char *prefix, const char *name, bool loss)
+{
+    char full[96];
+
+    snprintf(full, sizeof(full), "%s_%s", prefix, name);
+    add_row(w, place, full, grew(w, full, NULL), loss);
+}
+
+static void add_daemon_rows(struct loss_watch *w)
+{
+    bool f = w->file->kind == DOCTOR_FGPU;
+    const char *in = f ? "fgpu_input" : "xbgpu_input", *daemon = f ? "fgpu" : "xbgpu";
+    static const char *const refused[] = {"rejected_packets_total", "malformed_packets_total", "too_old_heaps_total",
+                                          "bad_timestamp_heaps_total"};
+
+    add_metric(w, (enum place)STAGE_SOCKET, in, "kernel_drops", true);
+    add_metric(w, (enum place)STAGE_SOCKET, in, "packets_total", false);
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        char name[96];
+        snprintf(name, sizeof(name), "%s_%s", in, refused[i]);
+        struct labelled l = {w, name};
+        metrics_each(w->after, add_labelled, &l);
+    }
+    add_metric(w, PLACE_HEAPS, in, "heaps_total", false);
+    add_metric(w, PLACE_HEAPS, in, "missing_heaps_total", true);
+    add_metric(w, PLACE_HEAPS, in, "incomplete_heaps_total", false);
+    add_metric(w, PLACE_HEAPS, in, "contested_heaps_total", false);
+    if (f)
+        add_metric(w, PLACE_MATCH, daemon, "unmatched_chunks_total", true);
+    add_metric(w, PLACE_MATCH, daemon, "late_chunks_total", true);
+    if (f) {
+        add_metric(w, PLACE_OUTPUT, daemon, "output_heaps_total", false);
+        add_metric(w, PLACE_OUTPUT, daemon, "output_skipped_heaps_total", false);
+        add_metric(w, PLACE_OUTPUT, daemon, "output_dropped_heaps_total", true);
+        add_metric(w, PLACE_SEND, daemon, "output_failed_packets_total", true);
+    } else {
+        add_metric(w, PLACE_OUTPUT, daemon, "output_x_heaps_total", false);
+        add_metric(w, PLACE_OUTPUT, daemon, "output_x_incomplete_accs_total", false);
+        add_metric(w, PLACE_OUTPUT, daemon, "output_x_dropped_accs_total", true);
+        add_metric(w, PLACE_SEND, daemon, "output_x_failed_packets_total", true);
+    }
+}
+
+/* ---- Sources ----------------------------------------------------------------------------------------------------- */
+
+/* An input of fgpu or an F-engine of xbgpu, by its labels: what came and what did not while it was watched. */
+struct sources {
+    struct loss_watch *w;
+    size_t n, n_silent, n_losing;
+    uint64_t n_missing;                  /* of those that are not silent */
+    char silent[200], losing[200];       /* names, with when or how much */
+    char files[400];                     /* of the silent ones' fgpu, where they are given */
+    const struct doctor_file *last_fgpu; /* in 'files' */
+    const json_t *status;                /* NULL: not known */
+    const struct doctor *doctor;
+};
+
+static void read_label(const char *labels, const char *name, char *value, size_t value_bytes)
+{
+    char key[32];
+
+    snprintf(key, sizeof(key), "%s=\"", name);
+    const char *at = strstr(labels, key);
+    snprintf(value, value_bytes, "%.*s", at ? (int)strcspn(at + strlen(key), "\"") : 0, at ? at + strlen(key) : "");
+}
+
+/* Appends to a list of names "a, b"; what does not fit is cut. */
+static void append(char *list, size_t list_bytes, const char *name)
+{
+    size_t used = strlen(list);
+
+    snprintf(list + used, list_bytes - used, "%s%s", used ? ", " : "", name);
+}
+
+/* "dead: nothing since the start", or "silent since 12 s ago", of F-engine 'feng'; "" where it is not known. */
+static void say_state(const struct sources *s, size_t feng, double total, char *text, size_t text_bytes)
+{
+    const json_t *row = json_array_get(json_object_get(s->status, "fengs"), feng);
+    double since_s = json_number_value(json_object_get(row, "since"));
+    char ago[DOCTOR_AGO_BYTES];
+
+    if (total == 0)
+        snprintf(text, text_bytes, " (dead: nothing since the engine's start)");
+    else if (since_s > 0)
+        snprintf(text, text_bytes, " (silent since %s)",
+                 doctor_ago((double)clock_unix_ns() / (double)NS_PER_S - since_s, ago));
+    else
+        text[0] = '\0';
+}
+
+static void add_fgpu(struct sources *s, const struct doctor_file *fgpu)
+{
+    if (!fgpu || fgpu == s->last_fgpu)
+        return;
+    size_t used = strlen(s->files);
+    snprintf(s->files + used, sizeof(s->files) - used, "%s ", fgpu->path);
+    s->last_fgpu = fgpu;
+}
+
+static void add_source(void *arg, const char *name, const char *labels, double value)
+{
+    struct sources *s = arg;
+    bool f = s->w->file->kind == DOCTOR_FGPU;
+    const struct doctor_file *fgpu = NULL;
+    char antenna[DOCTOR_NAME_BYTES], part[16], text[200], state[80] = "";
+
+    if (strcmp(name, f ? "fgpu_input_heaps_total" : "xbgpu_feng_heaps_total") != 0)
+        return;
+    read_label(labels, "antenna", antenna, sizeof(antenna));
+    read_label(labels, f ? "pol" : "feng", part, sizeof(part));
+    uint64_t got = grew(s->w, name, labels);
+    uint64_t missing = grew(s->w, f ? "fgpu_input_missing_heaps_total" : "xbgpu_feng_missing_heaps_total", labels);
+    s->n++;
+    if (!f)
+        doctor_antenna(s->doctor, s->w->file, strtoul(part, NULL, 10), &fgpu, antenna);
+    snprintf(text, sizeof(text), "%s%s%s", antenna, f ? " pol " : "", f ? part : "");
+    if (got == 0) {
+        say_state(s, f ? SIZE_MAX : strtoul(part, NULL, 10), value, state, sizeof(state));
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, "%s", state);
+        append(s->silent, sizeof(s->silent), text);
+        add_fgpu(s, fgpu);
+        s->n_silent++;
+    } else if (missing > 0) {
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof(text) - used, " (%.2g %%)", 100 * (double)missing / (double)(got + missing));
+        append(s->losing, sizeof(s->losing), text);
+        s->n_missing += missing;
+        s->n_losing++;
+    }
+}
+
+/* ---- Verdict ----------------------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const struct loss_watch *w)
+{
+    return strcmp(w->interface, "lo") == 0;
+}
+
+/* Replaces each 'word' in 'text'. */
+static void replace(char *text, size_t text_bytes, const char *word, const char *with)
+{
+    char rest[512];
+
+    for (char *at = text; (at = strstr(at, word)); at += strlen(with)) {
+        size_t room_bytes = text_bytes - (size_t)(at - text), n = strlen(with);
+        if (n >= room_bytes)
+            return;
+        snprintf(rest, sizeof(rest), "%s", at + strlen(word));
+        memcpy(at, with, n);
+        snprintf(at + n, room_bytes - n, "%s", rest);
+    }
+}
+
+static void say_fix(struct finding *f, const struct loss_watch *w, const char *format)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text), "%s", format);
+    replace(text, sizeof(text), "{interface}", w->interface[0] ? w->interface : "INTERFACE");
+    replace(text, sizeof(text), "{file}", w->file->path);
+    SAY(f->fix, "%s", text);
+}
+
+/* Whole sources are silent: counters of this host do not matter for these. */
+static void report_silent(struct doctor *doctor, const struct loss_watch *w, const struct sources *s, double seconds)
+{
+    bool all = doctor_runs(doctor, TOPIC_STREAMS);
+    bool fgpu = w->file->kind == DOCTOR_FGPU;
+    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "loss.verdict", w->file->name);
+
+    SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
+        fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
+    SAY(f->expected, "heaps of all %zu", s->n);
+    if (fgpu) {
+        SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses it");
+        if (all)
+            SAY(f->fix, "look at the digitiser and its cable");
+        else
+            SAY(f->fix, "cbf-doctor streams %s   # what comes, and where; then look at the digitiser and its cable",
+                w->file->path);
+        return;
+    }
+    SAY(f->why, "lost before this host: their fgpu does not run, or receives nothing itself%s",
+        is_loopback(w) ? "" : ", or the switch does not forward the group");
+    if (all)
+        SAY(f->fix, "systemctl status 'fgpu@*'   # on the host of the fgpu%s%.*s", s->files[0] ? " of " : "",
+            s->files[0] ? (int)strlen(s->files) - 1 : 0, s->files);
+    else
+        SAY(f->fix, "cbf-doctor streams %s%s   # which stage; on the host of the fgpu: systemctl status 'fgpu@*'",
+            s->files, w->file->path);
+}
+
+/* The first stage at which heaps were lost; N_PLACES: none were. */
+static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
+{
+    /* Counters of the whole host also count what nobody here wants: other protocols, other programs' packets. */
+    uint64_t flowing = s->n > 0 ? s->n_missing : missing;
+    int place = flowing > 0 ? 0 : STAGE_SOCKET;
+
+    w->losses[PLACE_HEAPS] = flowing;
+    snprintf(w->examples[PLACE_HEAPS], sizeof(w->examples[PLACE_HEAPS]), "%" PRIu64 " heap%s missing", flowing,
+             plural(flowing));
+    while (place < N_PLACES && w->losses[place] == 0)
+        place++;
+    return place;
+}
+
+static bool is_of_time(const char *example)
+{
+    return strstr(example, "reason=\"jump\"") || strstr(example, "reason=\"clock\"");
+}
+
+static void judge(struct doctor *doctor, struct loss_watch *w)
+{
+    const char *in = w->file->kind == DOCTOR_FGPU ? "fgpu_input" : "xbgpu_input";
+    char heaps_name[64], missing_name[64];
+    double chunks_heaps, expected = expected_heaps(w, &chunks_heaps);
+    json_t *status = status_get(&w->file->http->listen.items[0]);
+    struct sources sources = {.w = w, .status = status, .doctor = doctor};
+
+    snprintf(heaps_name, sizeof(heaps_name), "%s_heaps_total", in);
+    snprintf(missing_name, sizeof(missing_name), "%s_missing_heaps_total", in);
+    uint64_t got = grew(w, heaps_name, NULL), missing = grew(w, missing_name, NULL);
+    metrics_each(w->after, add_source, &sources);
+    json_decref(status);
+    double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
+    int place = find_place(w, &sources, missing);
+    bool enough = expected > 2 * chunks_heaps; /* less may wait in open chunks */
+    if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
+        report_silent(doctor, w, &sources, s);
+        return;
+    }
+    double lacking = expected - (double)got - (double)missing;
+    if (place == N_PLACES && lacking >= SHORT_MAX * expected + 2 * chunks_heaps) {
+        place = PLACE_HEAPS;
+        w->losses[place] = (uint64_t)lacking;
+        snprintf(w->examples[place], sizeof(w->examples[place]), "by the clock");
+    }
+    struct finding *f =
+        report_add(&doctor->report, place == N_PLACES ? FINDING_OK : FINDING_FAIL, "loss.verdict", w->file->name);
+    if (place == N_PLACES) {
+        SAY(f->found, "nothing was lost in %.1f s: %" PRIu64 " heaps came, %.0f were expected", s, got, expected);
+        return;
+    }
+    SAY(f->found, "in %.1f s %" PRIu64 " were lost %s (%s)%s%s%s%s; %" PRIu64 " heaps came, %" PRIu64 " are missing", s,
+        w->losses[place], places[place].what, w->examples[place], sources.n_losing ? ", of " : "", sources.losing,
+        sources.n_silent ? "; nothing came from " : "", sources.silent, got, missing);
+    SAY(f->expected, "no loss");
+    if (place == PLACE_REFUSED && is_of_time(w->examples[place])) {
+        SAY(f->why, "their timestamps are far from those of the other heaps, or from this host's clock");
+        SAY(f->fix, "look at the sender's delays, its sync_time and its clock");
+        return;
+    }
+    bool here = place == PLACE_HEAPS && is_loopback(w);
+    const char *fix_of_all = here ? loopback_fix_of_all : places[place].fix_of_all;
+    SAY(f->why, "%s", here ? loopback_why : places[place].why);
+    if (fix_of_all && doctor_runs(doctor, TOPIC_STREAMS))
+        say_fix(f, w, fix_of_all);
+    else
+        say_fix(f, w, here ? loopback_fix : places[place].fix);
+}
+
+/* ---- All files --------------------------------------------------------------------------------------------------- */
+
+static bool start_watch(struct doctor *doctor, const struct doctor_file *file, struct loss_watch *w)
+{
+    memset(w, 0, sizeof(*w));
+    w->file = file;
+    w->report = &doctor->report;
+    if (file->http->listen.n == 0 || !(w->before = metrics_get(&file->http->listen.items[0]))) {
+        struct finding *f = report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", file->name);
+        if (file->http->listen.n == 0)
+            SAY(f->found, "the file has no http.listen, where the daemon's counters would be");
+        else if (doctor_file_runs(file))
+            SAY(f->found, "its daemon runs, but does not answer this host at http.listen");
+        else
+            SAY(f->found, "its daemon does not run here: nobody answers at http.listen");
+        return false;
+    }
+    w->before_ns = clock_monotonic_ns();
+    if (!nic_name(file->recv_interface, w->interface))
+        w->interface[0] = '\0';
+    drops_read(doctor->root, w->interface, &w->drops_before);
+    return true;
+}
+
+void doctor_check_loss(struct doctor *doctor)
+{
+    struct loss_watch *watches = calloc(doctor->n_files + 1, sizeof(*watches));
+    size_t n = 0;
+
+    if (!watches)
+        abort();
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok)
+            n += start_watch(doctor, &doctor->files[i], &watches[n]);
+    if (doctor->n_files == 0)
+        SAY(report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", "")->found, "no file was given");
+    if (n > 0)
+        clock_sleep_until(clock_monotonic_ns() + (int64_t)(doctor->seconds * (double)NS_PER_S));
+    for (size_t i = 0; i < n; i++) {
+        struct loss_watch *w = &watches[i];
+        w->after = metrics_get(&w->file->http->listen.items[0]);
+        w->after_ns = clock_monotonic_ns();
+        drops_read(doctor->root, w->interface, &w->drops_after);
+        if (!w->after) {
+            struct finding *f = report_add(&doctor->report, FINDING_FAIL, "loss.verdict", w->file->name);
+            SAY(f->found, "the daemon answered, but does not any more");
+            SAY(f->expected, "an answer within 2 s");
+            SAY(f->why, "it has ended, or hangs");
+            SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
+        } else {
+            add_source_row(w);
+            add_host_rows(w);
+            add_daemon_rows(w);
+            judge(doctor, w);
+        }
+        free(w->before);
+        free(w->after);
+    }
+    free(watches);
+}

@@ -1,0 +1,251 @@
+/* memory.c - what all files together want of this one host: memory, and ports. */
+#include "common/base/memory.h"
+#include "common/base/units.h"
+#include "fgpu/layout.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/http.h"
+#include "xbgpu/layout.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define GIB  0x1p30
+#define FULL 0.9 /* of the memory that is there */
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t file_bytes(const struct doctor *doctor, const struct doctor_file *file)
+{
+    return bytes_plus(file->host_bytes, doctor_file_on_cpu(doctor, file) ? file->device_bytes : 0);
+}
+
+/* Memory that an engine takes beside its layout's: libraries, the GPU's driver, stacks, control and status clients. */
+#define BESIDE_BYTES (4 * (UINT64_C(1) << 30))
+
+uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file)
+{
+    uint64_t layout_bytes = file_bytes(doctor, file);
+    uint64_t bytes = bytes_plus(layout_bytes, layout_bytes / 4);
+
+    bytes_add(&bytes, file->n_recv_sockets, file->recv_socket_bytes);
+    return bytes_plus(bytes, BESIDE_BYTES);
+}
+
+static uint64_t bytes_with(const struct doctor *doctor, const struct doctor_file *file, size_t n_ants)
+{
+    bool on_cpu = doctor_file_on_cpu(doctor, file);
+
+    if (file->kind == DOCTOR_FGPU) {
+        struct fgpu_config config = file->fgpu;
+        struct fgpu_layout layout;
+        config.antennas.n = n_ants;
+        fgpu_layout_init(&layout, &config, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
+        return bytes_plus(layout.host_bytes, on_cpu ? layout.device_bytes : 0);
+    }
+    struct xbgpu_config config = file->xbgpu;
+    struct xbgpu_layout layout;
+    config.recv.n_ants = (int64_t)n_ants;
+    xbgpu_layout_init(&layout, &config, !on_cpu, file->recv_mtu);
+    return bytes_plus(layout.host_bytes, on_cpu ? layout.device_bytes : 0);
+}
+
+static size_t file_ants(const struct doctor_file *file)
+{
+    return file->kind == DOCTOR_FGPU ? file->fgpu.antennas.n : (size_t)file->xbgpu.recv.n_ants;
+}
+
+/* How many antennas of a file fit into 'bytes'. */
+static size_t ants_that_fit(const struct doctor *doctor, const struct doctor_file *file, uint64_t bytes)
+{
+    size_t fit = 0, too_many = file_ants(file) + 1;
+
+    if (file->kind == DOCTOR_XBGPU && file->xbgpu.recv.shifts.n > 0)
+        return 0; /* which has an entry for each */
+    while (too_many - fit > 1) {
+        size_t middle = fit + (too_many - fit) / 2;
+        if (bytes_with(doctor, file, middle) <= bytes)
+            fit = middle;
+        else
+            too_many = middle;
+    }
+    return fit;
+}
+
+static void check_memory(struct doctor *doctor)
+{
+    const struct doctor_file *largest = NULL;
+    uint64_t needed = 0;
+    size_t n = 0, n_running = 0;
+    struct memory memory;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        if (!file->ok)
+            continue;
+        if (doctor_file_runs(file)) {
+            n_running++; /* and has what it needs */
+            continue;
+        }
+        uint64_t bytes = file_bytes(doctor, file);
+        needed = bytes_plus(needed, bytes);
+        if (!largest || bytes > file_bytes(doctor, largest))
+            largest = file;
+        n++;
+    }
+    memory_find(doctor->root, &memory);
+    if (n == 0 || memory.available_bytes == UINT64_MAX) {
+        struct finding *f = report_add(&doctor->report, n_running ? FINDING_OK : FINDING_SKIPPED, "host.memory", "");
+        if (n_running)
+            SAY(f->found, "%zu daemon%s run%s, and memory suffices", n_running, plural(n_running),
+                n_running == 1 ? "s" : "");
+        else
+            SAY(f->found, "no file tells what is needed, or this host does not tell what it has");
+        return;
+    }
+    double share = (double)needed / (double)memory.available_bytes;
+    struct finding *f = report_add(&doctor->report,
+                                   share > 1      ? FINDING_FAIL
+                                   : share > FULL ? FINDING_WARN
+                                                  : FINDING_OK,
+                                   "host.memory", n == 1 ? largest->name : "");
+    SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
+        plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
+    SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
+    SAY(f->why, "the daemon checks before it starts, and does not start");
+    if (share <= FULL)
+        return;
+    uint64_t others = needed - file_bytes(doctor, largest);
+    uint64_t rest = memory.available_bytes > others ? memory.available_bytes - others : 0;
+    size_t fit = ants_that_fit(doctor, largest, rest);
+    if (fit > 0)
+        SAY(f->fix, "%s: %zu of its %zu antennas fit; or lower recv.chunks or %s", largest->name, fit,
+            file_ants(largest), largest->kind == DOCTOR_FGPU ? "recv.chunk_samples" : "recv.batches_per_chunk");
+    else
+        SAY(f->fix, "%s: lower recv.chunks, %s, or the channels of one engine", largest->name,
+            largest->kind == DOCTOR_FGPU ? "recv.chunk_samples" : "recv.batches_per_chunk");
+}
+
+/* ---- Ports ------------------------------------------------------------------------------------------------------- */
+
+/* 'rival': the port is that of another file, not of a program that runs. */
+static void add_conflict(struct doctor *doctor, const struct doctor_file *file, const char *key,
+                         const struct endpoint *endpoint, const char *with, bool rival)
+{
+    char text[32];
+    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "host.ports", file->name);
+
+    SAY(f->found, "%s %s is %s", key, endpoint_format(endpoint, text, sizeof(text)), with);
+    SAY(f->expected, "a port of its own");
+    SAY(f->why, "only one program of a host can have it: the second one does not start");
+    if (rival)
+        SAY(f->fix, "give %s in %s another port", key, file->path);
+    else
+        SAY(f->fix, "sudo ss -lntup 'sport = :%u'   # who has it; then change %s in %s", endpoint->port, key,
+            file->path);
+}
+
+/* Whether this host lets somebody bind there now. */
+static bool is_free(const struct endpoint *endpoint, int type)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
+    int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0), on = 1;
+
+    if (fd < 0)
+        return true;
+    if (type == SOCK_STREAM) /* as the daemon does: a connection that has just ended is no obstacle */
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    bool taken = bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 && errno == EADDRINUSE;
+    close(fd);
+    return !taken;
+}
+
+/* The listener of a file before file 'i' that wants the port of its listener 'l', as "http.listen of x.yaml"; false: none
+ * does.  Two listeners of one file are an error of that file. */
+static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
+{
+    const struct endpoint *mine = &doctor->files[i].listeners[l].list->items[0];
+
+    for (size_t j = 0; j < i; j++) {
+        const struct doctor_file *other = &doctor->files[j];
+        for (size_t k = 0; k < other->n_listeners; k++)
+            if (other->listeners[k].list->n > 0 && endpoints_collide(mine, &other->listeners[k].list->items[0])) {
+                snprintf(rival, rival_bytes, "%s of %s, too", other->listeners[k].key, other->name);
+                return true;
+            }
+    }
+    return false;
+}
+
+static size_t check_listeners(struct doctor *doctor, size_t i)
+{
+    const struct doctor_file *file = &doctor->files[i];
+    size_t n = 0;
+
+    for (size_t l = 0; l < file->n_listeners; l++) {
+        char with[128] = "taken by another program";
+        if (file->listeners[l].list->n == 0)
+            continue;
+        const struct endpoint *mine = &file->listeners[l].list->items[0];
+        bool rival = find_rival(doctor, i, l, with, sizeof(with));
+        bool taken = rival || (!is_free(mine, SOCK_STREAM) && !doctor_file_runs(file));
+        if (taken)
+            add_conflict(doctor, file, file->listeners[l].key, mine, with, rival);
+        n += taken;
+    }
+    return n;
+}
+
+/* Groups may have many receivers; a unicast packet goes to one. */
+static size_t check_unicast(struct doctor *doctor, size_t i)
+{
+    const struct doctor_file *file = &doctor->files[i];
+    char with[128];
+    size_t n = 0;
+
+    if (file->recv_pcap_file)
+        return 0;
+    for (size_t e = 0; e < file->recvs.n; e++) {
+        const struct endpoint *mine = &file->recvs.items[e];
+        if (endpoint_is_multicast(mine))
+            continue;
+        bool shared = false, rival = false;
+        for (size_t j = 0; j < i && !shared; j++)
+            for (size_t o = 0; doctor->files[j].ok && o < doctor->files[j].recvs.n && !shared; o++)
+                if (endpoint_equal(mine, &doctor->files[j].recvs.items[o])) {
+                    snprintf(with, sizeof(with), "received by %s, too", doctor->files[j].name);
+                    shared = rival = true;
+                }
+        if (!shared && !is_free(mine, SOCK_DGRAM) && !doctor_file_runs(file)) {
+            snprintf(with, sizeof(with), "taken by another program");
+            shared = true;
+        }
+        if (shared) {
+            add_conflict(doctor, file, mine->key ? mine->key : "recv", mine, with, rival);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void check_ports(struct doctor *doctor)
+{
+    size_t n_conflicts = 0, n_files = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok) {
+            n_conflicts += check_listeners(doctor, i) + check_unicast(doctor, i);
+            n_files++;
+        }
+    if (n_files > 0 && n_conflicts == 0)
+        SAY(report_add(&doctor->report, FINDING_OK, "host.ports", "")->found,
+            "no port is wanted twice, or taken by others");
+}
+
+void doctor_check_memory(struct doctor *doctor)
+{
+    check_memory(doctor);
+    check_ports(doctor);
+}

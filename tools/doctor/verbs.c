@@ -1,0 +1,141 @@
+/* verbs.c - what receiving and sending by way of ibverbs needs: a card that can, the kernel's module,
+ * permission, memory. */
+#include "common/net/verbs.h"
+#include "tools/doctor/doctor.h"
+#include "tools/doctor/nic.h"
+#include "tools/doctor/sys.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* The device with a port of that interface, as the kernel tells by the addresses of ports; false if none has. */
+static bool find_device(const char *root, const char *interface, char device[64])
+{
+    char pattern[PATH_MAX], name[64];
+    bool found = false;
+    glob_t paths;
+
+    snprintf(pattern, sizeof(pattern), "%s/sys/class/infiniband/*/ports/*/gid_attrs/ndevs/*", root);
+    if (glob(pattern, GLOB_NOSORT, NULL, &paths))
+        return false;
+    for (size_t i = 0; i < paths.gl_pathc && !found; i++)
+        if (sys_text("", name, sizeof(name), "%s", paths.gl_pathv[i]) && strcmp(name, interface) == 0)
+            found = sscanf(paths.gl_pathv[i] + strlen(root), "/sys/class/infiniband/%63[^/]", device) == 1;
+    globfree(&paths);
+    return found;
+}
+
+/* 'section' is recv or send. */
+static void check_device(struct doctor *doctor, const struct doctor_file *file, const char *asked, const char *key)
+{
+    char interface[IF_NAMESIZE], device[64];
+
+    if (!nic_name(asked, interface))
+        return; /* another check says so */
+    bool found = find_device(doctor->root, interface, device);
+    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
+    if (found)
+        SAY(f->found, "its card is %s", device);
+    else
+        SAY(f->found, "no card with ibverbs has this interface, which %s.interface of %s names", key, file->name);
+    SAY(f->expected, "an interface of such a card");
+    SAY(f->why, "the daemon does not start");
+    SAY(f->fix, "rdma link   # lists them (a card: modprobe mlx5_ib); or set %s.transport: udp in %s", key, file->path);
+}
+
+static void check_module(struct doctor *doctor)
+{
+    bool found = sys_exists(doctor->root, "/dev/infiniband/rdma_cm");
+    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_FAIL, "verbs.module", "");
+
+    SAY(f->found, "/dev/infiniband/rdma_cm %s", found ? "is there" : "is not there");
+    SAY(f->expected, "the kernel module rdma_ucm");
+    SAY(f->why, "without it no program finds the card of an interface: the daemon does not start");
+    SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
+}
+
+/* Of the daemon that runs, else of its unit. */
+static void check_permission(struct doctor *doctor, const struct doctor_file *file)
+{
+    const char *program = file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu";
+    bool has = false, seen;
+    int pid = 0;
+
+    seen = sys_process(doctor->root, program, &pid) && sys_capability(doctor->root, pid, CAP_NET_RAW, &has);
+    bool has_unit = sys_exists(doctor->root, "/etc/systemd/system/%s@.service.d/ibverbs.conf", program);
+    struct finding *f = report_add(&doctor->report,
+                                   (seen ? has : has_unit) ? FINDING_OK
+                                   : seen                  ? FINDING_FAIL
+                                                           : FINDING_SKIPPED,
+                                   "verbs.permission", file->name);
+    if (seen)
+        SAY(f->found, "process %d of %s %s CAP_NET_RAW", pid, program, has ? "has" : "lacks");
+    else
+        SAY(f->found, "no %s runs here; its unit %s ibverbs.conf", program, has_unit ? "has" : "lacks");
+    SAY(f->expected, "CAP_NET_RAW, in the host's namespace of users");
+    SAY(f->why, "raw packet queues are refused without it: the daemon does not start");
+    SAY(f->fix,
+        "sudo install -D -m 644 /usr/share/cbf/systemd/ibverbs.conf /etc/systemd/system/%s@.service.d/ibverbs.conf && "
+        "sudo systemctl daemon-reload",
+        program);
+}
+
+/* Of this shell: the units have no limit. */
+static void check_memory(struct doctor *doctor, const struct doctor_file *file)
+{
+    struct rlimit limit;
+    bool free_of_it = false;
+
+    if (doctor->root[0] || getrlimit(RLIMIT_MEMLOCK, &limit))
+        return;
+    sys_capability("", getpid(), CAP_IPC_LOCK, &free_of_it);
+    bool enough = free_of_it || limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= file->locked_bytes;
+    struct finding *f = report_add(&doctor->report, enough ? FINDING_OK : FINDING_WARN, "verbs.memory", file->name);
+    if (free_of_it || limit.rlim_max == RLIM_INFINITY)
+        SAY(f->found, "locked memory is not limited in this shell");
+    else
+        SAY(f->found, "%llu KiB may be locked in this shell", (unsigned long long)limit.rlim_max >> 10);
+    SAY(f->expected, "at least %llu KiB, for the rings of frames and the output buffers",
+        (unsigned long long)file->locked_bytes >> 10);
+    SAY(f->why, "memory that the card reads or writes is locked: a daemon that is started here does not start");
+    SAY(f->fix, "sudo adduser $USER cbf   # and log in again (limits.d/60-gpucbf.conf); or lower recv.buffer, or "
+                "outputs' buffers");
+}
+
+static void check_built(struct doctor *doctor, const struct doctor_file *file)
+{
+    if (verbs_built_in)
+        return;
+    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "verbs.built", file->name);
+    SAY(f->found, "these programs were built without ibverbs");
+    SAY(f->expected, "transport: udp, or a build with libibverbs and librdmacm");
+    SAY(f->why, "the daemon does not start");
+    SAY(f->fix, "sudo apt-get install libibverbs-dev librdmacm-dev && make");
+}
+
+void doctor_check_verbs(struct doctor *doctor)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+        bool receives = file->ok && file->recv_transport == TRANSPORT_IBVERBS;
+        bool sends = file->ok && file->send->transport == TRANSPORT_IBVERBS && !file->send->pcap_file;
+        if (!receives && !sends)
+            continue;
+        if (n++ == 0)
+            check_module(doctor);
+        check_built(doctor, file);
+        if (receives)
+            check_device(doctor, file, file->recv_interface, "recv");
+        if (sends && !(receives && strcmp(file->recv_interface, file->send->interface) == 0))
+            check_device(doctor, file, file->send->interface, "send");
+        check_permission(doctor, file);
+        check_memory(doctor, file);
+    }
+}

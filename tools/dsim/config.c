@@ -1,0 +1,310 @@
+/* config.c - the key table of dsim's YAML, and the checks that no single key can make. */
+#include "tools/dsim/config.h"
+
+#include "common/base/file.h"
+#include "common/send/keys.h"
+#include "common/config/transport_keys.h"
+#include "tools/dsim/parse.h"
+#include "tools/dsim/recording.h"
+
+#include <math.h>
+
+#define MAX_ANTENNAS      1024
+#define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
+#define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
+
+#define AT(member) offsetof(struct dsim_config_time, member)
+static const struct config_key time_keys[] = {
+    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL, "UNIX time of ADC sample 0.",
+     .example = "1700000000"},
+    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
+     "Samples per second of each polarisation.", .example = "1712000000"},
+};
+#undef AT
+
+/* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
+ * of a laptop; at 2 MS/s it repeats every half second, so starts within that, and a tone is off by 1 Hz at most. */
+/* As the table says. */
+#define DEFAULT_PERIOD_SAMPLES 1048576
+#define DEFAULT_DITHER_SEED    (-1)
+
+#define AT(member) offsetof(struct dsim_config_digitiser, member)
+static const struct config_key digitiser_keys[] = {
+    {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
+     "Width of a sample: 2 to 10, 12 or 16."},
+    {"packet_samples", CFG_INT, UNIT_SAMPLES, 8, 65536, "4096", false, AT(packet_samples), NULL,
+     "Samples in a heap, which is one packet; a multiple of 8."},
+    {"period", CFG_INT, UNIT_SAMPLES, 8, 2147483648.0, "1048576", false, AT(period_samples), NULL,
+     "The signals repeat after this many samples, which are computed at the start and kept in memory, period x "
+     "sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample for each signal that is tracked or "
+     "added to it); a multiple of packet_samples."},
+    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9e15, "-1", false, AT(dither_seed), NULL,
+     "Seed of the dither of all polarisations; -1: chosen at random, and logged."},
+    {"duration", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(duration_s), NULL,
+     "Time to send for, rounded down to whole heaps; 0: until stopped."},
+    {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
+     "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the next "
+     "multiple of the period (of packet_samples, for recordings), sent when its time has come."},
+    {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
+     "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_signals, member)
+static const struct config_key signals_keys[] = {
+    {"specification", CFG_STRING, UNIT_NONE, 0, 1000000, "", false, AT(specification), NULL,
+     "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or "
+     "one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
+     "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, "
+     "seed]), delay(expression, samples), track(expression, samples, rate), nodither(expression). track is a delay of "
+     "samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: one processor "
+     "core "
+     "does that, about 80 million samples a second of all polarisations together.",
+     .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"},
+};
+#undef AT
+
+static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", NULL};
+
+#define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
+#define VDIF (1U << DSIM_RECORDING_VDIF)
+
+#define AT(member) offsetof(struct dsim_config_recording, member)
+static const struct config_key recording_keys[] = {
+    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), recording_kinds,
+     "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."},
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The file."},
+    {"scale", CFG_DOUBLE, UNIT_NONE, 1e-30, 1e30, "1", false, AT(scale), NULL,
+     "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 keeps "
+     "integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 and 3.316505 "
+     "of 2 bits, and the code less half its range of more."},
+    {"start", CFG_INT, UNIT_SAMPLES, 0, 1e18, "0", false, AT(start_samples), NULL,
+     "Samples left out at the beginning, for example to align recordings."},
+    {"header", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(header_bytes), NULL,
+     "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW},
+    {"columns", CFG_INT, UNIT_NONE, 1, 65536, "1", false, AT(n_columns), NULL,
+     "Samples of one time that stand side by side in the file, of which one is played.", .variants = RAW},
+    {"column", CFG_INT, UNIT_NONE, 0, 65535, "0", false, AT(column), NULL, "Which of them, from 0.", .variants = RAW},
+    {"thread", CFG_INT, UNIT_NONE, 0, 1023, "0", false, AT(thread), NULL, "Thread to play.", .variants = VDIF},
+    {"channel", CFG_INT, UNIT_NONE, 0, 16777215, "0", false, AT(channel), NULL, "Channel of its frames, from 0.",
+     .variants = VDIF},
+    {"sample_rate", CFG_DECIMAL, UNIT_HZ, 0, 1e11, "0", false, AT(sample_rate_hz), NULL,
+     "Rate of the recording, whatever adc_sample_rate it is played at; it tells how many frames a second has. 0: the "
+     "same.",
+     .variants = VDIF},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_antenna, member)
+static const struct config_key antenna_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people."},
+    {"digitiser_id", CFG_INT, UNIT_NONE, 0, MAX_DIGITISER_ID, NULL, false, AT(digitiser_id), NULL,
+     "Id of polarisation 0, even; polarisation 1 has the next one."},
+    {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
+     "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."},
+    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct dsim_config_send, member)
+static const struct config_key send_keys[] = {
+    {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
+     "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
+     "to."},
+    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
+     "Interface, by name or address, for multicast; empty is the kernel's choice."},
+    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 1073741824, "4194304", false, AT(buffer_bytes), NULL,
+     "Socket buffer to ask for; 0 leaves the kernel's default."},
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Write the packets to this capture instead, as fast as it goes; needs a duration."},
+    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
+     "Send threads, among which polarisations are dealt; recordings, track and captures have one."},
+    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
+     "CPU of each send thread, repeated as needed; none: not pinned."},
+};
+#undef AT
+
+#define SECTION(section_keys, type, member)                                                                            \
+    .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
+    .offset = offsetof(struct dsim_config, member)
+
+static const char recordings_example[] = "  # - kind: vdif\n"
+                                         "  #   file: recording.vdif\n"
+                                         "  #   scale: 16\n";
+
+static const char antenna_example[] = "  - name: m000\n"
+                                      "    digitiser_id: 0\n"
+                                      "    pol0: 239.10.0.0+7:7148\n"
+                                      "    pol1: 239.10.0.8+7:7148\n";
+
+static const struct config_section sections[] = {
+    {.name = "time", .help = "What a timestamp means.", SECTION(time_keys, dsim_config_time, time)},
+    {.name = "digitiser",
+     .help = "What all digitisers have in common.",
+     SECTION(digitiser_keys, dsim_config_digitiser, digitiser),
+     .optional = true},
+    {.name = "signals",
+     .help = "What the antennas see, computed; or else there are recordings.",
+     SECTION(signals_keys, dsim_config_signals, signals),
+     .optional = true},
+    {.name = "recordings",
+     .help = "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, "
+             "antenna 1 pol 0 and so on, or one for all.",
+     SECTION(recording_keys, dsim_config_recording, recordings),
+     .repeats = true,
+     .max_n = N_POLS * MAX_ANTENNAS,
+     .optional = true,
+     .example = recordings_example},
+    {.name = "antennas",
+     .help = "The antennas and where their samples go.",
+     SECTION(antenna_keys, dsim_config_antenna, antennas),
+     .repeats = true,
+     .min_n = 1,
+     .max_n = MAX_ANTENNAS,
+     .example = antenna_example},
+    {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
+    CONFIG_HTTP_SECTION(struct dsim_config),
+    CONFIG_KATCP_SECTION(struct dsim_config),
+};
+
+const struct config_table dsim_config_table = {
+    .program = "dsim",
+    .help = "Simulates the digitisers of dual-polarisation antennas: SPEAD heaps of packed samples over UDP.",
+    .sections = sections,
+    .n_sections = ARRAY_LEN(sections),
+};
+
+static void check_digitiser(const struct dsim_config *values, struct config *config)
+{
+    const struct dsim_config_digitiser *digitiser = &values->digitiser;
+
+    if (digitiser->sample_bits == 11 || (digitiser->sample_bits > 12 && digitiser->sample_bits < 16))
+        config_error(config, &digitiser->sample_bits, "sample_bits must be 2 to 10, 12 or 16.");
+    if (digitiser->packet_samples % 8 != 0)
+        config_error(config, &digitiser->packet_samples, "packet_samples must be a multiple of 8.");
+    else if ((double)(digitiser->packet_samples * digitiser->sample_bits) / 8 > MAX_PAYLOAD_BYTES)
+        config_error(config, &digitiser->packet_samples,
+                     "packet_samples x sample_bits / 8 must be at most %.0f bytes, "
+                     "for a heap is one packet.",
+                     MAX_PAYLOAD_BYTES);
+    if (digitiser->packet_samples <= 0)
+        return;
+    if (digitiser->period_samples % digitiser->packet_samples != 0)
+        config_error(config, &digitiser->period_samples, "period must be a multiple of packet_samples (%lld).",
+                     (long long)digitiser->packet_samples);
+    if (digitiser->first_timestamp >= 0 && digitiser->first_timestamp % digitiser->packet_samples != 0)
+        config_error(config, &digitiser->first_timestamp,
+                     "first_timestamp must be a multiple of packet_samples (%lld).",
+                     (long long)digitiser->packet_samples);
+}
+
+static void check_signals(const struct dsim_config *values, struct config *config)
+{
+    const char *specification = values->signals.specification;
+    size_t n_inputs = dsim_config_n_inputs(values);
+    struct dsim_program *program;
+    char why[256];
+
+    if (!specification || values->recordings.n > 0)
+        return;
+    if (dsim_parse(specification, &program, why, sizeof(why))) {
+        config_error(config, &values->signals.specification, "The specification is not understood: %s.", why);
+        return;
+    }
+    if (program->n_outputs != 1 && program->n_outputs != n_inputs)
+        config_error(config, &values->signals.specification,
+                     "The specification has %zu expressions; it must have one, or one for each of %zu polarisations.",
+                     program->n_outputs, n_inputs);
+    dsim_program_free(program);
+}
+
+static void check_recordings(const struct dsim_config *values, struct config *config)
+{
+    const struct dsim_config_digitiser *digitiser = &values->digitiser;
+    size_t n_inputs = dsim_config_n_inputs(values), n = values->recordings.n;
+
+    if (n != 1 && n != n_inputs)
+        config_error(config, &values->recordings,
+                     "recordings has %zu items; it must have one, or one for each of %zu polarisations.", n, n_inputs);
+    for (size_t i = 0; i < n; i++) {
+        const struct dsim_config_recording *recording = dsim_config_recording(values, i);
+        if (recording->kind != DSIM_RECORDING_VDIF && recording->column >= recording->n_columns)
+            config_error(config, &recording->column, "column must be less than columns (%lld), not %lld.",
+                         (long long)recording->n_columns, (long long)recording->column);
+        if (files_are_same(recording->file, values->send.pcap_file))
+            config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
+    }
+    /* --print-config prints defaults, too, and what it prints must load. */
+    if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
+        config_error(config, &digitiser->period_samples, "period is of signals only: leave it out with recordings.");
+    if (digitiser->dither_seed != DEFAULT_DITHER_SEED)
+        config_error(config, &digitiser->dither_seed,
+                     "dither_seed is of signals only: leave it out, for recordings are not dithered.");
+}
+
+/* Signals or recordings, and what goes with each. */
+static void check_contents(const struct dsim_config *values, struct config *config)
+{
+    bool has_recordings = values->recordings.n > 0;
+
+    if (has_recordings)
+        check_recordings(values, config);
+    else if (values->digitiser.loop)
+        config_error(config, &values->digitiser.loop, "loop is of recordings only: signals always repeat.");
+    if (has_recordings == !!values->signals.specification)
+        config_error(config, &values->signals, "Either signals or recordings must be given%s.",
+                     has_recordings ? ", not both" : "");
+    if (values->send.pcap_file && values->digitiser.duration_s <= 0 && (!has_recordings || values->digitiser.loop))
+        config_error(config, &values->send.pcap_file,
+                     "pcap_file needs a duration in section digitiser, or recordings that are not looped.");
+}
+
+static void check_antennas(const struct dsim_config *values, struct config *config)
+{
+    for (size_t i = 0; i < values->antennas.n; i++) {
+        const struct dsim_config_antenna *antenna = dsim_config_antenna(values, i);
+        if (antenna->digitiser_id % N_POLS != 0)
+            config_error(config, &antenna->digitiser_id, "digitiser_id must be even: its bit 0 is the polarisation.");
+        for (size_t j = 0; j < i; j++) {
+            const struct dsim_config_antenna *other = dsim_config_antenna(values, j);
+            if (other->digitiser_id == antenna->digitiser_id)
+                config_error(config, &antenna->digitiser_id, "digitiser_id %lld is that of antenna '%s' already.",
+                             (long long)antenna->digitiser_id, other->name ? other->name : "");
+        }
+    }
+}
+
+static void check_send(const struct dsim_config *values, struct config *config)
+{
+    config_check_transport(&values->send.transport, values->send.interface, values->send.pcap_file, config);
+    if (values->send.transport != TRANSPORT_IBVERBS || values->send.pcap_file)
+        return;
+    for (size_t i = 0; i < dsim_config_n_inputs(values); i++)
+        config_check_multicast(dsim_config_input_endpoints(values, i), config);
+}
+
+void dsim_config_check(void *values, struct config *config)
+{
+    const struct dsim_config *dsim = values;
+
+    config_check_http(&dsim->http, config);
+    check_digitiser(dsim, config);
+    check_signals(dsim, config);
+    check_contents(dsim, config);
+    check_antennas(dsim, config);
+    check_send(dsim, config);
+    if (dsim->http.listen.n > 1)
+        config_error(config, &dsim->http.listen, "listen must be one address.");
+    config_check_katcp(&dsim->katcp, &dsim->http.listen, config);
+}
+
+int64_t dsim_config_n_heaps(const struct dsim_config *config)
+{
+    struct timebase timebase = {.adc_sample_rate_hz = config->time.adc_sample_rate_hz};
+    int64_t duration_ns = (int64_t)rint(config->digitiser.duration_s * 1e9);
+
+    if (duration_ns <= 0)
+        return INT64_MAX;
+    return timebase_duration_samples(&timebase, duration_ns) / config->digitiser.packet_samples;
+}

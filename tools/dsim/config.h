@@ -1,0 +1,105 @@
+/* config.h - what a digitiser simulator is told: dsim's YAML as structs.
+ *
+ * The key table (dsim/config.c) is the only list of keys, ranges, defaults and help. */
+#ifndef TOOLS_DSIM_CONFIG_H
+#define TOOLS_DSIM_CONFIG_H
+
+#include "common/config/config.h"
+#include "common/net/endpoint.h"
+#include "common/http/keys.h"
+#include "common/katcp/keys.h"
+#include "common/time/timebase.h"
+#include "common/base/units.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct dsim_config_time {
+    struct decimal sync_time_s;
+    struct decimal adc_sample_rate_hz;
+};
+
+struct dsim_config_digitiser {
+    int64_t sample_bits;
+    int64_t packet_samples;
+    int64_t period_samples;
+    int64_t dither_seed;     /* -1: chosen at random */
+    double duration_s;       /* 0: until stopped */
+    int64_t first_timestamp; /* -1: from the clock */
+    bool loop;               /* of recordings */
+};
+
+struct dsim_config_signals {
+    char *specification; /* NULL: there are recordings */
+};
+
+struct dsim_config_recording {
+    int kind; /* enum dsim_recording_kind */
+    char *file;
+    double scale;
+    int64_t start_samples;
+    int64_t header_bytes;
+    int64_t n_columns;
+    int64_t column;
+    int64_t thread;
+    int64_t channel;
+    struct decimal sample_rate_hz; /* 0: that of section time */
+};
+
+struct dsim_config_antenna {
+    char *name;
+    int64_t digitiser_id; /* of polarisation 0 */
+    struct endpoint_list pols[N_POLS];
+};
+
+struct dsim_config_send {
+    int transport; /* enum transport */
+    char *interface;
+    int64_t ttl;
+    int64_t buffer_bytes;
+    char *pcap_file;
+    int64_t n_threads;
+    struct config_int_list affinity;
+};
+
+struct dsim_config {
+    struct dsim_config_time time;
+    struct dsim_config_digitiser digitiser;
+    struct dsim_config_signals signals;
+    struct config_array recordings; /* struct dsim_config_recording; one for all inputs, or one for each */
+    struct config_array antennas;   /* struct dsim_config_antenna */
+    struct dsim_config_send send;
+    struct config_http http;
+    struct config_katcp katcp;
+};
+
+extern const struct config_table dsim_config_table;
+
+/* Checks across keys: alignments, the specification of the signals, identities.  For config_main(). */
+void dsim_config_check(void *values, struct config *config);
+
+/* Heaps of each input that 'duration' allows; INT64_MAX: until stopped. */
+int64_t dsim_config_n_heaps(const struct dsim_config *config);
+
+static inline struct dsim_config_recording *dsim_config_recording(const struct dsim_config *config, size_t i)
+{
+    return (struct dsim_config_recording *)config->recordings.items + i;
+}
+
+static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_config *config, size_t i)
+{
+    return (struct dsim_config_antenna *)config->antennas.items + i;
+}
+
+/* An input is a polarisation of an antenna: 2 * antenna + polarisation. */
+static inline size_t dsim_config_n_inputs(const struct dsim_config *config)
+{
+    return N_POLS * config->antennas.n;
+}
+
+static inline const struct endpoint_list *dsim_config_input_endpoints(const struct dsim_config *config, size_t input)
+{
+    return &dsim_config_antenna(config, input / N_POLS)->pols[input % N_POLS];
+}
+
+#endif

@@ -1,0 +1,323 @@
+/* live.c - track(): interpolates in tables of what repeats, at positions that drift. */
+#include "tools/dsim/live.h"
+
+#include "common/base/memory.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+#include "kernels/util/clones.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define N_TAPS      64
+#define N_FRACTIONS 512
+#define KAISER_BETA 10.0
+
+#define LANES    16                   /* outputs whose sums stay in registers */
+#define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads behind it */
+
+/* A signal that repeats. */
+struct table {
+    const struct dsim_node *node;
+    float *values; /* [period + N_BEHIND], the first ones again behind the period */
+};
+
+struct dsim_live {
+    const struct dsim_program *program;
+    struct dsim_format format;
+    struct table *tables;
+    size_t n_tables;
+    /* The filter for a position that is r / N_FRACTIONS behind a sample, and what is added towards the next one. */
+    float taps[N_FRACTIONS][N_TAPS];
+    float slopes[N_FRACTIONS][N_TAPS];
+    /* Of packet_samples each. */
+    double *values;
+    double *scratch; /* as many times as the outputs need */
+    float *dither;
+    int32_t *quantised;
+};
+
+/* ---- The filter -------------------------------------------------------------------------------------------------- */
+
+/* The modified Bessel function of the first kind and order 0, by its series (all terms positive, 0 <= x <= 10). */
+static double bessel_i0(double x)
+{
+    double term = 1.0, sum = 1.0;
+
+    for (int k = 1; k < 60; k++) {
+        term *= (x / (2.0 * k)) * (x / (2.0 * k));
+        sum += term;
+    }
+    return sum;
+}
+
+/* The tap for the sample 'distance' ahead of the position. */
+static double tap(double distance)
+{
+    double edge = distance / (N_TAPS / 2);
+    double window = bessel_i0(KAISER_BETA * sqrt(fmax(0.0, 1.0 - edge * edge))) / bessel_i0(KAISER_BETA);
+
+    return distance == 0.0 ? window : window * sin(M_PI * distance) / (M_PI * distance);
+}
+
+/* Tap k is for the sample N_TAPS / 2 - 1 before the one at or before the position, and k further. */
+static void design(struct dsim_live *live)
+{
+    for (int r = 0; r < N_FRACTIONS; r++) {
+        for (int k = 0; k < N_TAPS; k++) {
+            double distance = k - (N_TAPS / 2 - 1) - r / (double)N_FRACTIONS;
+            double first = tap(distance), next = tap(distance - 1.0 / N_FRACTIONS);
+            live->taps[r][k] = (float)first;
+            live->slopes[r][k] = (float)(next - first);
+        }
+    }
+}
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+
+/* out[i] = sum over k of (taps[k] + (weight + i step) slopes[k]) in[i + k], 0 <= i < n; N_BEHIND samples behind
+ * in[n - 1] are read. */
+KERNEL_CLONES
+static void filter(const float *restrict in, size_t n, const float *restrict taps, const float *restrict slopes,
+                   double weight, double step, double *restrict out)
+{
+    for (size_t first = 0; first < n; first += LANES) {
+        size_t n_lanes = n - first < LANES ? n - first : LANES;
+        lanes sums = {0}, changes = {0}, samples;
+        for (size_t k = 0; k < N_TAPS; k++) {
+            memcpy(&samples, in + first + k, sizeof(samples));
+            sums += taps[k] * samples;
+            changes += slopes[k] * samples;
+        }
+        for (size_t i = 0; i < n_lanes; i++)
+            out[first + i] = (double)sums[i] + (weight + (double)(first + i) * step) * (double)changes[i];
+    }
+}
+
+/* ---- Evaluation -------------------------------------------------------------------------------------------------- */
+
+static int64_t modulo(int64_t value, int64_t period)
+{
+    int64_t rest = value % period;
+
+    return rest < 0 ? rest + period : rest;
+}
+
+static const float *find_table(const struct dsim_live *live, const struct dsim_node *node)
+{
+    size_t i = 0;
+
+    while (live->tables[i].node != node)
+        i++;
+    return live->tables[i].values;
+}
+
+/* How many samples keep the same pair of fractions, the first of them 'weight' (0 to 1) between the two. */
+static size_t run_samples(double weight, double step, size_t n_left)
+{
+    double n = step == 0.0 ? (double)n_left : floor((step > 0.0 ? 1.0 - weight : weight) / fabs(step)) + 1.0;
+
+    return n < (double)n_left ? (size_t)n : n_left;
+}
+
+static void evaluate_track(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp,
+                           size_t n_samples, double *values)
+{
+    int64_t period = live->format.axis.period_samples;
+    const float *table = find_table(live, node->left);
+    long double delay = (long double)node->track_samples + (long double)node->track_rate * (long double)timestamp;
+    long double whole = floorl(-delay);
+    double fraction = (double)(-delay - whole);
+    int64_t origin = modulo(timestamp % period + modulo((int64_t)whole, period) - (N_TAPS / 2 - 1), period);
+    double step = -node->track_rate * N_FRACTIONS;
+
+    for (size_t i = 0; i < n_samples;) {
+        double position = fraction - (double)i * node->track_rate; /* beside sample i */
+        double below = floor(position);
+        double place = (position - below) * N_FRACTIONS; /* N_FRACTIONS where it has been rounded up to 1 */
+        size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
+        int64_t source = (origin + (int64_t)below + (int64_t)i + period) % period;
+        size_t n = run_samples(place - (double)r, step, n_samples - i);
+        if ((int64_t)n > period - source)
+            n = (size_t)(period - source);
+        filter(table + source, n, live->taps[r], live->slopes[r], place - (double)r, step, values + i);
+        i += n;
+    }
+}
+
+static void evaluate_periodic(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp,
+                              size_t n_samples, double *values)
+{
+    int64_t period = live->format.axis.period_samples;
+    const float *table = find_table(live, node);
+    int64_t source = timestamp % period;
+
+    for (size_t i = 0; i < n_samples; i++) {
+        values[i] = (double)table[source];
+        source = source + 1 < period ? source + 1 : 0;
+    }
+}
+
+static void evaluate(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp, size_t n_samples,
+                     double *values, double *scratch)
+{
+    if (node->op == DSIM_TRACK) {
+        evaluate_track(live, node, timestamp, n_samples, values);
+    } else if (node->op == DSIM_CONSTANT) {
+        dsim_signal_evaluate(node, &live->format.axis, 0, n_samples, values, NULL);
+    } else if (!node->is_live) {
+        evaluate_periodic(live, node, timestamp, n_samples, values);
+    } else {
+        evaluate(live, node->left, timestamp, n_samples, values, scratch);
+        evaluate(live, node->right, timestamp, n_samples, scratch, scratch + n_samples);
+        dsim_signal_combine(node->op, values, scratch, n_samples);
+    }
+}
+
+void dsim_live_evaluate(struct dsim_live *live, size_t output, int64_t timestamp, size_t n_samples, double *values)
+{
+    assert(timestamp >= 0 && n_samples <= live->format.packet_samples);
+    evaluate(live, live->program->outputs[output].signal, timestamp, n_samples, values, live->scratch);
+}
+
+uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp, uint8_t *payload)
+{
+    size_t output = live->program->n_outputs == 1 ? 0 : input;
+    size_t n_samples = live->format.packet_samples;
+    int sample_bits = live->format.sample_bits;
+    bool dither = live->program->outputs[output].dither;
+
+    dsim_live_evaluate(live, output, timestamp, n_samples, live->values);
+    if (dither)
+        dsim_dither(live->format.dither_seed, (uint32_t)input, timestamp, n_samples, live->dither);
+    dsim_quantise(live->values, dither ? live->dither : NULL, n_samples, sample_bits, live->quantised);
+    dsim_pack(live->quantised, n_samples, sample_bits, payload);
+    return (uint32_t)dsim_count_saturated(live->quantised, n_samples, sample_bits);
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------------------ */
+
+/* Adds what repeats and is not part of something larger that does, once each; constants are no use in a table but to
+ * track(). */
+static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
+{
+    if (node->is_live && node->op != DSIM_TRACK) {
+        find_periodic(live, node->left);
+        find_periodic(live, node->right);
+        return;
+    }
+    if (node->op == DSIM_CONSTANT)
+        return;
+    if (node->op == DSIM_TRACK)
+        node = node->left;
+    for (size_t i = 0; i < live->n_tables; i++)
+        if (live->tables[i].node == node)
+            return;
+    live->tables[live->n_tables++].node = node;
+}
+
+/* Returns 0 or -ENOMEM. */
+static int fill_table(const struct dsim_live *live, const struct table *table)
+{
+    const struct dsim_format *format = &live->format;
+    size_t n = format->packet_samples, period = (size_t)format->axis.period_samples;
+    int err = 0;
+
+#pragma omp parallel
+    {
+        double *values = malloc((table->node->n_scratch + 1) * n * sizeof(*values));
+#pragma omp for schedule(static)
+        for (size_t first = 0; first < period; first += n) {
+            if (values)
+                dsim_signal_evaluate(table->node, &format->axis, (int64_t)first, n, values, values + n);
+            for (size_t i = 0; values && i < n; i++)
+                table->values[first + i] = (float)values[i];
+        }
+        if (!values) {
+#pragma omp atomic write
+            err = -ENOMEM;
+        }
+        free(values);
+    }
+    for (size_t i = 0; i < N_BEHIND; i++)
+        table->values[period + i] = table->values[i % period];
+    return err;
+}
+
+static int make_tables(struct dsim_live *live, char *why, size_t why_bytes)
+{
+    const struct dsim_program *program = live->program;
+    size_t table_bytes = ((size_t)live->format.axis.period_samples + N_BEHIND) * sizeof(float);
+
+    live->tables = calloc(program->n_nodes, sizeof(*live->tables));
+    if (!live->tables)
+        return -ENOMEM;
+    for (size_t i = 0; i < program->n_outputs; i++)
+        find_periodic(live, program->outputs[i].signal);
+    int err = memory_check(bytes_times(live->n_tables, table_bytes), "digitiser.period", "make the period shorter", why,
+                           why_bytes);
+    /* OpenMP ends the process where it gets no threads. */
+    if (!err)
+        err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
+    for (size_t i = 0; i < live->n_tables && !err; i++) {
+        live->tables[i].values = malloc(table_bytes);
+        err = live->tables[i].values ? fill_table(live, &live->tables[i]) : -ENOMEM;
+    }
+    return err;
+}
+
+static int make_buffers(struct dsim_live *live)
+{
+    const struct dsim_program *program = live->program;
+    size_t n = live->format.packet_samples, n_scratch = 1;
+
+    for (size_t i = 0; i < program->n_outputs; i++)
+        if (program->outputs[i].signal->n_scratch > n_scratch)
+            n_scratch = program->outputs[i].signal->n_scratch;
+    live->values = malloc(n * sizeof(*live->values));
+    live->scratch = malloc(n_scratch * n * sizeof(*live->scratch));
+    live->dither = malloc(n * sizeof(*live->dither));
+    live->quantised = malloc(n * sizeof(*live->quantised));
+    return live->values && live->scratch && live->dither && live->quantised ? 0 : -ENOMEM;
+}
+
+int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
+                     char *why, size_t why_bytes)
+{
+    struct dsim_live *made = calloc(1, sizeof(*made));
+
+    snprintf(why, why_bytes, "digitiser.period: there is no memory for a period of all signals");
+    if (!made)
+        return -ENOMEM;
+    made->program = program;
+    made->format = *format;
+    design(made);
+    int err = make_buffers(made);
+    if (!err)
+        err = make_tables(made, why, why_bytes);
+    if (err) {
+        dsim_live_destroy(made);
+        return err;
+    }
+    *live = made;
+    return 0;
+}
+
+void dsim_live_destroy(struct dsim_live *live)
+{
+    if (!live)
+        return;
+    for (size_t i = 0; i < live->n_tables; i++)
+        free(live->tables[i].values);
+    free(live->tables);
+    free(live->values);
+    free(live->scratch);
+    free(live->dither);
+    free(live->quantised);
+    free(live);
+}

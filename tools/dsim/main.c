@@ -1,0 +1,142 @@
+/* main.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
+#include "common/daemon/command_line.h"
+#include "common/daemon/daemon.h"
+#include "common/http/http.h"
+#include "common/base/log.h"
+#include "common/daemon/service.h"
+#include "common/base/version.h"
+#include "tools/dsim/config.h"
+#include "tools/dsim/control.h"
+#include "tools/dsim/live.h"
+#include "tools/dsim/play.h"
+#include "tools/dsim/send.h"
+#include "tools/dsim/signal.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Where the heaps come from; those that are not used are NULL. */
+struct origin {
+    struct dsim_program *program;
+    struct dsim_format format; /* of the program's signals */
+    struct dsim_heaps *heaps;
+    struct dsim_live *live;
+    struct dsim_play *play;
+};
+
+/* Computes the heaps of a period, or what live signals need, from the specification, which dsim_config_check() has found
+ * valid. */
+static int make_heaps(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
+{
+    struct dsim_format *format = &origin->format;
+
+    *format = (struct dsim_format){
+        .axis = {config->digitiser.period_samples, decimal_to_double(config->time.adc_sample_rate_hz)},
+        .n_inputs = dsim_config_n_inputs(config),
+        .packet_samples = (size_t)config->digitiser.packet_samples,
+        .sample_bits = (int)config->digitiser.sample_bits,
+        .dither_seed = (uint64_t)config->digitiser.dither_seed,
+    };
+    int err = dsim_parse(config->signals.specification, &origin->program, why, why_bytes);
+    if (!err && config->digitiser.dither_seed < 0)
+        err = dsim_random_seed(&format->dither_seed);
+    if (!err)
+        err = dsim_signal_choose_seeds(origin->program);
+    if (err)
+        return err;
+    log_info("dither: seed %llu", (unsigned long long)format->dither_seed);
+    if (origin->program->is_live)
+        return dsim_live_create(origin->program, format, &origin->live, why, why_bytes);
+    err = dsim_heaps_create(origin->program, format, &origin->heaps, why, why_bytes);
+    if (!err)
+        log_info("a period is %zu heaps of %zu bytes per polarisation, %.1f MiB in all", origin->heaps->n_heaps,
+                 origin->heaps->heap_bytes,
+                 (double)(origin->heaps->n_inputs * origin->heaps->n_heaps * origin->heaps->heap_bytes) / 1048576);
+    return err;
+}
+
+static int open_origin(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
+{
+    int err = config->recordings.n > 0 ? 0 : make_heaps(config, origin, why, why_bytes);
+
+    if (err || origin->heaps)
+        return err;
+    return dsim_play_open(config, origin->live, dsim_config_n_heaps(config), &origin->play, why, why_bytes);
+}
+
+static void close_origin(struct origin *origin)
+{
+    dsim_play_destroy(origin->play);
+    dsim_live_destroy(origin->live);
+    dsim_heaps_destroy(origin->heaps);
+    dsim_program_free(origin->program);
+}
+
+static void print_summary(const struct dsim_send *send, const struct dsim_play *play)
+{
+    struct dsim_send_summary summary = dsim_send_summary(send);
+
+    printf("dsim: %llu heaps per polarisation sent, %llu packets failed, at most %.3f s late\n",
+           (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets_failed,
+           (double)summary.latest_ns / 1e9);
+    if (play)
+        dsim_play_print_summary(play);
+}
+
+static int run(const struct dsim_config *config, const struct config *book, struct service *service)
+{
+    char why[512] = "";
+    struct origin origin = {0};
+    struct dsim_send *send = NULL;
+    struct http *http = NULL;
+    struct dsim_control *control = NULL;
+    int exit_code;
+
+    int err = open_origin(config, &origin, why, sizeof(why));
+    if (!err)
+        err = dsim_send_create(config, origin.heaps, origin.play, service, &send, why, sizeof(why));
+    if (!err && config->http.listen.n)
+        err = http_open(&config->http, NULL, NULL, &http, why, sizeof(why));
+    const struct dsim_control_config control_config = {config,         service,        send,
+                                                       &origin.format, origin.program, &origin.heaps};
+    if (!err && (config->katcp.listen.n || config->katcp.read_only_listen.n))
+        err = dsim_control_open(&control_config, &control, why, sizeof(why));
+    if (!err)
+        err = dsim_send_start(send);
+    if (!err && origin.play)
+        err = dsim_play_start(origin.play, dsim_send_first_timestamp(send));
+    if (err) {
+        exit_code = daemon_start_failed(book, err, why);
+    } else {
+        log_info("dsim %s: %zu antenna%s", cbf_build_id, config->antennas.n, plural(config->antennas.n));
+        exit_code = service_run(service);
+        service_stopping(service);
+        dsim_control_close(control);
+        dsim_send_stop(send);
+        dsim_play_stop(origin.play);
+        print_summary(send, origin.play);
+    }
+    http_close(http);
+    dsim_send_destroy(send);
+    dsim_control_destroy(control);
+    close_origin(&origin);
+    return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    struct dsim_config values = {0};
+    struct config *config = NULL;
+    struct service *service = NULL;
+
+    service_catch_signals();
+    log_init("dsim", LOG_LEVEL_INFO);
+    int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
+    service_close(service);
+    config_free(&dsim_config_table, &values, config);
+    return exit_code;
+}

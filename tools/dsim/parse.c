@@ -1,0 +1,620 @@
+/* parse.c - the first step of dsim: the specification of the signals becomes expressions that dsim/signal.c
+ * evaluates.  Recursive descent, one function per rule of the grammar in the header. */
+#include "tools/dsim/parse.h"
+
+#include "common/base/units.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Parentheses and delays within each other; bounds the recursion of the parser. */
+#define MAX_NESTING 64
+
+/* Of a delay that is no whole number, so that its fraction has digits enough. */
+#define MAX_TRACK_SAMPLES 1e9
+
+struct variable {
+    const char *name;
+    size_t name_length;
+    struct dsim_node *node;
+};
+
+struct parser {
+    const char *text;
+    size_t offset;
+    struct dsim_program *program;
+    struct variable *variables;
+    size_t n_variables;
+    unsigned nesting;
+    char *why;
+    size_t why_bytes;
+};
+
+/* A function reads its arguments, between the parentheses, into 'node'.  Returns false after an error. */
+struct function {
+    const char *name;
+    const char *usage;
+    enum dsim_op op;
+    bool (*read_arguments)(struct parser *p, const struct function *function, struct dsim_node *node);
+};
+
+static struct dsim_node *parse_expression(struct parser *p);
+
+/* ---- Errors and characters ------------------------------------------------------------------------------------- */
+
+void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsigned *column)
+{
+    *line = 1;
+    *column = 1;
+    for (size_t i = 0; i < offset; i++) {
+        if (text[i] == '\n') {
+            (*line)++;
+            *column = 1;
+        } else {
+            (*column)++;
+        }
+    }
+}
+
+/* Always NULL, that is also false, so that callers can return it. */
+__attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t offset, const char *format, ...)
+{
+    unsigned line, column;
+    char sentence[200];
+    va_list arguments;
+
+    dsim_parse_position(p->text, offset, &line, &column);
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof(sentence), format, arguments);
+    va_end(arguments);
+    snprintf(p->why, p->why_bytes, "line %u, column %u: %s", line, column, sentence);
+    return NULL;
+}
+
+/* Skips blanks; the character that comes next, '\0' at the end. */
+static char peek(struct parser *p)
+{
+    while (p->text[p->offset] != '\0' && strchr(" \t\r\n", p->text[p->offset]))
+        p->offset++;
+    return p->text[p->offset];
+}
+
+static bool accept(struct parser *p, char wanted)
+{
+    if (peek(p) != wanted)
+        return false;
+    p->offset++;
+    return true;
+}
+
+/* As the reader would name what is at the current place. */
+static const char *found(struct parser *p, char *text, size_t text_bytes)
+{
+    char c = peek(p);
+
+    if (c == '\0')
+        return "the end of the text";
+    if (isprint((unsigned char)c))
+        snprintf(text, text_bytes, "'%c'", c);
+    else
+        snprintf(text, text_bytes, "byte 0x%02x", (unsigned char)c);
+    return text;
+}
+
+static bool expect(struct parser *p, char wanted, const char *where)
+{
+    char text[16];
+
+    if (accept(p, wanted))
+        return true;
+    const char *instead = found(p, text, sizeof(text));
+    return fail(p, p->offset, "expected '%c' %s, found %s", wanted, where, instead);
+}
+
+static bool starts_name(char c)
+{
+    return isalpha((unsigned char)c) || c == '_';
+}
+
+/* Length of the name at the current place; 0: there is none. */
+static size_t name_length(struct parser *p)
+{
+    size_t length = 0;
+
+    if (!starts_name(peek(p)))
+        return 0;
+    while (starts_name(p->text[p->offset + length]) || isdigit((unsigned char)p->text[p->offset + length]))
+        length++;
+    return length;
+}
+
+/* ---- Numbers --------------------------------------------------------------------------------------------------- */
+
+static size_t count_digits(const char *text)
+{
+    return strspn(text, "0123456789");
+}
+
+/* Length of the number at 'text', without a sign; 0: it is none.  Not strtod's own idea, which takes "inf" and hex. */
+static size_t number_length(const char *text, bool *is_integer)
+{
+    size_t length = count_digits(text);
+    size_t n_digits = length;
+
+    *is_integer = true;
+    if (text[length] == '.') {
+        size_t n_decimals = count_digits(text + length + 1);
+        *is_integer = false;
+        n_digits += n_decimals;
+        length += 1 + n_decimals;
+    }
+    if (n_digits == 0)
+        return 0;
+    if (text[length] == 'e' || text[length] == 'E') {
+        size_t sign = text[length + 1] == '+' || text[length + 1] == '-';
+        size_t n_exponent = count_digits(text + length + 1 + sign);
+        if (n_exponent > 0) {
+            *is_integer = false;
+            length += 1 + sign + n_exponent;
+        }
+    }
+    return length;
+}
+
+/* Finds a number with an optional sign.  Returns its first character, or NULL after an error. */
+static const char *find_number(struct parser *p, const char *what, bool integer)
+{
+    char text[16];
+    char first = peek(p);
+    size_t start = p->offset;
+    bool is_integer;
+
+    if (first == '+' || first == '-')
+        p->offset++;
+    peek(p);
+    size_t length = number_length(p->text + p->offset, &is_integer);
+    if (length == 0 || (integer && !is_integer)) {
+        const char *instead = length == 0 ? found(p, text, sizeof(text)) : "a fraction";
+        return fail(p, p->offset, "expected %s%s%s, found %s", what, integer ? ", an integer" : "",
+                    length == 0 && !integer ? ", a number" : "", instead);
+    }
+    p->offset += length;
+    return p->text + start;
+}
+
+static bool read_real(struct parser *p, const char *what, double *value)
+{
+    const char *first = find_number(p, what, false);
+    double sign = 1.0;
+
+    if (!first)
+        return false;
+    if (*first == '+' || *first == '-') {
+        sign = *first == '-' ? -1.0 : 1.0;
+        do
+            first++;
+        while (isspace((unsigned char)*first));
+    }
+    /* The number ends before anything that strtod could take for a part of it, but for hex: "0x1" is 0 here. */
+    *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
+    if (!isfinite(*value))
+        return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);
+    return true;
+}
+
+static bool read_not_negative(struct parser *p, const char *what, double *value)
+{
+    peek(p);
+    size_t start = p->offset;
+
+    if (!read_real(p, what, value))
+        return false;
+    return *value >= 0 || fail(p, start, "%s must not be negative", what);
+}
+
+static bool read_integer(struct parser *p, const char *what, int64_t *value)
+{
+    const char *first = find_number(p, what, true);
+
+    if (!first)
+        return false;
+    bool negative = *first == '-';
+    const char *digits = first + strcspn(first, "0123456789");
+    errno = 0;
+    long long magnitude = strtoll(digits, NULL, 10);
+    if (errno == ERANGE)
+        return fail(p, (size_t)(first - p->text), "%s does not fit in 64 bits", what);
+    *value = negative ? -magnitude : magnitude;
+    return true;
+}
+
+/* ---- Nodes ----------------------------------------------------------------------------------------------------- */
+
+/* Every node stands for at least one character, so the arrays made for the length of the text always have room. */
+static struct dsim_node *new_node(struct parser *p, enum dsim_op op, size_t offset)
+{
+    struct dsim_node *node = &p->program->nodes[p->program->n_nodes++];
+
+    node->op = op;
+    node->offset = offset;
+    node->cost = 1.0;
+    return node;
+}
+
+/* Refuses what may not be part of something larger. */
+static bool is_operand(struct parser *p, const struct dsim_node *node, size_t offset)
+{
+    if (node->op != DSIM_NODITHER)
+        return true;
+    return fail(p, offset, "nodither() must be the outermost of an expression");
+}
+
+static bool is_affordable(struct parser *p, const struct dsim_node *node)
+{
+    if (node->cost > DSIM_MAX_COST)
+        return fail(p, node->offset, "too much to evaluate: more than %.0f terms for a sample", DSIM_MAX_COST);
+    if (node->n_scratch > DSIM_MAX_SCRATCH)
+        return fail(p, node->offset, "nested more than %d deep", DSIM_MAX_SCRATCH);
+    return true;
+}
+
+/* left OP right.  The left side is evaluated in the place of the result, the right side in a buffer beside it. */
+static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const struct dsim_node *left,
+                                    const struct dsim_node *right, size_t left_offset, size_t right_offset)
+{
+    if (!is_operand(p, left, left_offset) || !is_operand(p, right, right_offset))
+        return NULL;
+
+    struct dsim_node *node = new_node(p, op, left_offset);
+    node->left = left;
+    node->right = right;
+    node->is_live = left->is_live || right->is_live;
+    node->cost += left->cost + right->cost;
+    node->n_scratch = left->n_scratch > right->n_scratch + 1 ? left->n_scratch : right->n_scratch + 1;
+    return is_affordable(p, node) ? node : NULL;
+}
+
+/* ---- Functions ------------------------------------------------------------------------------------------------- */
+
+static bool read_comma(struct parser *p, const struct function *function)
+{
+    char where[120];
+
+    snprintf(where, sizeof(where), "in %s", function->usage);
+    return expect(p, ',', where);
+}
+
+static bool read_tone(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    node->n_tones = 1;
+    return read_real(p, "the amplitude", &node->amplitude) && read_comma(p, function) &&
+           read_not_negative(p, "the frequency", &node->frequency_hz);
+}
+
+static bool read_multicw(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    peek(p);
+    size_t start = p->offset;
+
+    if (!read_integer(p, "the number of tones", &node->n_tones))
+        return false;
+    if (node->n_tones < 1 || node->n_tones > DSIM_MAX_COST)
+        return fail(p, start, "the number of tones must be 1 to %.0f", DSIM_MAX_COST);
+    if (!read_comma(p, function) || !read_real(p, "the amplitude", &node->amplitude) || !read_comma(p, function) ||
+        !read_real(p, "the amplitude step", &node->amplitude_step) || !read_comma(p, function) ||
+        !read_not_negative(p, "the frequency", &node->frequency_hz) || !read_comma(p, function))
+        return false;
+    peek(p);
+    start = p->offset;
+    if (!read_real(p, "the frequency step", &node->frequency_step_hz))
+        return false;
+    double last_hz = node->frequency_hz + (double)(node->n_tones - 1) * node->frequency_step_hz;
+    if (!(last_hz >= 0) || !isfinite(last_hz))
+        return fail(p, start, "the last tone would have the frequency %g Hz", last_hz);
+    node->cost = (double)node->n_tones;
+    return true;
+}
+
+static bool read_wgn(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    if (!read_not_negative(p, "the standard deviation", &node->amplitude))
+        return false;
+    if (!accept(p, ','))
+        return true;
+    peek(p);
+    size_t start = p->offset;
+    int64_t seed;
+    if (!read_integer(p, "the seed", &seed))
+        return false;
+    if (seed < 0)
+        return fail(p, start, "the seed must not be negative");
+    node->seed = (uint64_t)seed;
+    node->has_seed = true;
+    return true;
+}
+
+/* The signal that a function changes in time, and the comma behind it. */
+static bool read_periodic(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    peek(p);
+    size_t start = p->offset;
+    const struct dsim_node *signal = parse_expression(p);
+
+    if (!signal || !is_operand(p, signal, start))
+        return false;
+    if (signal->is_live)
+        return fail(p, start, "%s() needs a signal that repeats, without track()", function->name);
+    node->left = signal;
+    node->cost += signal->cost;
+    node->n_scratch = signal->n_scratch;
+    return read_comma(p, function);
+}
+
+static bool read_delay(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    return read_periodic(p, function, node) && read_integer(p, "the delay in samples", &node->delay_samples);
+}
+
+static bool read_track(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    node->is_live = true;
+    if (!read_periodic(p, function, node))
+        return false;
+    peek(p);
+    size_t start = p->offset;
+    if (!read_real(p, "the delay in samples", &node->track_samples))
+        return false;
+    if (fabs(node->track_samples) > MAX_TRACK_SAMPLES)
+        return fail(p, start, "the delay must be between -%g and %g samples", MAX_TRACK_SAMPLES, MAX_TRACK_SAMPLES);
+    if (!read_comma(p, function))
+        return false;
+    peek(p);
+    start = p->offset;
+    if (!read_real(p, "the rate", &node->track_rate))
+        return false;
+    return fabs(node->track_rate) <= DSIM_MAX_TRACK_RATE ||
+           fail(p, start, "the rate must be between -%g and %g samples per sample", DSIM_MAX_TRACK_RATE,
+                DSIM_MAX_TRACK_RATE);
+}
+
+static bool read_nodither(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    peek(p);
+    size_t start = p->offset;
+    const struct dsim_node *signal = parse_expression(p);
+
+    if (!signal || !is_operand(p, signal, start))
+        return false;
+    node->left = signal;
+    node->is_live = signal->is_live;
+    node->cost += signal->cost;
+    node->n_scratch = signal->n_scratch;
+    return true;
+}
+
+static const struct function functions[] = {
+    {"cw", "cw(amplitude, frequency)", DSIM_TONES, read_tone},
+    {"multicw", "multicw(tones, amplitude, amplitude step, frequency, frequency step)", DSIM_TONES, read_multicw},
+    {"comb", "comb(amplitude, frequency)", DSIM_COMB, read_tone},
+    {"wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn},
+    {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
+    {"track", "track(expression, samples, samples per sample)", DSIM_TRACK, read_track},
+    {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
+};
+
+static const struct function *find_function(const char *name, size_t length)
+{
+    for (size_t i = 0; i < ARRAY_LEN(functions); i++)
+        if (strlen(functions[i].name) == length && memcmp(functions[i].name, name, length) == 0)
+            return &functions[i];
+    return NULL;
+}
+
+/* ---- The grammar, from the inside out -------------------------------------------------------------------------- */
+
+static const struct variable *find_variable(const struct parser *p, const char *name, size_t length)
+{
+    for (size_t i = 0; i < p->n_variables; i++)
+        if (p->variables[i].name_length == length && memcmp(p->variables[i].name, name, length) == 0)
+            return &p->variables[i];
+    return NULL;
+}
+
+static struct dsim_node *parse_function(struct parser *p, const struct function *function, size_t start)
+{
+    char where[120];
+    struct dsim_node *node = new_node(p, function->op, start);
+
+    snprintf(where, sizeof(where), "in %s", function->usage);
+    if (!expect(p, '(', where) || !function->read_arguments(p, function, node) || !expect(p, ')', where))
+        return NULL;
+    return is_affordable(p, node) ? node : NULL;
+}
+
+static struct dsim_node *parse_name(struct parser *p, size_t length)
+{
+    const char *name = p->text + p->offset;
+    size_t start = p->offset;
+    int shown = length < 40 ? (int)length : 40;
+
+    p->offset += length;
+    const struct function *function = find_function(name, length);
+    if (function)
+        return parse_function(p, function, start);
+    if (peek(p) == '(')
+        return fail(p, start, "there is no function '%.*s'; there are cw, multicw, comb, wgn, delay, track, nodither",
+                    shown, name);
+    const struct variable *variable = find_variable(p, name, length);
+    if (!variable)
+        return fail(p, start, "the variable '%.*s' is not defined", shown, name);
+    return variable->node;
+}
+
+static struct dsim_node *parse_parentheses(struct parser *p)
+{
+    struct dsim_node *inner = parse_expression(p);
+
+    if (!inner || !expect(p, ')', "to close the parentheses"))
+        return NULL;
+    return inner;
+}
+
+static struct dsim_node *parse_atom(struct parser *p)
+{
+    char c = peek(p);
+    size_t start = p->offset;
+    size_t length = name_length(p);
+
+    if (length > 0)
+        return parse_name(p, length);
+    if (accept(p, '('))
+        return parse_parentheses(p);
+
+    double value;
+    if (!isdigit((unsigned char)c) && (c == '\0' || !strchr("+-.", c))) {
+        char text[16];
+        return fail(p, start, "expected a number, a variable or a function, found %s", found(p, text, sizeof(text)));
+    }
+    if (!read_real(p, "a constant", &value))
+        return NULL;
+    struct dsim_node *node = new_node(p, DSIM_CONSTANT, start);
+    node->amplitude = value;
+    return node;
+}
+
+static struct dsim_node *parse_term(struct parser *p)
+{
+    peek(p);
+    size_t start = p->offset;
+    struct dsim_node *left = parse_atom(p);
+
+    while (left && accept(p, '*')) {
+        peek(p);
+        size_t right_start = p->offset;
+        struct dsim_node *right = parse_atom(p);
+        if (!right)
+            return NULL;
+        left = new_binary(p, DSIM_MULTIPLY, left, right, start, right_start);
+    }
+    return left;
+}
+
+static struct dsim_node *parse_expression(struct parser *p)
+{
+    char c = peek(p);
+    size_t start = p->offset;
+
+    if (p->nesting == MAX_NESTING)
+        return fail(p, start, "nested more than %d deep", MAX_NESTING);
+    p->nesting++;
+    struct dsim_node *left = parse_term(p);
+    while (left && ((c = peek(p)) == '+' || c == '-')) {
+        p->offset++;
+        peek(p);
+        size_t right_start = p->offset;
+        struct dsim_node *right = parse_term(p);
+        if (!right)
+            return NULL;
+        left = new_binary(p, c == '+' ? DSIM_ADD : DSIM_SUBTRACT, left, right, start, right_start);
+    }
+    p->nesting--;
+    return left;
+}
+
+/* The name that a statement defines, if it is "name = ..."; *length is 0 if it is an output. */
+static bool parse_target(struct parser *p, const char **name, size_t *length)
+{
+    *length = name_length(p);
+    *name = p->text + p->offset;
+    size_t start = p->offset;
+    int shown = *length < 40 ? (int)*length : 40;
+
+    p->offset += *length;
+    if (*length == 0 || !accept(p, '=')) {
+        p->offset = start;
+        *length = 0;
+        return true;
+    }
+    if (find_function(*name, *length))
+        return fail(p, start, "'%.*s' is a function and cannot be a variable", shown, *name);
+    if (find_variable(p, *name, *length))
+        return fail(p, start, "the variable '%.*s' is defined already", shown, *name);
+    return true;
+}
+
+static bool parse_statement(struct parser *p)
+{
+    const char *name;
+    size_t length;
+
+    if (!parse_target(p, &name, &length))
+        return false;
+    struct dsim_node *node = parse_expression(p);
+    if (!node || !expect(p, ';', "after the expression"))
+        return false;
+    if (length > 0) {
+        p->variables[p->n_variables++] = (struct variable){name, length, node};
+        return true;
+    }
+    bool dither = node->op != DSIM_NODITHER;
+    p->program->is_live |= node->is_live;
+    p->program->outputs[p->program->n_outputs++] = (struct dsim_output){dither ? node : node->left, dither};
+    return true;
+}
+
+static bool parse_program(struct parser *p)
+{
+    while (peek(p) != '\0')
+        if (!parse_statement(p))
+            return false;
+    if (p->program->n_outputs > 0)
+        return true;
+    return fail(p, p->offset, "there is no output: an expression without a variable, such as 'wgn(0.1);'");
+}
+
+int dsim_parse(const char *text, struct dsim_program **program, char *why, size_t why_bytes)
+{
+    size_t capacity = strlen(text) + 1;
+    struct parser p = {.why = why, .why_bytes = why_bytes};
+    int err = -ENOMEM;
+
+    struct dsim_program *made = calloc(1, sizeof(*made));
+    if (!made)
+        goto out_of_memory;
+    made->text = strdup(text);
+    made->nodes = calloc(capacity, sizeof(*made->nodes));
+    made->outputs = calloc(capacity, sizeof(*made->outputs));
+    p.variables = calloc(capacity, sizeof(*p.variables));
+    p.text = made->text;
+    p.program = made;
+    if (!made->text || !made->nodes || !made->outputs || !p.variables)
+        goto out_of_memory;
+    if (!parse_program(&p)) {
+        err = -EINVAL;
+        goto undo;
+    }
+    free(p.variables);
+    *program = made;
+    return 0;
+out_of_memory:
+    snprintf(why, why_bytes, "out of memory");
+undo:
+    free(p.variables);
+    dsim_program_free(made);
+    return err;
+}
+
+void dsim_program_free(struct dsim_program *program)
+{
+    if (!program)
+        return;
+    free(program->text);
+    free(program->nodes);
+    free(program->outputs);
+    free(program);
+}

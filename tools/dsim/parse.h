@@ -1,0 +1,93 @@
+/* parse.h - the signal language of the digitiser simulator: text -> expressions.
+ *
+ *   program    = statement { statement }
+ *   statement  = [ variable "=" ] expression ";"         an expression without a variable is one output, in order
+ *   expression = term { ( "+" | "-" ) term }             left to right
+ *   term       = atom { "*" atom }
+ *   atom       = number | variable | "(" expression ")" | function
+ *   function   = "cw(" amplitude "," frequency ")"       a * cos(2 pi f t), phase 0 at the start of the period
+ *              | "multicw(" count "," amplitude "," amplitude step "," frequency "," frequency step ")"
+ *              | "comb(" amplitude "," frequency ")"     impulses of one sample
+ *              | "wgn(" standard deviation [ "," seed ] ")"
+ *              | "delay(" expression "," samples ")"     later by that many samples, round the period
+ *              | "track(" expression "," samples "," rate ")"
+ *                                                        later by samples + rate t at timestamp t: a delay that drifts
+ *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
+ *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
+ *
+ * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each
+ * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it.
+ *
+ * All repeat after a period but track(), whose argument does; what it is part of is live (dsim/live.h), and may be
+ * added, subtracted and multiplied, neither delayed nor tracked again. */
+#ifndef TOOLS_DSIM_PARSE_H
+#define TOOLS_DSIM_PARSE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What may be asked of the evaluation of one sample, so that a slip of the pen does not look like a hang. */
+#define DSIM_MAX_COST    10000.0
+#define DSIM_MAX_SCRATCH 64
+
+#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the sky does 1e-9 */
+
+enum dsim_op {
+    DSIM_CONSTANT,
+    DSIM_TONES, /* cw and multicw */
+    DSIM_COMB,
+    DSIM_WGN,
+    DSIM_DELAY,
+    DSIM_TRACK,
+    DSIM_NODITHER,
+    DSIM_ADD,
+    DSIM_SUBTRACT,
+    DSIM_MULTIPLY,
+};
+
+/* What the fields mean to each op; the others are zero. */
+struct dsim_node {
+    enum dsim_op op;
+    size_t offset;                 /* of its first character in the text */
+    const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
+    const struct dsim_node *right; /* the operators */
+    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN: standard deviation */
+    double amplitude_step;         /* TONES */
+    double frequency_hz;           /* TONES, COMB */
+    double frequency_step_hz;      /* TONES */
+    int64_t n_tones;               /* TONES */
+    int64_t delay_samples;         /* DELAY */
+    double track_samples;          /* TRACK: at timestamp 0 */
+    double track_rate;             /* TRACK: samples per sample */
+    uint64_t seed;                 /* WGN */
+    bool has_seed;                 /* WGN: false until one was given or chosen */
+    bool is_live;                  /* a TRACK, or with one below */
+    double cost;                   /* terms to evaluate for a sample, those below included */
+    size_t n_scratch;              /* buffers that its evaluation needs beside the result */
+};
+
+/* An output: 'signal' has no DSIM_NODITHER in it any more. */
+struct dsim_output {
+    const struct dsim_node *signal;
+    bool dither;
+};
+
+struct dsim_program {
+    char *text;
+    struct dsim_node *nodes;
+    size_t n_nodes;
+    struct dsim_output *outputs;
+    size_t n_outputs; /* >= 1 */
+    bool is_live;     /* an output is */
+};
+
+/* Parses 'text'.  Returns 0, -EINVAL with one sentence in 'why' that starts with "line L, column C: ", or -ENOMEM. */
+int dsim_parse(const char *text, struct dsim_program **program, char *why, size_t why_bytes);
+
+/* Line and column (both from 1) of a character of 'text'. */
+void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsigned *column);
+
+void dsim_program_free(struct dsim_program *program);
+
+#endif

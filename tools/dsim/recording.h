@@ -1,0 +1,101 @@
+/* recording.h - a recording in a file, as numbers: one column of a raw file, or one channel of a VDIF thread.
+ *
+ * Flow:      file --pread--> dsim_recording_read() --> dsim_play (scale, quantise, pack)
+ * Values:    integers and floats as they stand in the file; VDIF as vdif_decode() has it.  What a recording has lost
+ *            is 0 and counted, so that everything behind it keeps its time.
+ * Files:     are read, never mapped: one that is cut while it plays is an error and no signal.  A file may be larger
+ *            than memory; VDIF is not read through at the start either, only its beginning and its end.
+ * Threads:   one at a time for each recording.   Blocking: reads wait for the disk.  Nothing allocates after open. */
+#ifndef TOOLS_DSIM_RECORDING_H
+#define TOOLS_DSIM_RECORDING_H
+
+#include "common/base/counter.h"
+#include "common/base/log.h"
+#include "common/time/timebase.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order of the choices of 'kind'. */
+enum dsim_recording_kind {
+    DSIM_RECORDING_INT8,
+    DSIM_RECORDING_INT16,
+    DSIM_RECORDING_INT16BE,
+    DSIM_RECORDING_FLOAT32,
+    DSIM_RECORDING_VDIF,
+};
+
+struct dsim_recording_config {
+    enum dsim_recording_kind kind;
+    const char *path;
+    int64_t start_samples; /* left out at the beginning, >= 0 */
+    /* Raw files: 'header_bytes', then rows of 'n_columns' samples. */
+    int64_t header_bytes;
+    int64_t n_columns, column;
+    /* VDIF. */
+    int64_t thread, channel;
+    struct decimal sample_rate_hz; /* of the recording: tells how many frames a second has */
+};
+
+/* What was wrong with the recordings that share it. */
+struct dsim_recording_counters {
+    struct counter n_missing_samples; /* their frame is not in the file */
+    struct counter n_invalid_samples; /* their frame is marked invalid, or they are no numbers */
+    struct counter n_bad_frames;      /* whose header contradicts the rest of the file */
+    struct counter n_late_frames;     /* too far out of order */
+    struct counter n_double_frames;   /* whose place was taken */
+    struct log_limit limit;
+};
+
+struct dsim_recording;
+
+/* Opens a recording of which at most 'max_samples' will be read at once; config's path and 'counters' must outlive it.
+ * Returns 0, or negative errno with one sentence in 'why' that names the file, and the byte where there is one. */
+int dsim_recording_open(const struct dsim_recording_config *config, size_t max_samples,
+                        struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
+                        size_t why_bytes);
+
+/* Samples that there are behind the start, > 0; and the bytes at the end of the file that are no whole sample or frame.
+ */
+int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
+int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
+
+/* values[0..n_samples) = the samples from 'first' on, which must be there; never a NaN.  Fast where 'first' is where
+ * the last read ended.  Returns 0, or negative errno with one sentence in 'why' (the file has become shorter, the disk
+ * fails). */
+int dsim_recording_read(struct dsim_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
+                        size_t why_bytes);
+
+/* NULL is accepted. */
+void dsim_recording_close(struct dsim_recording *recording);
+
+/* ---- For dsim_recording_*.c only --------------------------------------------------------------------------------- */
+
+struct dsim_recording_ops {
+    int (*read)(struct dsim_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
+                size_t why_bytes);
+    void (*close)(struct dsim_recording *recording);
+};
+
+/* What all kinds have; the file's name and bytes are there before the kind's own open is called. */
+struct dsim_recording {
+    const struct dsim_recording_ops *ops;
+    struct dsim_recording_counters *counters;
+    const char *path;
+    int fd;
+    int64_t file_bytes; /* when it was opened */
+    int64_t n_samples;
+    int64_t n_rest_bytes;
+};
+
+/* Reads all of [offset, offset + n_bytes).  Returns 0 or negative errno with a sentence. */
+int dsim_recording_pread(const struct dsim_recording *recording, int64_t offset, void *bytes, size_t n_bytes, char *why,
+                         size_t why_bytes);
+
+/* Fill *recording (allocated here, with 'base' copied into it) on success. */
+int dsim_recording_raw_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
+                            struct dsim_recording **recording, char *why, size_t why_bytes);
+int dsim_recording_vdif_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
+                             size_t max_samples, struct dsim_recording **recording, char *why, size_t why_bytes);
+
+#endif

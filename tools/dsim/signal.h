@@ -1,0 +1,98 @@
+/* signal.h - from expressions to the heaps of one period, packed as they go on the wire.
+ *
+ * Flow: dsim_parse -> dsim_signal_choose_seeds -> dsim_heaps_create (evaluate, dither, quantise, pack) -> dsim_send
+ *       Where an output is live, dsim_live takes the place of dsim_heaps.
+ *
+ * Every signal is a function of the sample's index in the period and of nothing else (random numbers are
+ * counter-based), so the samples do not depend on the number of threads, on the length of a heap or on the order of
+ * evaluation. */
+#ifndef TOOLS_DSIM_SIGNAL_H
+#define TOOLS_DSIM_SIGNAL_H
+
+#include "tools/dsim/parse.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The time axis of all signals. */
+struct dsim_axis {
+    int64_t period_samples; /* 1 to 2^31 */
+    double adc_sample_rate_hz;
+};
+
+/* Gives each wgn() without a seed one of its own, at random, and logs it.  Returns 0 or negative errno. */
+int dsim_signal_choose_seeds(struct dsim_program *program);
+
+/* A random seed of 53 bits, which any reader of YAML keeps exactly.  Returns 0 or negative errno. */
+int dsim_random_seed(uint64_t *seed);
+
+/* Cycles in a period of a tone or comb: the nearest whole number to the frequency asked for, at least 1. */
+double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
+
+/* values[0..n_samples) = the signal from sample 'first' of the period on, 0 <= first and first + n_samples <= period.
+ * The signal is not live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
+ *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
+ *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
+ *   wgn        Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations */
+void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
+                          double *values, double *scratch);
+
+/* values = values + right, or - or *, whatever 'op' is. */
+void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples);
+
+/* q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).  'dither' is in
+ * (-1/2, 1/2), or NULL for none. */
+void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
+
+/* The dither of input 'input' from sample 'first' on. */
+void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples, float *dither);
+
+/* Samples at the clamp: |q| >= 2^(bits-1) - 1. */
+size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int sample_bits);
+
+/* The low 'sample_bits' of each sample, most significant bit first, one after the other.  n_samples * sample_bits is a
+ * multiple of 8. */
+void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed);
+
+/* How the signals become heaps. */
+struct dsim_format {
+    struct dsim_axis axis;
+    size_t n_inputs;
+    size_t packet_samples;
+    int sample_bits;
+    uint64_t dither_seed;
+};
+
+/* All heaps of a period. */
+struct dsim_heaps {
+    size_t n_inputs;
+    size_t n_heaps; /* of an input, until they repeat: in a period, or in as many as are whole heaps */
+    size_t heap_bytes;
+    uint8_t *payloads;     /* [input][heap][heap_bytes] */
+    uint32_t *n_saturated; /* [input][heap] */
+};
+
+/* Computes the heaps of whole periods; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with
+ * one sentence in 'why' when they do not fit in the memory that is available. */
+int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
+                      char *why, size_t why_bytes);
+
+void dsim_heaps_destroy(struct dsim_heaps *heaps);
+
+static inline size_t dsim_heaps_bytes(const struct dsim_heaps *heaps)
+{
+    return heaps->n_inputs * heaps->n_heaps * heaps->heap_bytes;
+}
+
+static inline const uint8_t *dsim_heaps_payload(const struct dsim_heaps *heaps, size_t input, size_t heap)
+{
+    return heaps->payloads + (input * heaps->n_heaps + heap) * heaps->heap_bytes;
+}
+
+static inline uint32_t dsim_heaps_n_saturated(const struct dsim_heaps *heaps, size_t input, size_t heap)
+{
+    return heaps->n_saturated[input * heaps->n_heaps + heap];
+}
+
+#endif

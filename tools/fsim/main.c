@@ -1,0 +1,74 @@
+/* main.c - main of the F-engine simulator: boot order, and shutdown as its mirror. */
+#include "common/daemon/command_line.h"
+#include "common/daemon/daemon.h"
+#include "common/http/http.h"
+#include "common/base/log.h"
+#include "common/daemon/service.h"
+#include "common/base/version.h"
+#include "tools/fsim/config.h"
+#include "tools/fsim/heaps.h"
+#include "tools/fsim/send.h"
+
+#include <stdio.h>
+
+/* Returns the number of packets that failed. */
+static uint64_t print_summary(const struct fsim_send *send)
+{
+    struct fsim_send_summary summary = fsim_send_summary(send);
+
+    printf("fsim: %llu heaps sent, %llu packets, %llu packets failed, at most %.3f s late\n",
+           (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets,
+           (unsigned long long)summary.n_packets_failed, (double)summary.latest_ns / 1e9);
+    return summary.n_packets_failed;
+}
+
+static int run(const struct fsim_config *config, const struct config *book, struct service *service)
+{
+    char why[512] = "";
+    struct fsim_heaps *heaps = NULL;
+    struct fsim_send *send = NULL;
+    struct http *http = NULL;
+    int exit_code;
+
+    int err = fsim_heaps_create(config, &heaps, why, sizeof(why));
+    if (!err)
+        err = fsim_send_create(config, heaps, service, &send, why, sizeof(why));
+    if (!err && config->http.listen.n)
+        err = http_open(&config->http, NULL, NULL, &http, why, sizeof(why));
+    if (!err)
+        err = fsim_send_start(send);
+    if (err) {
+        exit_code = daemon_start_failed(book, err, why);
+    } else {
+        log_info("fsim %s: %zu antenna%s, %zu substream%s, %zu heap%s of %zu bytes each, then they repeat",
+                 cbf_build_id, heaps->n_ants, plural(heaps->n_ants), heaps->n_substreams, plural(heaps->n_substreams),
+                 heaps->n_batches, plural(heaps->n_batches), heaps->heap_bytes);
+        exit_code = service_run(service);
+        service_stopping(service);
+        fsim_send_stop(send);
+        if (print_summary(send) > 0 && config->send.pcap_file)
+            exit_code = 1;
+    }
+    http_close(http);
+    fsim_send_destroy(send);
+    fsim_heaps_destroy(heaps);
+    return exit_code;
+}
+
+int main(int argc, char **argv)
+{
+    struct fsim_config values = {0};
+    struct config *config = NULL;
+    struct service *service = NULL;
+
+    service_catch_signals();
+    log_init("fsim", LOG_LEVEL_INFO);
+    int exit_code = config_main(&fsim_config_table, argc, argv, fsim_config_check, &values, &config);
+    if (exit_code < 0) {
+        int err = service_open(&service);
+        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
+    }
+    service_close(service);
+    config_free(&fsim_config_table, &values, config);
+    return exit_code;
+}

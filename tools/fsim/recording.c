@@ -1,0 +1,275 @@
+/* recording.c - in place of fsim/signal.c: voltages from a file, for fsim/heaps.c.  See fsim/recording.h. */
+#include "tools/fsim/recording.h"
+
+#include "common/base/log.h"
+#include "common/base/memory.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct survey {
+    int64_t frames_per_second; /* 0: not whole */
+    int64_t origin, end; /* indices of the first frame of all, and behind the last; from the second of the first */
+    int64_t n_invalid, n_double;
+};
+
+/* ---- The file ---------------------------------------------------------------------------------------------------- */
+
+static int map_file(struct fsim_recording *recording, const char *path, char *why, size_t why_bytes)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    int err = fd < 0 || fstat(fd, &status) ? -errno : 0;
+
+    if (!err && (!S_ISREG(status.st_mode) || status.st_size < VDIF_HEADER_BYTES)) {
+        snprintf(why, why_bytes, "signal.file: %s is no VDIF file", path);
+        err = -EINVAL;
+    } else if (!err) {
+        void *file = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        err = file == MAP_FAILED ? -errno : 0;
+        if (!err) {
+            recording->file = file;
+            recording->file_bytes = (size_t)status.st_size;
+        }
+    }
+    if (err && err != -EINVAL)
+        snprintf(why, why_bytes, "signal.file: %s cannot be opened: %s", path, strerror(-err));
+    if (fd >= 0)
+        close(fd);
+    return err;
+}
+
+static size_t n_file_frames(const struct fsim_recording *recording)
+{
+    return recording->file_bytes / recording->first.frame_bytes;
+}
+
+static struct vdif_header parse_frame(const struct fsim_recording *recording, size_t k)
+{
+    return vdif_parse(recording->file + k * recording->first.frame_bytes);
+}
+
+/* What is wrong with a frame beside the first one, or NULL. */
+static const char *contradiction(const struct vdif_header *header, const struct vdif_header *first,
+                                 const struct survey *survey)
+{
+    if (header->frame_bytes != first->frame_bytes)
+        return "has another length than the first one";
+    if (header->bits != first->bits || header->n_channels != first->n_channels ||
+        header->is_complex != first->is_complex || header->is_legacy != first->is_legacy)
+        return "holds samples of another format than the first one";
+    if (header->epoch != first->epoch)
+        return "has another reference epoch than the first one";
+    if (survey->frames_per_second > 0 && header->frame >= survey->frames_per_second)
+        return "has a number that is too high for one second: see signal.spectrum_rate";
+    if (survey->frames_per_second == 0 && header->seconds != first->seconds)
+        return "is of another second, and by signal.spectrum_rate a second has no whole number of frames";
+    return NULL;
+}
+
+static int64_t index_of(const struct fsim_recording *recording, const struct survey *survey,
+                        const struct vdif_header *header)
+{
+    return ((int64_t)header->seconds - (int64_t)recording->first.seconds) * survey->frames_per_second + header->frame;
+}
+
+/* ---- The survey -------------------------------------------------------------------------------------------------- */
+
+static int64_t frames_per_second(const struct fsim_config *config, const struct vdif_header *header)
+{
+    double rate = decimal_to_double(config->signal.spectrum_rate_hz);
+
+    if (rate == 0)
+        rate = decimal_to_double(config->time.adc_sample_rate_hz) / (double)config->stream.samples_between_spectra;
+    rate /= vdif_n_spectra(header);
+    return fabs(rate - rint(rate)) < 1e-6 * rate ? (int64_t)rint(rate) : 0;
+}
+
+/* Judges the first frame, and gives each wanted thread a slot. */
+static int begin_survey(struct fsim_recording *recording, const struct fsim_config *config, struct survey *survey,
+                        char *why, size_t why_bytes)
+{
+    recording->first = vdif_parse(recording->file);
+    const char *unplayable = vdif_no_voltages(&recording->first);
+    if (unplayable) {
+        snprintf(why, why_bytes, "signal.file: the frame at byte 0 of %s %s", config->signal.file, unplayable);
+        return -EINVAL;
+    }
+    if (recording->first.n_channels != config->stream.n_chan) {
+        snprintf(why, why_bytes, "stream.channels: %s has %" PRIu32 " channels, not %" PRId64, config->signal.file,
+                 recording->first.n_channels, config->stream.n_chan);
+        return -EINVAL;
+    }
+    *survey = (struct survey){
+        .frames_per_second = frames_per_second(config, &recording->first), .origin = INT64_MAX, .end = INT64_MIN};
+    for (size_t i = 0; i < VDIF_N_THREADS; i++)
+        recording->slot_of_thread[i] = -1;
+    for (size_t i = 0; i < fsim_config_n_inputs(config); i++) {
+        int *slot = &recording->slot_of_thread[fsim_config_item(&config->signal.threads, i)];
+        if (*slot < 0)
+            *slot = (int)recording->n_slots++;
+    }
+    return 0;
+}
+
+/* Finds when the recording begins and ends. */
+static int find_bounds(const struct fsim_recording *recording, const char *path, struct survey *survey, char *why,
+                       size_t why_bytes)
+{
+    for (size_t k = 0; k < n_file_frames(recording); k++) {
+        struct vdif_header header = parse_frame(recording, k);
+        const char *wrong = contradiction(&header, &recording->first, survey);
+        if (wrong) {
+            snprintf(why, why_bytes, "signal.file: the frame at byte %zu of %s %s", k * recording->first.frame_bytes,
+                     path, wrong);
+            return -EINVAL;
+        }
+        int64_t index = index_of(recording, survey, &header);
+        survey->origin = index < survey->origin ? index : survey->origin;
+        survey->end = index >= survey->end ? index + 1 : survey->end;
+    }
+    if (survey->end > survey->origin)
+        return 0;
+    snprintf(why, why_bytes, "signal.file: %s ends within its first frame", path);
+    return -EINVAL;
+}
+
+/* Notes where each frame is. */
+static void place_frames(struct fsim_recording *recording, struct survey *survey)
+{
+    for (size_t k = 0; k < n_file_frames(recording); k++) {
+        struct vdif_header header = parse_frame(recording, k);
+        int slot = recording->slot_of_thread[header.thread];
+        if (slot < 0)
+            continue;
+        int64_t index = index_of(recording, survey, &header) - survey->origin;
+        const uint8_t **payload = &recording->payloads[slot * recording->n_frames + index];
+        survey->n_double += *payload != NULL;
+        survey->n_invalid += header.is_invalid;
+        if (!*payload && !header.is_invalid)
+            *payload = recording->file + k * recording->first.frame_bytes + recording->first.header_bytes;
+    }
+}
+
+/* Each thread must have a frame; says how many are not there. */
+static int count_frames(const struct fsim_recording *recording, const struct survey *survey, const char *path,
+                        char *why, size_t why_bytes)
+{
+    int64_t n_absent = 0;
+
+    for (int thread = 0; thread < VDIF_N_THREADS; thread++) {
+        int slot = recording->slot_of_thread[thread];
+        int64_t n = 0;
+        if (slot < 0)
+            continue;
+        for (int64_t i = 0; i < recording->n_frames; i++)
+            n += recording->payloads[slot * recording->n_frames + i] != NULL;
+        if (n == 0) {
+            snprintf(why, why_bytes, "signal.threads: %s has nothing of thread %d", path, thread);
+            return -EINVAL;
+        }
+        n_absent += recording->n_frames - n;
+    }
+    log_info("%s: %" PRId64 " frames of %zu threads, of which %" PRId64 " are missing or invalid (%" PRId64
+             " marked so); %" PRId64 " double",
+             path, recording->n_frames, recording->n_slots, n_absent, survey->n_invalid, survey->n_double);
+    return 0;
+}
+
+static int survey_file(struct fsim_recording *recording, const struct fsim_config *config, char *why, size_t why_bytes)
+{
+    const char *path = config->signal.file;
+    struct survey survey;
+    int err = begin_survey(recording, config, &survey, why, why_bytes);
+
+    if (!err)
+        err = find_bounds(recording, path, &survey, why, why_bytes);
+    if (err)
+        return err;
+    recording->n_frames = survey.end - survey.origin;
+    uint64_t n = bytes_times((uint64_t)recording->n_frames, recording->n_slots);
+    err = memory_check(bytes_times(n, sizeof(*recording->payloads)), "signal.file", "cut the file", why, why_bytes);
+    if (err)
+        return err;
+    recording->payloads = calloc(n, sizeof(*recording->payloads));
+    if (!recording->payloads) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    place_frames(recording, &survey);
+    return count_frames(recording, &survey, path, why, why_bytes);
+}
+
+int fsim_recording_open(const struct fsim_config *config, struct fsim_recording **recording, char *why,
+                        size_t why_bytes)
+{
+    struct fsim_recording *made = calloc(1, sizeof(*made));
+
+    if (!made) {
+        snprintf(why, why_bytes, "out of memory");
+        return -ENOMEM;
+    }
+    made->real_is_high = config->signal.real_part == FSIM_REAL_HIGH;
+    int err = map_file(made, config->signal.file, why, why_bytes);
+    if (!err)
+        err = survey_file(made, config, why, why_bytes);
+    if (err) {
+        fsim_recording_close(made);
+        return err;
+    }
+    *recording = made;
+    return 0;
+}
+
+void fsim_recording_close(struct fsim_recording *recording)
+{
+    if (!recording)
+        return;
+    if (recording->file)
+        munmap((void *)recording->file, recording->file_bytes);
+    free(recording->payloads);
+    free(recording);
+}
+
+/* ---- Voltages ---------------------------------------------------------------------------------------------------- */
+
+int64_t fsim_recording_n_spectra(const struct fsim_recording *recording)
+{
+    return recording->n_frames * vdif_n_spectra(&recording->first);
+}
+
+/* The payload of the frame with this spectrum, or NULL. */
+static const uint8_t *find_payload(const struct fsim_recording *recording, int64_t thread, int64_t spectrum)
+{
+    int64_t frame = spectrum / vdif_n_spectra(&recording->first);
+
+    assert(frame < recording->n_frames);
+    return recording->payloads[recording->slot_of_thread[thread] * recording->n_frames + frame];
+}
+
+bool fsim_recording_has(const struct fsim_recording *recording, int64_t thread, int64_t spectrum)
+{
+    return find_payload(recording, thread, spectrum) != NULL;
+}
+
+void fsim_recording_value(const struct fsim_recording *recording, int64_t thread, uint32_t chan, int64_t spectrum,
+                          double value[2])
+{
+    const uint8_t *payload = find_payload(recording, thread, spectrum);
+
+    vdif_voltage(&recording->first, payload, chan, (uint32_t)(spectrum % vdif_n_spectra(&recording->first)), value);
+    if (recording->real_is_high) {
+        double low = value[0];
+        value[0] = value[1];
+        value[1] = low;
+    }
+}

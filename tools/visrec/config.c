@@ -1,0 +1,233 @@
+/* config.c - the keys of visrec's YAML. */
+#include "tools/visrec/config.h"
+
+#include "common/recv/chunk.h"
+#include "common/base/file.h"
+#include "common/recv/keys.h"
+#include "common/config/transport_keys.h"
+#include "common/base/units.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A Julian date as a double resolves 40 us: shorter dumps could not be told apart in the file. */
+#define INTEGRATION_MIN_S 1e-4
+
+/* In the file: a visibility with its flag and its samples; a row of the header's arrays; and at most, beside dumps, the
+ * header and HDF5's tables. */
+#define VALUE_BYTES (8 + 1 + 4)
+#define ROW_BYTES   (12 * 8)
+#define FILE_BYTES  (8 << 20)
+
+#define AT(member) offsetof(struct visrec_config_recv, member)
+static const struct config_key recv_keys[] = {
+    {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
+     "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.", .example = "239.10.2.0+15:7148"},
+    CONFIG_INTERFACE_ROW(struct visrec_config_recv),
+    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
+     "Read this capture instead of listening to the network; nothing is lost, however slow."},
+    CONFIG_RECV_FROM_ROW(struct visrec_config_recv),
+    CONFIG_CRC_ROW(struct visrec_config_recv),
+    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
+     "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."},
+    CONFIG_TRANSPORT_ROW(struct visrec_config_recv),
+    CONFIG_COMP_VECTOR_ROW(struct visrec_config_recv),
+    {"window", CFG_INT, UNIT_NONE, 1, 64, "2", false, AT(window_dumps), NULL,
+     "Dumps that are kept open for late packets."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_stream, member)
+static const struct config_key stream_keys[] = {
+    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
+     "Channels of the whole stream, over all engines.", .example = "4096"},
+    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
+     "Channels that each X-engine sends.", .example = "256"},
+    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 1, 65520, "256", false, AT(spectra_per_heap), NULL,
+     "Spectra in a heap of an F-engine, which is a batch."},
+    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
+     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
+    {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
+     "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."},
+    {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
+     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches.", .example = "0.5"},
+    {"weights", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(weights), NULL,
+     "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."},
+    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e12, "0", false, AT(centre_frequency_hz), NULL,
+     "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_telescope, member)
+static const struct config_key telescope_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the telescope.", .example = "array"},
+    {"latitude", CFG_DOUBLE, UNIT_DEG, -90, 90, NULL, false, AT(latitude_deg), NULL,
+     "Geodetic latitude (WGS84) of the reference position, north positive.", .example = "-30.7128"},
+    {"longitude", CFG_DOUBLE, UNIT_DEG, -180, 360, NULL, false, AT(longitude_deg), NULL,
+     "Longitude of the reference position, east positive.", .example = "21.4436"},
+    {"altitude", CFG_DOUBLE, UNIT_M, -1000, 10000, NULL, false, AT(altitude_m), NULL,
+     "Height of the reference position above the ellipsoid.", .example = "1038"},
+    {"ut1_utc", CFG_DOUBLE, UNIT_S, -0.9, 0.9, "0", false, AT(ut1_utc_s), NULL,
+     "UT1 - UTC of these days (IERS Bulletin A), for the file's sidereal times; 0 leaves them wrong by as much."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_antenna, member)
+static const struct config_key antenna_keys[] = {
+    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the antenna."},
+    {"position", CFG_POSITION, UNIT_M, -1e7, 1e7, NULL, false, AT(position_m), NULL,
+     "East, north and up of the telescope's reference position."},
+};
+#undef AT
+
+#define AT(member) offsetof(struct visrec_config_output, member)
+static const struct config_key output_keys[] = {
+    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
+     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at which the file is begun.",
+     .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"},
+    {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
+     "Replace the file if it exists, instead of refusing."},
+    {"max_file_size", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(max_file_bytes), NULL,
+     "Begin the next file before a file gets larger; 0: no limit."},
+    {"max_file_time", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(max_file_time_s), NULL,
+     "Begin the next file before a file covers more time, for example 3600; 0: no limit."},
+    {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
+     "End after so many dumps; 0 goes on until stopped."},
+};
+#undef AT
+
+static const char antenna_example[] = "  - name: m000\n"
+                                      "    position: [0.0, 0.0, 0.0]\n"
+                                      "  - name: m001\n"
+                                      "    position: [30.0, 0.0, 0.0]\n";
+
+#define SECTION(keys) keys, ARRAY_LEN(keys)
+static const struct config_section sections[] = {
+    CONFIG_TIME_SECTION(struct visrec_config),
+    {"recv", "Visibilities in.", SECTION(recv_keys), sizeof(struct visrec_config_recv),
+     offsetof(struct visrec_config, recv), false, 0, 0, false, NULL},
+    {"stream", "The shape of the stream.", SECTION(stream_keys), sizeof(struct visrec_config_stream),
+     offsetof(struct visrec_config, stream), false, 0, 0, false, NULL},
+    {"telescope", "Where the array is.", SECTION(telescope_keys), sizeof(struct visrec_config_telescope),
+     offsetof(struct visrec_config, telescope), false, 0, 0, false, NULL},
+    {"antennas", "All antennas of the array, in the order of their feng_id.", SECTION(antenna_keys),
+     sizeof(struct visrec_config_antenna), offsetof(struct visrec_config, antennas), true, 1, 4096, false,
+     antenna_example},
+    {"output", "The files.", SECTION(output_keys), sizeof(struct visrec_config_output),
+     offsetof(struct visrec_config, output), false, 0, 0, false, NULL},
+    CONFIG_HTTP_SECTION(struct visrec_config),
+};
+
+const struct config_table visrec_config_table = {"visrec", "Recorder: visibilities in, UVH5 file out.", sections,
+                                                 ARRAY_LEN(sections)};
+
+int64_t visrec_config_integration_batches(const struct visrec_config *config)
+{
+    const struct visrec_config_stream *stream = &config->stream;
+    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
+    double n_batches;
+
+    if (stream->integration_batches > 0)
+        return stream->integration_batches;
+    n_batches = rint(stream->integration_time_s * rate_hz / batch_samples);
+    return n_batches < 1 ? 1 : (int64_t)n_batches;
+}
+
+int64_t visrec_config_integration_samples(const struct visrec_config *config)
+{
+    return visrec_config_integration_batches(config) * config->stream.spectra_per_heap *
+           config->stream.samples_between_spectra;
+}
+
+uint64_t visrec_config_dump_bytes(const struct visrec_config *config)
+{
+    uint64_t n_baselines = config->antennas.n * (config->antennas.n + 1) / 2;
+
+    return n_baselines * ((uint64_t)config->stream.n_chan * N_POL_PRODUCTS * VALUE_BYTES + ROW_BYTES);
+}
+
+static void check_integration(const struct visrec_config *values, struct config *config)
+{
+    const struct visrec_config_stream *stream = &values->stream;
+    double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
+    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double n_samples;
+
+    if ((stream->integration_batches > 0) == (stream->integration_time_s > 0)) {
+        config_error(config, &stream->integration_batches, "give one of integration_batches and integration_time");
+        return;
+    }
+    if (stream->integration_batches > 0)
+        n_samples = (double)stream->integration_batches * batch_samples;
+    else
+        n_samples = stream->integration_time_s * rate_hz;
+    if (n_samples >= 0x1p47)
+        config_error(config, &stream->integration_batches, "an integration longer than half the timestamp's range");
+    else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
+        config_error(config, &stream->integration_batches,
+                     "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
+    else if (stream->weights && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
+        config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
+}
+
+/* The bytes of a heap are counted in 32 bits. */
+static void check_heap(const struct visrec_config *values, struct config *config)
+{
+    uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
+    uint64_t vis_bytes = N_POL_PRODUCTS * 2 * sizeof(int32_t);
+
+    if ((uint64_t)values->stream.n_chan_substream * n_baselines * vis_bytes + n_baselines * sizeof(uint32_t) >=
+        CHUNK_HEAP_MAPPED)
+        config_error(config, &values->stream.n_chan_substream,
+                     "a heap of %lld channels and %llu baselines has 2 GiB or more",
+                     (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
+}
+
+/* A file that cannot hold a dump would never be full, nor begun. */
+static void check_output(const struct visrec_config *values, struct config *config)
+{
+    const struct visrec_config_output *output = &values->output;
+    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double dump_s = rate_hz > 0 ? (double)visrec_config_integration_samples(values) / rate_hz : 0;
+    uint64_t least_bytes = FILE_BYTES + visrec_config_dump_bytes(values);
+
+    if (output->max_file_bytes > 0 && (uint64_t)output->max_file_bytes < least_bytes)
+        config_error(config, &output->max_file_bytes,
+                     "a file with one dump may have %llu bytes: set max_file_size to that or more",
+                     (unsigned long long)least_bytes);
+    if (output->max_file_time_s > 0 && output->max_file_time_s < dump_s)
+        config_error(config, &output->max_file_time_s, "a dump lasts %.6g s: set max_file_time to that or more",
+                     dump_s);
+}
+
+void visrec_config_check(void *values_, struct config *config)
+{
+    struct visrec_config *values = values_;
+    const struct visrec_config_stream *stream = &values->stream;
+
+    if (config_n_errors(config) > 0)
+        return; /* values may be missing */
+    config_check_http(&values->http, config);
+    if (stream->n_chan % stream->n_chan_substream != 0)
+        config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
+                     (long long)stream->n_chan);
+    check_integration(values, config);
+    config_check_sources(&values->recv.sources, config);
+    config_check_from(&values->recv.from, &values->recv.senders, config);
+    config_set_senders(&values->recv.sources, &values->recv.senders);
+    config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
+    check_heap(values, config);
+    check_output(values, config);
+    if (files_are_same(values->recv.pcap_file, values->output.file))
+        config_error(config, &values->output.file, "output.file would overwrite the capture that is read");
+    for (size_t i = 0; i < values->antennas.n; i++) {
+        for (size_t j = 0; j < i; j++) {
+            const struct visrec_config_antenna *antenna = visrec_config_antenna(values, i);
+
+            if (strcmp(antenna->name, visrec_config_antenna(values, j)->name) == 0)
+                config_error(config, &antenna->name, "antenna %zu is called %s, too; names must differ", j,
+                             antenna->name);
+        }
+    }
+}

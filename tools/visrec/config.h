@@ -1,0 +1,90 @@
+/* config.h - what the recorder is told: visrec's YAML as structs.
+ *
+ * The key table (visrec/config.c) is the only list of keys, ranges, defaults and help. */
+#ifndef TOOLS_VISREC_CONFIG_H
+#define TOOLS_VISREC_CONFIG_H
+
+#include "common/config/config.h"
+#include "common/net/endpoint.h"
+#include "common/http/keys.h"
+#include "common/net/access.h"
+#include "common/config/time_keys.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct visrec_config_recv {
+    struct endpoint_list sources;
+    char *interface;
+    char *pcap_file;
+    char *from;                  /* networks that may send; NULL: anybody */
+    struct katcp_access senders; /* of these, by the check */
+    bool crc;                    /* packets without a CRC are refused */
+    int64_t buffer_bytes;
+    int transport;       /* enum transport */
+    int64_t comp_vector; /* < 0: polls */
+    int64_t window_dumps;
+};
+
+struct visrec_config_stream {
+    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan_substream;
+    int64_t spectra_per_heap;
+    int64_t samples_between_spectra;
+    int64_t integration_batches; /* 0: from integration_time */
+    double integration_time_s;   /* 0: from integration_batches */
+    bool weights;
+    double centre_frequency_hz; /* 0: the first Nyquist zone's, adc_sample_rate / 4 */
+};
+
+struct visrec_config_telescope {
+    char *name;
+    double latitude_deg;
+    double longitude_deg;
+    double altitude_m;
+    double ut1_utc_s;
+};
+
+struct visrec_config_antenna {
+    char *name;
+    double position_m[3]; /* east, north, up of the telescope's reference */
+};
+
+struct visrec_config_output {
+    char *file;
+    bool overwrite;
+    int64_t max_file_bytes; /* 0: no limit */
+    double max_file_time_s; /* 0: no limit */
+    int64_t max_dumps;
+};
+
+struct visrec_config {
+    struct config_time time;
+    struct visrec_config_recv recv;
+    struct visrec_config_stream stream;
+    struct visrec_config_telescope telescope;
+    struct config_array antennas; /* struct visrec_config_antenna; the order is that of feng_id */
+    struct visrec_config_output output;
+    struct config_http http;
+};
+
+extern const struct config_table visrec_config_table;
+
+/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For config_main(). */
+void visrec_config_check(void *values, struct config *config);
+
+static inline const struct visrec_config_antenna *visrec_config_antenna(const struct visrec_config *config, size_t i)
+{
+    return (const struct visrec_config_antenna *)config->antennas.items + i;
+}
+
+/* Batches in an integration, whichever key gave it; rounded as xbgpu rounds. */
+int64_t visrec_config_integration_batches(const struct visrec_config *config);
+
+/* Most bytes that a dump takes in the file. */
+uint64_t visrec_config_dump_bytes(const struct visrec_config *config);
+
+/* ADC samples in an integration. */
+int64_t visrec_config_integration_samples(const struct visrec_config *config);
+
+#endif

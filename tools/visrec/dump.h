@@ -1,0 +1,67 @@
+/* dump.h - the heaps of one timestamp become rows of the file.
+ *
+ * A heap is int32 little-endian [chan][baseline][product][re, im] and, with weights, uint32 [baseline] behind it.
+ * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated
+ * on the way, as docs/visibilities.md explains.
+ *
+ * What is absent (a heap, or a baseline that the X-engine marked) is flagged, has zero for data and no samples. */
+#ifndef TOOLS_VISREC_DUMP_H
+#define TOOLS_VISREC_DUMP_H
+
+#include "tools/visrec/array.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What follows the noun of a count. */
+#define PLURAL(n) ((n) == 1 ? "" : "s")
+
+/* What the X-engine sends in place of a visibility that it could not make. */
+#define VISREC_MISSING_RE INT32_MIN
+#define VISREC_MISSING_IM 1
+
+struct visrec_dump_shape {
+    size_t n_chan;           /* of the whole stream */
+    size_t n_chan_substream; /* divides it */
+    size_t n_baselines;      /* autocorrelations included */
+    bool weights;
+    uint32_t full_weight; /* spectra in a whole accumulation */
+};
+
+struct visrec_vis {
+    int32_t r, i;
+};
+
+struct visrec_dump {
+    struct visrec_dump_shape shape;
+    int64_t timestamp_samples; /* start of the accumulation */
+    struct visrec_vis *vis;    /* [baseline][chan][pol] */
+    uint8_t *flags;            /* [baseline][chan][pol] 1 where absent */
+    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation that went into it */
+    size_t n_missing_heaps;
+    size_t n_flagged; /* sum of flags */
+};
+
+static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *shape)
+{
+    return shape->n_chan / shape->n_chan_substream;
+}
+
+/* Number of values in each of the three arrays, and what a value takes in all of them. */
+#define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
+size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
+
+/* Offset of the weights in a heap, which is the size of the visibilities. */
+size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
+size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
+
+/* Returns 0 or -ENOMEM. */
+int visrec_dump_init(struct visrec_dump *dump, const struct visrec_dump_shape *shape);
+void visrec_dump_fini(struct visrec_dump *dump);
+
+/* Fills all of 'dump' from 'heaps' [substream][heap bytes], of which those with present[substream] count. */
+void visrec_dump_fill(struct visrec_dump *dump, const struct visrec_array *array, int64_t timestamp_samples,
+                      const uint8_t *present, const uint8_t *heaps);
+
+#endif

@@ -1,0 +1,216 @@
+/* files.c - between the writer thread and a file: which file. */
+#include "tools/visrec/files.h"
+
+#include "common/base/clock.h"
+#include "common/base/units.h"
+#include "common/base/version.h"
+#include "tools/visrec/uvh5.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+struct visrec_files {
+    const struct visrec_config_output *config;
+    const struct visrec_array *array;
+    int64_t integration_samples;
+    double max_file_samples; /* 0: no limit */
+    char *history;           /* the same in all files */
+    char stem[PATH_MAX];     /* the name of the file that is written, without a number */
+    unsigned number;         /* of that file, from 1 */
+    char first_path[PATH_MAX];
+    char path[PATH_MAX];
+    struct visrec_uvh5 *file;
+    uint64_t n_dumps;      /* in that file */
+    int64_t first_samples; /* timestamp of the first of them */
+};
+
+/* output.file with the time of now.  A time in the name lets a recorder that was killed start again beside the file that
+ * it left. */
+static int name_stem(const char *format, char stem[PATH_MAX], char *why, size_t why_bytes)
+{
+    time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
+    struct tm utc;
+
+    gmtime_r(&now_s, &utc);
+    if (strftime(stem, PATH_MAX, format, &utc) > 0)
+        return 0;
+    snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %d bytes; shorten it",
+             PATH_MAX - 1);
+    return -EINVAL;
+}
+
+/* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
+static int check_regular(const char *path, char *why, size_t why_bytes)
+{
+    struct stat old;
+
+    if (stat(path, &old) != 0 || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode))
+        return 0;
+    snprintf(why, why_bytes, "output.file: \"%s\" is not a regular file", path);
+    return -EINVAL;
+}
+
+/* The number goes before the extension of the file's own name, if there is one; number 1 is not written. */
+static int name_numbered(const char *stem, unsigned number, char path[PATH_MAX], char *why, size_t why_bytes)
+{
+    const char *slash = strrchr(stem, '/');
+    const char *name = slash ? slash + 1 : stem;
+    const char *dot = strrchr(name, '.');
+    size_t n_stem = dot && dot != name ? (size_t)(dot - stem) : strlen(stem);
+    int n = number == 1 ? snprintf(path, PATH_MAX, "%s", stem)
+                        : snprintf(path, PATH_MAX, "%.*s-%u%s", (int)n_stem, stem, number, stem + n_stem);
+
+    if (n < PATH_MAX)
+        return 0;
+    snprintf(why, why_bytes, "output.file: there is no room for a number in the name \"%.200s...\"", stem);
+    return -ENAMETOOLONG;
+}
+
+/* Makes a file with the first number from 'number' on that is free, or with 'number' alone where none may follow. */
+static int make_file(struct visrec_files *files, const char *stem, unsigned number, bool numbers, bool overwrite,
+                     char *why, size_t why_bytes)
+{
+    struct visrec_uvh5 *file = NULL;
+    char path[PATH_MAX];
+    int err;
+
+    do {
+        err = name_numbered(stem, number++, path, why, why_bytes);
+        if (!err)
+            err = visrec_uvh5_create(path, overwrite, files->array, files->history, &file, why, why_bytes);
+    } while (err == -EEXIST && numbers);
+    if (err)
+        return err;
+    err = visrec_uvh5_close(files->file, why, why_bytes);
+    files->file = file;
+    files->number = number - 1;
+    files->n_dumps = 0;
+    memmove(files->stem, stem, strlen(stem) + 1);
+    strcpy(files->path, path);
+    return err ? -EIO : 0;
+}
+
+/* The history is what made the file, so that it can be made again. */
+static char *write_history(const struct visrec_config *config)
+{
+    char *history = NULL;
+    size_t history_bytes;
+    FILE *text = open_memstream(&history, &history_bytes);
+
+    if (!text)
+        return NULL;
+    fprintf(text, "Recorded by visrec %s with this configuration:\n", cbf_build_id);
+    config_print(&visrec_config_table, config, text);
+    if (fclose(text) == 0)
+        return history;
+    free(history);
+    return NULL;
+}
+
+static int open_first(struct visrec_files *files, char *why, size_t why_bytes)
+{
+    const struct visrec_config_output *config = files->config;
+    int err = name_stem(config->file, files->stem, why, why_bytes);
+
+    if (!err)
+        err = check_regular(files->stem, why, why_bytes);
+    if (!err)
+        err = make_file(files, files->stem, 1, !config->overwrite && strcmp(config->file, files->stem) != 0,
+                        config->overwrite, why, why_bytes);
+    strcpy(files->first_path, files->path);
+    return err;
+}
+
+int visrec_files_open(const struct visrec_config *config, const struct visrec_array *array, struct visrec_files **out,
+                      char *why, size_t why_bytes)
+{
+    struct visrec_files *files = calloc(1, sizeof(*files));
+    int err = -ENOMEM;
+
+    if (!files)
+        return err;
+    files->config = &config->output;
+    files->array = array;
+    files->integration_samples = visrec_config_integration_samples(config);
+    files->max_file_samples = config->output.max_file_time_s * decimal_to_double(config->time.adc_sample_rate_hz);
+    files->history = write_history(config);
+    if (files->history)
+        err = open_first(files, why, why_bytes);
+    if (err) {
+        free(files->history);
+        free(files);
+        return err;
+    }
+    *out = files;
+    return 0;
+}
+
+const char *visrec_files_first_path(const struct visrec_files *files)
+{
+    return files->first_path;
+}
+
+const char *visrec_files_path(const struct visrec_files *files)
+{
+    return files->path;
+}
+
+uint64_t visrec_files_n_dumps(const struct visrec_files *files)
+{
+    return files->n_dumps;
+}
+
+/* Half a sample is what the rate as a double may be off by. */
+static bool is_too_long(const struct visrec_files *files, const struct visrec_dump *dump)
+{
+    int64_t end_samples = dump->timestamp_samples + files->integration_samples;
+
+    return files->max_file_samples > 0 && (double)(end_samples - files->first_samples) > files->max_file_samples + 0.5;
+}
+
+bool visrec_files_is_full(const struct visrec_files *files, const struct visrec_dump *dump)
+{
+    uint64_t max_bytes = (uint64_t)files->config->max_file_bytes;
+
+    return files->n_dumps > 0 &&
+           (is_too_long(files, dump) || (max_bytes > 0 && visrec_uvh5_bytes_with(files->file, dump) > max_bytes));
+}
+
+int visrec_files_append(struct visrec_files *files, const struct visrec_dump *dump, int64_t unix_ns, char *why,
+                        size_t why_bytes)
+{
+    int err = visrec_uvh5_append(files->file, dump, unix_ns, why, why_bytes);
+
+    if (err)
+        return err;
+    if (files->n_dumps++ == 0)
+        files->first_samples = dump->timestamp_samples;
+    return 0;
+}
+
+int visrec_files_next(struct visrec_files *files, char *why, size_t why_bytes)
+{
+    char stem[PATH_MAX];
+    int err = name_stem(files->config->file, stem, why, why_bytes);
+
+    if (err)
+        return err;
+    return make_file(files, stem, strcmp(stem, files->stem) == 0 ? files->number + 1 : 1, true, false, why, why_bytes);
+}
+
+int visrec_files_close(struct visrec_files *files, char *why, size_t why_bytes)
+{
+    int err;
+
+    if (!files)
+        return 0;
+    err = visrec_uvh5_close(files->file, why, why_bytes);
+    free(files->history);
+    free(files);
+    return err;
+}

@@ -1,0 +1,45 @@
+/* health.c - beside the flow: the main thread looks at what the receive and writer threads count. */
+#include "tools/visrec/health.h"
+
+#include <limits.h>
+
+void visrec_health_init(struct visrec_health *health, unsigned limit)
+{
+    *health = (struct visrec_health){.limit = limit, .since_loss = limit, .since_refusal = limit};
+}
+
+/* Looks since a count rose. */
+static unsigned count_looks(unsigned since, uint64_t before, uint64_t now)
+{
+    if (now != before)
+        return 0;
+    return since < UINT_MAX ? since + 1 : since;
+}
+
+void visrec_health_look(struct visrec_health *health, const struct visrec_health_counts *counts)
+{
+    health->since_dump = count_looks(health->since_dump, health->counts.n_dumps, counts->n_dumps);
+    health->since_loss = count_looks(health->since_loss, health->counts.n_lost, counts->n_lost);
+    health->since_refusal = count_looks(health->since_refusal, health->counts.n_refused, counts->n_refused);
+    health->counts = *counts;
+}
+
+static bool is_refusing(const struct visrec_health *health)
+{
+    return health->since_dump >= health->limit && health->since_refusal < health->limit;
+}
+
+bool visrec_health_is_good(const struct visrec_health *health)
+{
+    return health->since_loss >= health->limit && !is_refusing(health);
+}
+
+bool visrec_health_is_silent(const struct visrec_health *health)
+{
+    return health->since_dump > 0 && health->since_dump % health->limit == 0;
+}
+
+bool visrec_health_was_refusing(const struct visrec_health *health)
+{
+    return is_refusing(health) || (health->counts.n_dumps == 0 && health->counts.n_refused > 0);
+}

@@ -1,0 +1,64 @@
+/* uvh5_internal.h - what the files of visrec_uvh5 share.
+ *
+ * Flow:      visrec/uvh5.c makes the file; visrec/uvh5_header.c writes the constants, visrec/uvh5_rows.c what grows.
+ * Errors:    false: a call of HDF5 failed, and visrec/uvh5.c, which watches them, knows why; or there is no memory.
+ * Threads:   as visrec/uvh5.h. */
+#ifndef TOOLS_VISREC_UVH5_INTERNAL_H
+#define TOOLS_VISREC_UVH5_INTERNAL_H
+
+#include "common/base/units.h"
+#include "tools/visrec/array.h"
+#include "tools/visrec/dump.h"
+
+#include <hdf5.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- visrec/uvh5_header.c: what a file says of the whole recording ----------------------------------------------- */
+
+/* Writes the constants, and the counts of what grows, which are 0, into the group 'header'. */
+bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, const char *history);
+
+/* A new HDF5 type. */
+hid_t visrec_uvh5_bool_type(void);
+
+/* ---- visrec/uvh5_rows.c: the datasets that grow ------------------------------------------------------------------ */
+
+#define VISREC_UVH5_N_COLUMNS 10
+#define VISREC_UVH5_N_CUBES   3
+
+/* A header array with one entry per row. */
+struct visrec_uvh5_column {
+    const char *name;
+    bool is_int;
+    hsize_t width; /* values per row */
+    union {
+        int64_t *ints;
+        double *doubles;
+    } dump; /* [n_baselines][width], the rows of one dump */
+    hid_t dataset;
+};
+
+struct visrec_uvh5_rows {
+    const struct visrec_array *array;
+    hid_t vis_type, bool_type;
+    struct visrec_uvh5_column columns[VISREC_UVH5_N_COLUMNS];
+    hid_t cubes[VISREC_UVH5_N_CUBES]; /* [row][chan][pol] */
+};
+
+/* Makes the datasets, without rows, in the groups 'header' and 'data'; '*rows' is zero before.  Whatever it returns,
+ * fini() follows. */
+bool visrec_uvh5_rows_init(struct visrec_uvh5_rows *rows, const struct visrec_array *array, hid_t header, hid_t data);
+
+/* Bytes of values that a dump adds. */
+size_t visrec_uvh5_rows_bytes(const struct visrec_uvh5_rows *rows, const struct visrec_dump *dump);
+
+/* Writes the rows of a dump behind those of 'n_dumps'. */
+bool visrec_uvh5_rows_append(struct visrec_uvh5_rows *rows, hsize_t n_dumps, const struct visrec_dump *dump,
+                             int64_t unix_ns);
+
+/* Frees what 'rows' has in memory, which may be nothing; the datasets close with the file. */
+void visrec_uvh5_rows_fini(struct visrec_uvh5_rows *rows);
+
+#endif
