@@ -346,7 +346,7 @@ check-unit: unit-tests
 	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
 
 check-engine: all $(FAKE_CUDA_DEVICE) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK) $(BUILD)/tests/check_design_ddc
-	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/engine $(PYTEST_FLAGS)
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(PYTEST_FLAGS)
 
 # Packet readers, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
@@ -393,7 +393,7 @@ check-all:
 # spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
 bench-peers:
 	@scripts/setup bench
-	@.venv/bin/python tests/bench/peer_check.py
+	@.venv/bin/python scripts/bench/peer_check.py
 
 demo:
 	@scripts/setup demo
@@ -409,14 +409,14 @@ examples: reference
 
 # Requests, sensors and metrics, as running programs say them; a test holds docs/reference to it.
 reference: $(addprefix $(BUILD)/,$(PROGRAMS))
-	@CBF_BUILD=$(BUILD) .venv/bin/python tests/engine/reference.py
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/system/reference.py
 
 # ---- Benchmarks ----------------------------------------------------------------------------------------------------
 # Programs of the benchmarks are linked like unit tests.  docs/performance.md has the results.
-BENCHES       = arrivals count_heaps $(patsubst tests/bench/%.c,%,$(wildcard tests/bench/bench_*.c))
-BENCH_COMMON  = tests/bench/bench.o tests/bench/ceilings.o tests/bench/fgpu_runs.o tests/bench/matrix_product.o
+BENCHES       = arrivals count_heaps $(patsubst scripts/bench/%.c,%,$(wildcard scripts/bench/bench_*.c))
+BENCH_COMMON  = scripts/bench/bench.o scripts/bench/ceilings.o scripts/bench/fgpu_runs.o scripts/bench/matrix_product.o
 
-$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/tests/bench/%.o \
+$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/scripts/bench/%.o \
 		$(call objects,$(BENCH_COMMON) $(DAEMON_OBJS) $(TOOL_OBJS)) $(BUILD)/libcbf.a
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
@@ -437,7 +437,7 @@ bench-ddc: $(BUILD)/bench/bench_ddc
 bench-recv bench-send:
 	@scripts/setup bench
 	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
-	@.venv/bin/python tests/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
+	@.venv/bin/python scripts/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
 
 # ---- Tests on a GPU ------------------------------------------------------------------------------------------------
 # Where there is no GPU, this says so.

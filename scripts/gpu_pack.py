@@ -15,10 +15,10 @@ PACK = ROOT / "build/gpu-pack"
 PACKED = ROOT / ".gpu/pack.tar.gz"
 LIMIT_MIB = 50
 
-SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/realtime*", "scripts/host_traffic.py",
-           "scripts/kernel_limits.py", "scripts/pacing*", "scripts/repair_uvh5.py", "config/demo/*", "docs/loss.md",
-           "tests/engine/*.py", "tests/engine/pytest.ini", "tests/gpu/*", "tests/unit/**/*.[ch]", "tests/fakes/emulator/*",
-           "tests/bench/*.py", "tests/bench/*.txt", "tests/qualify/*.py", "kernels/**/*", "common/device/tensor_map.h"]
+SOURCES = ["scripts/gpu", "scripts/gpu_*.py", "scripts/bench/realtime*", "scripts/bench/pacing", "scripts/bench/*.py",
+           "scripts/kernel_limits.py", "scripts/repair_uvh5.py", "config/demo/*", "docs/loss.md",
+           "tests/*.*", "tests/models/*.py", "tests/system/*.py", "tests/gpu/*", "tests/unit/**/*.[ch]", "tests/fakes/emulator/*",
+           "scripts/bench/*.txt", "tests/qualify/*.py", "kernels/**/*", "common/device/tensor_map.h"]
 PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "bench/bench_xbgpu", "bench/bench_ddc",
             "bench/bench_direct", "bench/count_heaps", "bench/arrivals", "bench/bench_pace", "*.so"]
 

@@ -19,15 +19,15 @@ import gpu_startup
 N_WORKERS = min(12, max(2, (os.cpu_count() or 1) - 4))
 TOOLS = ["memcheck", "racecheck"]
 # A few replays through the whole of fgpu: several buffers, antennas, losses, both widths of the output.
-SANITIZED_REPLAYS = ["tests/engine/test_fgpu.py::test_stream_may_start_anywhere[15]",
-                     "tests/engine/test_fgpu.py::test_lost_packets[0.01]",
-                     "tests/engine/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
+SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
+                     "tests/system/test_fgpu.py::test_lost_packets[0.01]",
+                     "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
 # Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
-REPLAYS = ["tests/engine/test_fgpu.py", "tests/engine/test_loss.py", "tests/engine/test_spead_bytes.py",
-           "tests/engine/test_wrap.py", "tests/engine/test_wrong_packets.py", "tests/engine/test_xbgpu.py",
-           "tests/engine/test_gates.py", "tests/engine/test_narrowband.py"]
+REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
+           "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
+           "tests/system/test_gates.py", "tests/system/test_narrowband.py"]
 REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
-LIVE = ["tests/engine/test_fgpu_stream.py", "tests/engine/test_wrap.py", "tests/engine/test_kill.py"]
+LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 DIRECT_RATES = {"realtime": "600", "realtime-x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
 SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
@@ -253,7 +253,7 @@ def bench(run):
     flags = shlex.split(os.environ.get("BENCH_FLAGS", ""))
     yield run.program("bench_fgpu", [program, "--device", gpu_machine.DEVICE, *flags])
     if os.path.exists(gpu_machine.tool("ncu")):
-        counter = [run.place.python, "tests/bench/fgpu_dram.py", "--ncu", gpu_machine.tool("ncu"), "--bench", program]
+        counter = [run.place.python, "scripts/bench/fgpu_dram.py", "--ncu", gpu_machine.tool("ncu"), "--bench", program]
         yield run.program("fgpu_dram.py", [*counter, "--", "--device", gpu_machine.DEVICE])
 
 
@@ -273,7 +273,7 @@ def ddc(run):
 def script(run, name, variable):
     """A script that starts programs and measures them, with the flags in that variable."""
     flags = shlex.split(os.environ.get(variable, ""))
-    return run.program(name, [run.place.python, f"scripts/{name}", "--build", run.place.build,
+    return run.program(name, [run.place.python, f"scripts/bench/{name}", "--build", run.place.build,
                               "--device", gpu_machine.DEVICE, *flags])
 
 
@@ -300,16 +300,16 @@ def pacing(run):
 def direct(run):
     """recv.direct: the engine part with it, then rate and CPU beside pinned memory ; not a part of 'all'"""
     yield run.suite("check_device", CK_FORK="yes", CBF_TEST_DIRECT="1")
-    yield run.tests("replays", [*REPLAYS, "tests/engine/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
+    yield run.tests("replays", [*REPLAYS, "tests/system/test_direct.py", "-k", f"{REPLAYS_CHOSEN} and not fake"],
                     leave_s=240, CBF_TEST_DIRECT="1")
-    yield run.tests("live", [*LIVE, "tests/engine/test_direct.py", "-k", f"{LIVE_CHOSEN} or xbgpu_live"], n_workers=1,
+    yield run.tests("live", [*LIVE, "tests/system/test_direct.py", "-k", f"{LIVE_CHOSEN} or xbgpu_live"], n_workers=1,
                     leave_s=190, CBF_TEST_DIRECT="1")
     yield run.program("bench_direct", [run.place.build / "bench" / "bench_direct", "--device", gpu_machine.DEVICE])
     for name, options in {"realtime": ["--channels", "8192", "--rate", DIRECT_RATES["realtime"]],
                           "realtime-x": ["--rate", DIRECT_RATES["realtime-x"]]}.items():
         for more in ([], ["--direct"]):
             yield run.program(" ".join([name, *more]),
-                              [run.place.python, f"scripts/{name}", "--build", run.place.build, "--device",
+                              [run.place.python, f"scripts/bench/{name}", "--build", run.place.build, "--device",
                                gpu_machine.DEVICE, *options, "--seconds", "20", *more])
 
 

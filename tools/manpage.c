@@ -2,7 +2,7 @@
  * fgpu.yaml.5".
  *
  * What programs have in common, and every key, comes from the tables, and requests, sensors and metrics from what a
- * running program said of them (tests/engine/reference.py); here is what neither says.  The pages are mdoc. */
+ * running program said of them (tests/system/reference.py); here is what neither says.  The pages are mdoc. */
 #include "common/config/config.h"
 #include "common/daemon/service.h"
 #include "common/base/units.h"

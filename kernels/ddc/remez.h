@@ -1,7 +1,7 @@
 /* remez - linear-phase FIR filters with the smallest largest weighted error (Parks and McClellan).
  *
  * Frequencies are in cycles per sample, 0 to 1/2.  On the grid below, the filter is the one and only best: two programs
- * that use the same grid give the same taps but for rounding (tests/engine/test_design_ddc.py compares with scipy's).
+ * that use the same grid give the same taps but for rounding (tests/system/test_design_ddc.py compares with scipy's).
  *   grid: in each band from its lower edge on, 1 / (32 n) apart, n = ceil(n_taps / 2), and its upper edge instead of
  *         the last; of an even number of taps, whose response at 1/2 is 0 whatever they are, without what is nearer to it.
  *

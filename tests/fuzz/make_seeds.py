@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engine"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in ("models", "system")]
 import harness  # noqa: E402
 from harness import frame, immediate, make_heap, packets, payload_item  # noqa: E402
 

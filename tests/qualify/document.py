@@ -24,7 +24,7 @@ The filters by themselves, from the taps that fgpu designs, in the float32 in wh
 ## How it is measured
 
 The real `fgpu` replays packets made by `tests/qualify`, and what it sends is compared with the requirement or with a
-model in float64 (`tests/engine/fmodel.py`), never with its own output. The exit status
+model in float64 (`tests/models/fmodel.py`), never with its own output. The exit status
 says whether every row passes, but for misses that are explained here.
 
 **Below one step of 8 bits.** A spur of -80 dB is 0.01 steps beside a tone of 110. Two things make it visible. Six

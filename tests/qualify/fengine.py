@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "engine"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in ("models", "system")]
 import harness  # noqa: E402
 import scenario  # noqa: E402
 

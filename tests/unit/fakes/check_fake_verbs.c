@@ -1,6 +1,6 @@
 /* check_fake_verbs.c - the software libibverbs of tests/fakes/verbs: frames arrive where they must and nowhere else, and
  * what a card refuses is refused.  Each test has a network namespace with a wire of its own; where that is not
- * permitted nothing is tested.  tests/engine/test_fake_verbs.py has spead2's opinion of the same library. */
+ * permitted nothing is tested.  tests/system/test_fake_verbs.py has spead2's opinion of the same library. */
 #include "tests/unit/test_random.h"
 
 #include <check.h>

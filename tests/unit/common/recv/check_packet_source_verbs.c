@@ -1,7 +1,7 @@
 /* check_packet_source_verbs.c - packets that a card's queue lends, over the software libibverbs of tests/fakes/verbs.
  *
  * Each test has a network namespace with a wire of its own; where that is not permitted, nothing is tested.
- * tests/engine/test_verbs_recv.py has whole daemons. */
+ * tests/system/test_verbs_recv.py has whole daemons. */
 #include "common/base/clock.h"
 #include "common/net/frame.h"
 #include "common/recv/source.h"

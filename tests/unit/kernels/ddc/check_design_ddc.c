@@ -2,7 +2,7 @@
  * wants), what ripple and rejection it has, and what is said where there is none.
  *
  * check_design_ddc --design SUBSAMPLING TAPS WEIGHT_PASS PASS_FRACTION prints the taps, before they are rounded to float,
- * for tests/engine/test_design_ddc.py, which compares them with scipy's. */
+ * for tests/system/test_design_ddc.py, which compares them with scipy's. */
 #include "kernels/ddc/design_ddc.h"
 #include "kernels/ddc/remez.h"
 

@@ -559,7 +559,7 @@ END_TEST
 /* The shapes that the bench has been given to measure have names of members, and can be cut. */
 START_TEST(shapes_of_the_bench)
 {
-    FILE *file = fopen("tests/bench/fgpu_shapes.txt", "re");
+    FILE *file = fopen("scripts/bench/fgpu_shapes.txt", "re");
     char line[512], *rest;
     size_t n = 0;
 

@@ -1,0 +1,448 @@
+/* bench_cpu.c - what the kernels cost on the cpu device: the F-engine's chain and its stages, and the correlator.
+ *
+ * Everything runs as in the daemons: as operations of a device stream, with the sizes of the default configuration
+ * (one batch of 256 spectra, 16 taps, 10-bit samples, dither; 8 heaps of 256 spectra).  So do the ceilings: they are
+ * kernels, too.  Work of one core is timed by the CPU time of the stream's thread, of several by the wall clock. */
+#include "common/base/clock.h"
+#include "common/base/units.h"
+#include "kernels/filterbank/channelise.h"
+#include "kernels/correlate/checksum.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/filterbank/pfb_fir.h"
+#include "kernels/filterbank/postproc.h"
+#include "kernels/correlate/reduce.h"
+#include "scripts/bench/bench.h"
+#include "scripts/bench/ceilings.h"
+#include "tests/unit/test_random.h"
+
+#include <math.h>
+#include <string.h>
+
+#define N_SPECTRA     256 /* of a heap */
+#define N_TAPS        16
+#define SAMPLE_BITS   10
+#define N_BATCHES     8 /* of a chunk of the X-engine */
+#define REPETITION_NS (50 * NS_PER_MS)
+
+/* Where a table's work runs, and the ceilings found there. */
+struct bed {
+    int n_threads;
+    struct device *device;
+    struct device_stream *stream;
+    double copy_mbytes; /* 10^6 bytes/s read, plus as many written */
+    double float_madds; /* 10^6/s: float multiplications, each with an addition */
+    double int16_madds; /* 10^6/s: int16 multiplications, added to int32; 0: not known for this CPU */
+};
+
+/* Something to time: what it enqueues, and how much that is, in whatever the table counts. */
+struct work {
+    void (*enqueue)(const struct bed *bed, const void *what);
+    const void *what;
+    double amount;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_cpu: %s failed\n", what);
+    exit(EXIT_FAILURE);
+}
+
+static void *alloc(const struct bed *bed, size_t bytes)
+{
+    void *memory = device_alloc(bed->device, bytes);
+
+    if (!memory)
+        fail("device_alloc");
+    memset(memory, 0, bytes); /* so that no page is touched first while the clock runs */
+    return memory;
+}
+
+/* ---- Timing ------------------------------------------------------------------------------------------------------ */
+
+struct moment {
+    int64_t wall_ns, cpu_ns;
+};
+
+/* Runs in the stream's thread. */
+static void take_moment(void *arg)
+{
+    struct moment *moment = arg;
+
+    moment->wall_ns = clock_monotonic_ns();
+    moment->cpu_ns = clock_thread_cpu_ns();
+}
+
+static int64_t time_runs_ns(const struct bed *bed, const struct work *work, int64_t n_runs)
+{
+    struct moment begin, end;
+
+    device_then(bed->stream, take_moment, &begin);
+    for (int64_t i = 0; i < n_runs; i++)
+        work->enqueue(bed, work->what);
+    device_then(bed->stream, take_moment, &end);
+    device_stream_wait(bed->stream);
+    return bed->n_threads == 1 ? end.cpu_ns - begin.cpu_ns : end.wall_ns - begin.wall_ns;
+}
+
+/* The cpu device keeps nothing of a kernel made ready but what it is. */
+static void launch(const struct bed *bed, const struct kernel *kernel, const void *args)
+{
+    struct device_kernel ready = {bed->device, kernel};
+
+    device_launch(bed->stream, &ready, NULL, args);
+}
+
+/* In 10^6 per second.  The run that warms up also says how many make a repetition long enough for the clock. */
+static struct bench_stat measure(const struct bed *bed, const struct work *work)
+{
+    int64_t n_runs = 1 + REPETITION_NS / (time_runs_ns(bed, work, 1) + 1);
+    double rates[BENCH_REPETITIONS];
+
+    for (size_t i = 0; i < BENCH_REPETITIONS; i++)
+        rates[i] = 1e3 * work->amount * (double)n_runs / (double)time_runs_ns(bed, work, n_runs);
+    return bench_stat_of(rates, BENCH_REPETITIONS);
+}
+
+/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
+
+struct ceiling {
+    const struct kernel *kernel;
+    struct ceiling_args args;
+};
+
+static void enqueue_ceiling(const struct bed *bed, const void *what)
+{
+    const struct ceiling *ceiling = what;
+
+    launch(bed, ceiling->kernel, &ceiling->args);
+}
+
+/* Measures and prints one ceiling; returns its best. */
+static double find_ceiling(const struct bed *bed, struct ceiling *ceiling, double amount, const char *label,
+                           const char *what)
+{
+    struct work work = {enqueue_ceiling, ceiling, amount};
+    struct bench_stat stat = measure(bed, &work);
+
+    bench_print_row(label, stat, 0, what);
+    return stat.max;
+}
+
+static void find_ceilings(struct bed *bed)
+{
+    float sink;
+    char title[40];
+    struct ceiling_args args = {alloc(bed, CEILING_COPY_BYTES), alloc(bed, CEILING_COPY_BYTES), &sink};
+    struct ceiling copy = {&ceiling_copy, args}, floats = {&ceiling_float, args}, int16 = {&ceiling_int16, args};
+
+    snprintf(title, sizeof(title), "Ceilings, in vectors of %d bytes", ceiling_vector_bytes());
+    bench_print_head(title, "10^6/s");
+    bed->copy_mbytes =
+        find_ceiling(bed, &copy, (double)CEILING_COPY_BYTES, "memory copy", "bytes read, and as many written");
+    bed->float_madds = find_ceiling(bed, &floats, bed->n_threads * ceiling_float_madds(), "float multiply and add",
+                                    "multiplications, and as many additions, in registers");
+    if (ceiling_int16_madds() > 0)
+        bed->int16_madds = find_ceiling(bed, &int16, bed->n_threads * ceiling_int16_madds(), "int16 multiply and add",
+                                        "multiplications (vpmaddwd, vpaddd), in registers");
+    device_free(bed->device, args.dst);
+    device_free(bed->device, (void *)args.src);
+}
+
+/* ---- The F-engine ------------------------------------------------------------------------------------------------ */
+
+/* One antenna's output buffer, and the stages' own arguments, which equal those of channelise. */
+struct f_engine {
+    struct channelise_config config;
+    struct channelise *channelise;
+    struct channelise_buffer buffer;
+    const uint8_t *input[N_POLS];
+    struct channelise_spectrum spectra[N_SPECTRA];
+    float *gain;
+    float *filtered, *transformed;
+    struct device_fft *fft;
+    struct pfb_fir_args pfb_fir;
+    struct postproc_args postproc;
+};
+
+static void enqueue_chain(const struct bed *bed, const void *what)
+{
+    const struct f_engine *f = what;
+    const struct channelise_spectrum *spectra[N_POLS] = {f->spectra, f->spectra};
+
+    channelise_append(f->channelise, bed->stream, f->input, &f->buffer, 0, N_SPECTRA, spectra);
+    channelise_finish(f->channelise, bed->stream, &f->buffer, f->gain, 0);
+}
+
+static void enqueue_pfb_fir(const struct bed *bed, const void *what)
+{
+    const struct f_engine *f = what;
+    struct pfb_fir_args args = f->pfb_fir;
+
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        args.in = f->input[pol];
+        args.out = f->filtered + pol * N_SPECTRA * channelise_spacing_samples(&f->config);
+        launch(bed, &pfb_fir_kernel, &args);
+    }
+}
+
+static void enqueue_fft(const struct bed *bed, const void *what)
+{
+    const struct f_engine *f = what;
+
+    device_fft_run(bed->stream, f->fft, f->filtered, f->transformed);
+}
+
+static void enqueue_postproc(const struct bed *bed, const void *what)
+{
+    const struct f_engine *f = what;
+
+    launch(bed, &postproc_kernel, &f->postproc);
+}
+
+static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_chan)
+{
+    size_t rotation_bytes = N_POLS * N_SPECTRA * 2 * sizeof(float), spacing = 2 * (size_t)n_chan;
+    size_t input_bytes = (N_SPECTRA + N_TAPS) * spacing * SAMPLE_BITS / 8;
+    struct channelise_config config = {.n_chan = n_chan,
+                                       .n_taps = N_TAPS,
+                                       .w_cutoff = 1,
+                                       .sample_bits = SAMPLE_BITS,
+                                       .spectra_per_heap = N_SPECTRA,
+                                       .n_batches = 1,
+                                       .out_bits = 8,
+                                       .dither = true};
+    float *weights = alloc(bed, N_TAPS * spacing * sizeof(float));
+
+    *f = (struct f_engine){.config = config};
+    if (channelise_create(bed->device, &config, &f->channelise) ||
+        device_fft_create(bed->device, n_chan, N_POLS * N_SPECTRA, &f->fft))
+        fail("set-up");
+    f->buffer =
+        (struct channelise_buffer){alloc(bed, channelise_voltage_bytes(&config)), alloc(bed, N_POLS * sizeof(uint32_t)),
+                                   alloc(bed, rotation_bytes), alloc(bed, rotation_bytes)};
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        uint8_t *input = alloc(bed, input_bytes);
+        random_bytes(input, input_bytes);
+        f->input[pol] = input;
+    }
+    for (size_t s = 0; s < N_SPECTRA; s++)
+        f->spectra[s].offset = (int64_t)(s * spacing);
+    f->gain = alloc(bed, n_chan * N_POLS * 2 * sizeof(float));
+    for (size_t i = 0; i < n_chan * N_POLS; i++)
+        f->gain[2 * i] = 0.2f; /* full-scale noise then fills 8 bits and hardly saturates */
+    f->filtered = alloc(bed, N_POLS * N_SPECTRA * spacing * sizeof(float));
+    f->transformed = alloc(bed, N_POLS * N_SPECTRA * spacing * sizeof(float));
+    design_pfb(spacing, N_TAPS, config.w_cutoff, config.window, weights);
+    f->pfb_fir = (struct pfb_fir_args){.weights = weights,
+                                       .n_spectra = N_SPECTRA,
+                                       .n_chan = n_chan,
+                                       .n_taps = N_TAPS,
+                                       .sample_bits = SAMPLE_BITS,
+                                       .unzip = 1};
+    f->postproc = (struct postproc_args){.fft = f->transformed,
+                                         .rotation = f->buffer.rotation_device,
+                                         .gain = f->gain,
+                                         .out = f->buffer.voltages,
+                                         .saturated = f->buffer.saturated,
+                                         .n_spectra = N_SPECTRA,
+                                         .spectra_per_heap = N_SPECTRA,
+                                         .n_chan = n_chan,
+                                         .unzip = 1,
+                                         .out_bits = 8,
+                                         .dither = true};
+}
+
+static void f_engine_fini(struct f_engine *f, const struct bed *bed)
+{
+    device_free(bed->device, (void *)f->pfb_fir.weights);
+    device_free(bed->device, f->transformed);
+    device_free(bed->device, f->filtered);
+    device_free(bed->device, f->gain);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        device_free(bed->device, (void *)f->input[pol]);
+    device_free(bed->device, f->buffer.rotation_device);
+    device_free(bed->device, f->buffer.rotation);
+    device_free(bed->device, f->buffer.saturated);
+    device_free(bed->device, f->buffer.voltages);
+    device_fft_destroy(f->fft);
+    channelise_destroy(f->channelise);
+}
+
+/* A stage's row: its ceiling, and its share of the time that the three stages take. */
+static void print_stage(const char *label, struct bench_stat stat, double stages_rate, double ceiling,
+                        const char *bound)
+{
+    char text[100];
+
+    snprintf(text, sizeof(text), "%s; %.0f %% of the time", bound, 100 * stages_rate / stat.max);
+    bench_print_row(label, stat, ceiling, text);
+}
+
+static void bench_f_engine(const struct bed *bed, unsigned n_chan)
+{
+    double n_samples = 2.0 * n_chan * N_SPECTRA;
+    struct bench_stat chain, pfb_fir, fft, postproc;
+    struct f_engine f;
+    char label[40];
+    double fft_madds = 2.5 * log2(n_chan), stages; /* per dual-polarisation sample, which is one complex point */
+
+    f_engine_init(&f, bed, n_chan);
+    chain = measure(bed, &(struct work){enqueue_chain, &f, n_samples});
+    pfb_fir = measure(bed, &(struct work){enqueue_pfb_fir, &f, n_samples});
+    fft = measure(bed, &(struct work){enqueue_fft, &f, n_samples});
+    postproc = measure(bed, &(struct work){enqueue_postproc, &f, n_samples});
+    stages = 1 / (1 / pfb_fir.max + 1 / fft.max + 1 / postproc.max);
+    snprintf(label, sizeof(label), "%u channels: channelise", n_chan);
+    bench_print_row(label, chain, stages, "its stages by themselves");
+    print_stage("    pfb_fir", pfb_fir, stages, bed->float_madds / (N_TAPS * N_POLS), "float multiply and add");
+    print_stage("    FFT", fft, stages, bed->float_madds / fft_madds, "float multiply and add");
+    print_stage("    postproc", postproc, stages, bed->copy_mbytes * 2 / (8 + 2), "memory copy"); /* 8 B in, 2 B out */
+    f_engine_fini(&f, bed);
+}
+
+/* ---- The X-engine ------------------------------------------------------------------------------------------------ */
+
+struct x_engine {
+    struct correlate_args correlate;
+    struct checksum_args checksum;
+    struct reduce_args reduce;
+};
+
+static void enqueue_correlate(const struct bed *bed, const void *what)
+{
+    const struct x_engine *x = what;
+
+    launch(bed, &correlate_kernel, &x->correlate);
+}
+
+static void enqueue_checksum(const struct bed *bed, const void *what)
+{
+    const struct x_engine *x = what;
+
+    launch(bed, &checksum_kernel, &x->checksum);
+}
+
+static void enqueue_reduce(const struct bed *bed, const void *what)
+{
+    const struct x_engine *x = what;
+
+    launch(bed, &reduce_kernel, &x->reduce);
+}
+
+/* A dump of one chunk. */
+static void enqueue_dump(const struct bed *bed, const void *what)
+{
+    enqueue_correlate(bed, what);
+    enqueue_reduce(bed, what);
+}
+
+static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_ants, unsigned n_chan)
+{
+    size_t n_voltages = (size_t)N_BATCHES * n_ants * n_chan * N_SPECTRA * N_POLS * 2;
+    size_t n_baselines = correlate_n_baselines(n_ants), n_parts = n_chan * n_baselines * N_POL_PRODUCTS * 2;
+    int8_t *voltages = alloc(bed, n_voltages);
+    uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
+    int32_t *sums = alloc(bed, n_parts * sizeof(*sums));
+
+    random_bytes(voltages, n_voltages);
+    for (size_t i = 0; i < n_baselines; i++)
+        weights[i] = N_BATCHES * N_SPECTRA;
+    x->correlate = (struct correlate_args){.voltages = voltages,
+                                           .sums = {sums},
+                                           .format = VOLTAGES_8_BITS,
+                                           .n_ants = n_ants,
+                                           .n_chan = n_chan,
+                                           .n_spectra = N_SPECTRA,
+                                           .n_batches = N_BATCHES};
+    x->checksum = (struct checksum_args){.voltages = voltages,
+                                         .rows = {alloc(bed, (size_t)n_chan * n_ants * N_POLS * 2 * sizeof(int64_t))},
+                                         .format = VOLTAGES_8_BITS,
+                                         .n_ants = n_ants,
+                                         .n_chan = n_chan,
+                                         .n_spectra = N_SPECTRA,
+                                         .n_batches = N_BATCHES};
+    x->reduce = (struct reduce_args){.sums = {sums},
+                                     .weights = weights,
+                                     .out = {alloc(bed, n_parts * sizeof(int32_t))},
+                                     .n_saturated = alloc(bed, sizeof(uint64_t)),
+                                     .format = VOLTAGES_8_BITS,
+                                     .min_weight = 1,
+                                     .n_baselines = (uint32_t)n_baselines,
+                                     .n_chan = n_chan};
+}
+
+static void x_engine_fini(struct x_engine *x, const struct bed *bed)
+{
+    device_free(bed->device, x->reduce.n_saturated);
+    device_free(bed->device, x->reduce.out.integer);
+    device_free(bed->device, x->correlate.sums.integer);
+    device_free(bed->device, x->checksum.rows.integer);
+    device_free(bed->device, (void *)x->reduce.weights);
+    device_free(bed->device, (void *)x->correlate.voltages);
+}
+
+static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_chan)
+{
+    double n_jones = (double)N_BATCHES * n_ants * n_chan * N_SPECTRA;
+    double n_visibilities = (double)correlate_n_baselines(n_ants) * n_chan * N_POL_PRODUCTS;
+    double madds_per_jones = 16 * (n_ants + 1) / 2.0, copies_per_jones = n_visibilities * (8 + 8 + 8) / 2 / n_jones;
+    struct bench_stat correlate, checksum, reduce, dump;
+    struct x_engine x;
+    char label[40];
+
+    x_engine_init(&x, bed, n_ants, n_chan);
+    correlate = measure(bed, &(struct work){enqueue_correlate, &x, n_jones});
+    checksum = measure(bed, &(struct work){enqueue_checksum, &x, n_jones});
+    reduce = measure(bed, &(struct work){enqueue_reduce, &x, n_jones});
+    dump = measure(bed, &(struct work){enqueue_dump, &x, n_jones});
+    snprintf(label, sizeof(label), "%u antennas: correlate", n_ants);
+    bench_print_row(label, correlate, bed->int16_madds / madds_per_jones, "int16 multiply and add");
+    bench_print_row("    checksum", checksum, bed->int16_madds / (N_POLS * 2 * 2), "int16 multiply and add");
+    bench_print_row("    reduce", reduce, bed->copy_mbytes / copies_per_jones, "memory copy");
+    bench_print_row("    both", dump, 1 / (1 / correlate.max + 1 / reduce.max), "the two by themselves");
+    x_engine_fini(&x, bed);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+static void bench_on(int n_threads)
+{
+    struct device_config config = {.kind = DEVICE_CPU, .n_threads = n_threads};
+    struct bed bed = {.n_threads = n_threads};
+    char why[200];
+
+    bench_pin(n_threads == 1 ? bench_last_cpu() : -1);
+    if (device_open(&config, &bed.device, why, sizeof(why)) || device_stream_create(bed.device, "bench", &bed.stream))
+        fail("device");
+    printf("\n==== %d core%s ====\n", n_threads, n_threads == 1 ? ", CPU time" : "s, wall clock");
+    find_ceilings(&bed);
+
+    bench_print_head("F-engine", "10^6 dual-pol samples/s");
+    bench_f_engine(&bed, 1024);
+    bench_f_engine(&bed, 4096);
+    bench_f_engine(&bed, 32768);
+
+    bench_print_head("X-engine", "10^6 jones/s");
+    bench_x_engine(&bed, 4, 256);
+    bench_x_engine(&bed, 16, 64);
+    bench_x_engine(&bed, 64, 16);
+
+    device_stream_destroy(bed.stream);
+    device_close(bed.device);
+}
+
+int main(void)
+{
+    bench_print_machine();
+    printf("%d repetitions; the ratio is of the best to the best\n", BENCH_REPETITIONS);
+    bench_on(1);
+    if (bench_n_cpus() > 1)
+        bench_on(bench_n_cpus());
+    printf("\nShares are of the time that the three stages take by themselves.\n");
+    printf("F-engine: %d spectra of both polarisations, %d-bit samples, %d taps, dither, no delay.\n", N_SPECTRA,
+           SAMPLE_BITS, N_TAPS);
+    printf("X-engine: a jones is one sample of one channel of one antenna, both polarisations: MHz of bandwidth x\n"
+           "antennas.  Dumps of %d heaps of %d spectra: longer ones reduce less often.\n",
+           N_BATCHES, N_SPECTRA);
+    return 0;
+}

@@ -1,0 +1,488 @@
+/* bench_ddc.c - what the digital down-converter reaches on a device, beside what the device can do at most.
+ *
+ * Usage: bench_ddc [--device auto|cpu|cuda] [--subsampling N[,N...]] [--bits N] [--samples N] [--repetitions N]
+ *                  [--channels N] [--shapes] [--once]
+ *   --samples  of each polarisation in a launch: 2^27, fewer on the cpu device
+ *   --channels a narrow band of so many, too: the down-converter, 16 taps of a filter bank, the transform, and all that
+ *              follows, with the outer half discarded
+ *   --shapes   on a device that compiles kernels: other ways to cut the work (struct ddc_shape), too
+ *   --once     no timing: each kernel once to warm up and once more, for a profiler
+ *
+ * 16 taps per subsample, 10 bits, random input.  A Gsample/s is 10^9 sampling instants of the ADC a second, both
+ * polarisations done.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where
+ * there is cuBLASLt, that of its product of half floats for the multiplications that the kernel has the matrix unit do;
+ * both are measured in the same run.  Before it is timed, each kernel's output is compared with the twin's. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/filterbank/channelise.h"
+#include "kernels/ddc/ddc.h"
+#include "kernels/ddc/design_ddc.h"
+#include "kernels/ddc/mixer.h"
+#include "scripts/bench/bench.h"
+#include "scripts/bench/fgpu_runs.h"
+#include "scripts/bench/matrix_product.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SIZES       16
+#define MAX_REPETITIONS 99
+#define REPETITION_NS   (50 * NS_PER_MS)
+#define CHECKED_OUT     5000 /* outputs that are compared with the twin's */
+
+struct options {
+    struct device_config device;
+    unsigned subsampling[MAX_SIZES];
+    size_t n_sizes, n_samples, n_repetitions, copy_bytes;
+    unsigned sample_bits, n_chan; /* the second 0: no narrow band */
+    bool shapes, once;
+};
+
+struct bed {
+    struct device *device;
+    struct device_stream *stream;
+    uint8_t *in[N_POLS];
+    float *out[N_POLS];
+    struct bench_stat copy, product; /* 10^9 bytes/s, read and written; 10^12 operations/s, 0: unknown */
+};
+
+/* A kernel for one subsampling and shape, and its arguments. */
+struct work {
+    const struct bed *bed;
+    struct device_kernel *kernel;
+    struct kernel_grid grid;
+    struct ddc_args args;
+    float *filter;
+    struct mixer mixer;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_ddc: %s\n", what);
+    exit(1);
+}
+
+static void *alloc(const struct bed *bed, size_t bytes)
+{
+    void *memory = device_alloc(bed->device, bytes);
+
+    if (!memory)
+        fail("there is not enough memory on the device");
+    return memory;
+}
+
+/* ---- A size and shape --------------------------------------------------------------------------------------------- */
+
+static void upload_weights(struct work *w, const struct ddc_shape *shape)
+{
+    size_t bytes = ddc_weights_bytes(&w->args, shape, device_compiles(w->bed->device));
+    void *host = device_alloc_pinned(w->bed->device, bytes), *weights = alloc(w->bed, bytes);
+
+    if (!host)
+        fail("there is not enough memory on the host");
+    w->args.scale = ddc_weights(&w->args, shape, device_compiles(w->bed->device), w->filter, &w->mixer, host);
+    device_copy(w->bed->stream, weights, host, bytes);
+    device_stream_wait(w->bed->stream);
+    device_free_pinned(w->bed->device, host);
+    w->args.weights = weights;
+}
+
+static void work_init(struct work *w, const struct options *options, const struct bed *bed, unsigned subsampling,
+                      const struct ddc_shape *shape)
+{
+    const struct design_ddc design = {subsampling, (size_t)16 * subsampling, 0.005, 0};
+    struct kernel_constant constants[DDC_N_CONSTANTS];
+
+    *w = (struct work){.bed = bed, .filter = malloc(design.n_taps * sizeof(float))};
+    if (!w->filter || design_ddc(&design, w->filter))
+        fail("the filter cannot be made");
+    mixer_init(&w->mixer, 428123457, 1712000000);
+    w->args = (struct ddc_args){.in = {bed->in[0], bed->in[1]},
+                                .out = {bed->out[0], bed->out[1]},
+                                .phase = mixer_turns(&w->mixer, INT64_C(1) << 60),
+                                .phase_step = mixer_turns(&w->mixer, subsampling),
+                                .n_out = (uint32_t)((options->n_samples - design.n_taps) / subsampling + 1),
+                                .n_taps = (uint32_t)design.n_taps,
+                                .subsampling = subsampling,
+                                .sample_bits = options->sample_bits};
+    upload_weights(w, shape);
+    ddc_constants(&w->args, shape, constants);
+    w->grid = ddc_grid(&w->args, shape);
+    if (device_kernel_create(bed->device, &ddc_kernel, constants, DDC_N_CONSTANTS, &w->kernel))
+        fail("the kernel cannot be made");
+}
+
+static void work_fini(struct work *w)
+{
+    device_kernel_destroy(w->kernel);
+    device_free(w->bed->device, (void *)w->args.weights);
+    free(w->filter);
+}
+
+static int64_t time_work(const struct work *w, size_t n)
+{
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_launch(w->bed->stream, w->kernel, &w->grid, &w->args);
+    device_stream_wait(w->bed->stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Whether the last outputs of polarisation 1 are the twin's, after a launch. */
+static bool is_right(const struct work *w)
+{
+    uint32_t n = w->args.n_out < CHECKED_OUT ? w->args.n_out : CHECKED_OUT, first = w->args.n_out - n;
+    uint64_t first_sample = (uint64_t)first * w->args.subsampling / 8 * 8;
+    uint64_t end = (uint64_t)first * w->args.subsampling + ddc_window_samples(w->args.subsampling, w->args.n_taps, n);
+    size_t in_bytes = (size_t)((end - first_sample) * w->args.sample_bits / 8 + 1), out_bytes = (size_t)n * 8;
+    uint8_t *in = device_alloc_pinned(w->bed->device, in_bytes);
+    float *out = device_alloc_pinned(w->bed->device, out_bytes), *expected = malloc(out_bytes);
+    float *weights = malloc(ddc_weights_bytes(&w->args, NULL, false));
+    struct ddc_args twin = w->args;
+    double largest = 0;
+
+    if (!in || !out || !expected || !weights)
+        fail("there is no memory to compare with the twin");
+    device_copy(w->bed->stream, in, w->args.in[1] + first_sample * w->args.sample_bits / 8, in_bytes);
+    device_copy(w->bed->stream, out, w->args.out[1] + 2 * (size_t)first, out_bytes);
+    device_stream_wait(w->bed->stream);
+    twin.in[0] = twin.in[1] = in;
+    twin.out[0] = twin.out[1] = expected;
+    twin.offset = (int64_t)((uint64_t)first * w->args.subsampling - first_sample);
+    twin.phase += first * twin.phase_step;
+    twin.n_out = n;
+    twin.scale = ddc_weights(&w->args, NULL, false, w->filter, &w->mixer, weights);
+    twin.weights = weights;
+    ddc_kernel.cpu(&twin, bench_n_cpus());
+    for (size_t i = 0; i < 2 * (size_t)n; i++)
+        largest = fmax(largest, isfinite(out[i]) ? fabs((double)out[i] - expected[i]) : INFINITY);
+    free(weights);
+    free(expected);
+    device_free_pinned(w->bed->device, out);
+    device_free_pinned(w->bed->device, in);
+    return largest < 1e-5 * (1 << w->args.sample_bits);
+}
+
+/* The most that there can be, 10^9 samples/s, and what sets it. */
+static double ceiling_of(const struct work *w, const char **bound)
+{
+    double subsampling = w->args.subsampling;
+    double bytes = N_POLS * (w->args.sample_bits / 8.0 + 8 / subsampling);
+    double row_products = (w->args.n_taps + (DDC_ROW_OUTPUTS - 1) * subsampling) * 4 * DDC_ROW_OUTPUTS;
+    double operations =
+        N_POLS * 2 * row_products / (DDC_ROW_OUTPUTS * subsampling) * (w->args.sample_bits > 12 ? 2 : 1);
+    double by_memory = w->bed->copy.max / bytes, by_products = w->bed->product.max * 1e3 / operations;
+
+    *bound = "what the copy rate allows";
+    if (w->bed->product.max == 0 || by_memory < by_products)
+        return by_memory;
+    *bound = "what the product of half floats allows";
+    return by_products;
+}
+
+/* Rates in 10^9 samples/s.  The first launch only warms up; the second says how many are to be timed together. */
+static struct bench_stat measure(const struct options *options, const struct work *w)
+{
+    double rates[MAX_REPETITIONS], samples = (double)w->args.n_out * w->args.subsampling;
+
+    time_work(w, 1);
+    size_t n = 1 + (size_t)(REPETITION_NS / (time_work(w, 1) + 1));
+    n = n < DEVICE_STREAM_DEPTH / 2 ? n : DEVICE_STREAM_DEPTH / 2;
+    for (size_t i = 0; i < options->n_repetitions; i++)
+        rates[i] = samples * (double)n / (double)time_work(w, n);
+    return bench_stat_of(rates, options->n_repetitions);
+}
+
+static bool bench_shape(const struct options *options, const struct bed *bed, unsigned subsampling,
+                        const struct ddc_shape *shape, const char *label)
+{
+    const char *bound;
+    struct work w;
+
+    work_init(&w, options, bed, subsampling, shape);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        device_fill(bed->stream, w.args.out[pol], 0xff, (size_t)w.args.n_out * 8); /* not numbers */
+    time_work(&w, options->once ? 2 : 1);
+    bool ok = is_right(&w);
+    if (!options->once) {
+        double ceiling = ceiling_of(&w, &bound);
+        bench_print_row(label, measure(options, &w), ceiling, bound);
+    }
+    if (!ok)
+        printf("    WRONG: another output than the twin's\n");
+    work_fini(&w);
+    return ok;
+}
+
+/* ---- A narrow band ----------------------------------------------------------------------------------------------- */
+
+#define SPECTRA_PER_HEAP 32
+
+struct narrow {
+    struct work work; /* of as many samples as the spectra advance */
+    struct channelise_config config;
+    struct channelise *channelise;
+    struct channelise_buffer buffer;
+    struct channelise_spectrum *spectra;
+    size_t n_spectra;
+    float *gain;
+};
+
+static void narrow_init(struct narrow *n, const struct options *options, const struct bed *bed, unsigned subsampling,
+                        const struct ddc_shape *shape, enum channelise_method method)
+{
+    size_t rotation_bytes, n_rows;
+
+    work_init(&n->work, options, bed, subsampling, shape);
+    time_work(&n->work, 1); /* all that the last windows look at */
+    n->config = (struct channelise_config){.n_chan = options->n_chan,
+                                           .n_bins = 2 * options->n_chan,
+                                           .n_taps = 16,
+                                           .w_cutoff = 1,
+                                           .spectra_per_heap = SPECTRA_PER_HEAP,
+                                           .out_bits = 8,
+                                           .dither = true,
+                                           .method = method};
+    n_rows = n->work.args.n_out / n->config.n_bins;
+    if (n_rows < n->config.n_taps - 1 + SPECTRA_PER_HEAP)
+        fail("--samples must be enough for a heap of 32 spectra");
+    n->config.n_batches = (unsigned)((n_rows - n->config.n_taps + 1) / SPECTRA_PER_HEAP);
+    n->n_spectra = (size_t)n->config.n_batches * SPECTRA_PER_HEAP;
+    n->work.args.n_out = (uint32_t)(n->n_spectra * n->config.n_bins);
+    n->work.grid = ddc_grid(&n->work.args, shape);
+    if (channelise_create(bed->device, &n->config, &n->channelise))
+        fail("the filter bank cannot be made");
+    rotation_bytes = N_POLS * n->n_spectra * 2 * sizeof(float);
+    n->buffer = (struct channelise_buffer){
+        .voltages = alloc(bed, channelise_voltage_bytes(&n->config)),
+        .saturated = alloc(bed, n->config.n_batches * N_POLS * sizeof(uint32_t)),
+        .rotation = device_alloc_pinned(bed->device, rotation_bytes),
+        .rotation_device = alloc(bed, rotation_bytes),
+    };
+    n->gain = alloc(bed, (size_t)options->n_chan * N_POLS * 2 * sizeof(float));
+    fgpu_runs_fill_random(bed->device, bed->stream, n->gain, (size_t)options->n_chan * N_POLS * 2 * sizeof(float),
+                          RANDOM_FLOATS);
+    n->spectra = calloc(n->n_spectra, sizeof(*n->spectra));
+    if (!n->spectra || !n->buffer.rotation)
+        fail("there is not enough memory on the host");
+    for (size_t i = 0; i < n->n_spectra; i++)
+        n->spectra[i].offset = (int64_t)(i * n->config.n_bins);
+}
+
+static int64_t time_narrow(const struct narrow *n, size_t n_times)
+{
+    const uint8_t *const in[N_POLS] = {(const uint8_t *)n->work.args.out[0], (const uint8_t *)n->work.args.out[1]};
+    const struct channelise_spectrum *const spectra[N_POLS] = {n->spectra, n->spectra};
+    struct device_stream *stream = n->work.bed->stream;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n_times; i++) {
+        device_launch(stream, n->work.kernel, &n->work.grid, &n->work.args);
+        channelise_append(n->channelise, stream, in, &n->buffer, 0, n->n_spectra, spectra);
+        channelise_finish(n->channelise, stream, &n->buffer, n->gain, 0);
+    }
+    device_stream_wait(stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static void bench_narrow(const struct options *options, const struct bed *bed, unsigned subsampling,
+                         const struct ddc_shape *shape, enum channelise_method method)
+{
+    double rates[MAX_REPETITIONS], samples;
+    struct narrow n;
+    char label[48];
+
+    narrow_init(&n, options, bed, subsampling, shape, method);
+    samples = (double)n.work.args.n_out * subsampling;
+    time_narrow(&n, 1);
+    size_t n_times = 1 + (size_t)(REPETITION_NS / (time_narrow(&n, 1) + 1));
+    for (size_t i = 0; i < options->n_repetitions && !options->once; i++)
+        rates[i] = samples * (double)n_times / (double)time_narrow(&n, n_times);
+    snprintf(label, sizeof(label), "    and %u channels of it%s", options->n_chan,
+             device_compiles(bed->device) && method == CHANNELISE_STAGES ? ", stages" : "");
+    if (!options->once)
+        bench_print_row(label, bench_stat_of(rates, options->n_repetitions), 0, "");
+    free(n.spectra);
+    device_free(bed->device, n.gain);
+    device_free(bed->device, n.buffer.rotation_device);
+    device_free_pinned(bed->device, n.buffer.rotation);
+    device_free(bed->device, n.buffer.saturated);
+    device_free(bed->device, n.buffer.voltages);
+    channelise_destroy(n.channelise);
+    work_fini(&n.work);
+}
+
+static bool shape_fits(const struct bed *bed, const struct ddc_args *args, const struct ddc_shape *shape)
+{
+    uint32_t row = (DDC_ROW_OUTPUTS * args->subsampling + 15) / 16 * 16;
+
+    return shape->columns <= row && ddc_grid(args, shape).shared_bytes <= device_shared_bytes(bed->device);
+}
+
+/* The default, and with --shapes the others that fit. */
+static bool bench_size(const struct options *options, const struct bed *bed, unsigned subsampling)
+{
+    const struct ddc_args sizes = {
+        .n_out = 1, .n_taps = 16 * subsampling, .subsampling = subsampling, .sample_bits = options->sample_bits};
+    struct ddc_shape shape = ddc_default_shape(&sizes);
+    char label[48];
+    bool ok;
+
+    snprintf(label, sizeof(label), "subsampling %u", subsampling);
+    ok = bench_shape(options, bed, subsampling, &shape, label);
+    if (options->n_chan)
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_FUSED);
+    if (options->n_chan && device_compiles(bed->device))
+        bench_narrow(options, bed, subsampling, &shape, CHANNELISE_STAGES);
+    for (uint32_t warps = 2; warps <= 8 && options->shapes && device_compiles(bed->device); warps *= 2)
+        for (uint32_t tiles = 1; tiles <= 4; tiles *= 2)
+            for (uint32_t columns = 32; columns <= 256; columns *= 2) {
+                shape = (struct ddc_shape){warps, tiles, columns};
+                snprintf(label, sizeof(label), "    %u warps, %u tiles, %u columns", warps, tiles, columns);
+                if (shape_fits(bed, &sizes, &shape))
+                    ok &= bench_shape(options, bed, subsampling, &shape, label);
+            }
+    return ok;
+}
+
+/* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
+
+static struct bench_stat measure_copy(const struct options *options, const struct bed *bed)
+{
+    double rates[MAX_REPETITIONS];
+    void *from = alloc(bed, options->copy_bytes), *to = alloc(bed, options->copy_bytes);
+
+    fgpu_runs_fill_random(bed->device, bed->stream, from, options->copy_bytes, RANDOM_BITS);
+    for (size_t r = 0; r <= options->n_repetitions; r++) {
+        int64_t start_ns = clock_monotonic_ns();
+        for (int i = 0; i < 20; i++)
+            device_copy(bed->stream, to, from, options->copy_bytes);
+        device_stream_wait(bed->stream);
+        if (r > 0)
+            rates[r - 1] = 20 * 2 * (double)options->copy_bytes / (double)(clock_monotonic_ns() - start_ns);
+    }
+    device_free(bed->device, from);
+    device_free(bed->device, to);
+    return bench_stat_of(rates, options->n_repetitions);
+}
+
+static void find_ceilings(const struct options *options, struct bed *bed)
+{
+    char why[200];
+
+    bed->copy = measure_copy(options, bed);
+    bench_print_head("Ceilings", "10^9 bytes/s or 10^12 op/s");
+    bench_print_row("device copy", bed->copy, 0, "10^9 bytes/s read + written");
+    if (matrix_product_measure(bed->device, true, options->n_repetitions, &bed->product, why, sizeof(why)))
+        printf("matrix product of half floats: not measured: %s\n", why);
+    else
+        bench_print_row("matrix product, half floats", bed->product, 0, "10^12 operations/s");
+}
+
+/* ---- Options ------------------------------------------------------------------------------------------------------ */
+
+static void parse_sizes(struct options *options, const char *list)
+{
+    for (options->n_sizes = 0; *list && options->n_sizes < MAX_SIZES; options->n_sizes++) {
+        char *end;
+        unsigned long subsampling = strtoul(list, &end, 0);
+        if (end == list || subsampling < 2 || subsampling > DESIGN_DDC_MAX_SUBSAMPLING)
+            fail("--subsampling is a list of numbers from 2 to 256");
+        options->subsampling[options->n_sizes] = (unsigned)subsampling;
+        list = *end ? end + 1 : end;
+    }
+}
+
+static void parse_option(struct options *options, const char *name, const char *value)
+{
+    if (strcmp(name, "--device") == 0)
+        options->device.kind = bench_device_kind(value);
+    else if (strcmp(name, "--subsampling") == 0)
+        parse_sizes(options, value);
+    else if (strcmp(name, "--bits") == 0)
+        options->sample_bits = (unsigned)strtoul(value, NULL, 0);
+    else if (strcmp(name, "--channels") == 0)
+        options->n_chan = (unsigned)strtoul(value, NULL, 0);
+    else if (strcmp(name, "--samples") == 0)
+        options->n_samples = strtoull(value, NULL, 0);
+    else if (strcmp(name, "--repetitions") == 0)
+        options->n_repetitions = strtoull(value, NULL, 0);
+    else
+        fail("see the head of scripts/bench/bench_ddc.c for the options");
+}
+
+static void parse(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--shapes") == 0)
+            options->shapes = true;
+        else if (strcmp(argv[i], "--once") == 0)
+            options->once = true;
+        else if (i + 1 == argc)
+            fail("see the head of scripts/bench/bench_ddc.c for the options");
+        else
+            parse_option(options, argv[i], argv[i + 1]), i++;
+    }
+    if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
+        fail("--repetitions is 1 to 99");
+    if (options->n_chan && (options->n_chan < 64 || options->n_chan > 65536 || options->n_chan & (options->n_chan - 1)))
+        fail("--channels is a power of two from 64 to 65536");
+    if (options->sample_bits < 2 ||
+        (options->sample_bits > 10 && options->sample_bits != 12 && options->sample_bits != 16))
+        fail("--bits is 2 to 10, 12 or 16");
+}
+
+static void create_buffers(const struct options *options, struct bed *bed)
+{
+    size_t in_bytes = options->n_samples * options->sample_bits / 8 + DDC_SPARE_BYTES, out_bytes = 0;
+
+    for (size_t i = 0; i < options->n_sizes; i++) {
+        size_t bytes = (options->n_samples / options->subsampling[i] + 1) * 8;
+        out_bytes = bytes > out_bytes ? bytes : out_bytes;
+    }
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        bed->in[pol] = alloc(bed, in_bytes);
+        bed->out[pol] = alloc(bed, out_bytes);
+        fgpu_runs_fill_random(bed->device, bed->stream, bed->in[pol], in_bytes, RANDOM_BITS);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {
+        .subsampling = {4, 8, 16, 32, 64, 128}, .n_sizes = 6, .n_repetitions = 9, .sample_bits = 10};
+    struct bed bed = {0};
+    char why[400] = "";
+    bool ok = true;
+
+    log_init("bench_ddc", LOG_LEVEL_WARNING);
+    parse(&options, argc, argv);
+    if (device_open(&options.device, &bed.device, why, sizeof(why)))
+        fail(why);
+    if (device_stream_create(bed.device, "bench", &bed.stream))
+        fail("a stream cannot be made");
+    bool is_cpu = strcmp(device_name(bed.device), "cpu") == 0;
+    options.copy_bytes = (size_t)1 << (is_cpu ? 25 : 30);
+    options.n_samples = options.n_samples ? options.n_samples : (size_t)1 << (is_cpu ? 21 : 27);
+    create_buffers(&options, &bed);
+    if (!options.once) {
+        bench_print_machine();
+        printf("device: %s, %s; %zu repetitions; 16 taps per subsample, %u bits\n", device_name(bed.device),
+               device_model(bed.device), options.n_repetitions, options.sample_bits);
+        find_ceilings(&options, &bed);
+        bench_print_head("Down-converter", "10^9 dual-pol samples/s");
+    }
+    for (size_t i = 0; i < options.n_sizes; i++)
+        ok &= bench_size(&options, &bed, options.subsampling[i]);
+    for (size_t pol = 0; pol < N_POLS; pol++) {
+        device_free(bed.device, bed.in[pol]);
+        device_free(bed.device, bed.out[pol]);
+    }
+    device_stream_destroy(bed.stream);
+    device_close(bed.device);
+    return ok ? 0 : 1;
+}

@@ -1,0 +1,593 @@
+/* bench_fgpu.c - what the F-engine reaches on a device: its kernels alone, and the chain with uploads and downloads,
+ * beside what the device can do at most.
+ *
+ * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
+ *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
+ *                   [--once | --tune SECONDS | --shapes FILE]
+ *   --samples         of each polarisation, in one run of the kernels
+ *   --buffer-samples  of each polarisation, transformed at once (a whole number of heaps, at least one)
+ *   --chunk-samples   of each polarisation, in one upload of the chain
+ *   --tune            for each size looks for so long for a better shape, and compares it with the default; nothing is kept
+ *   --shapes          measures the kernels, and each of the two, with the default shape and all of the file's: a line each,
+ *                     "CHANNELS NAME=VALUE ...", with what differs from the shape that is good for so many front_rows
+ *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
+ * 16 taps, 10 bits in, 8 bits out, uniform dither, heaps of 256 spectra; random input.  The defaults are for a GPU; on
+ * the cpu device they are small.  A Gsample/s is 10^9 sampling instants of the ADC a second, both polarisations done. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/base/version.h"
+#include "kernels/filterbank/channelise_timing.h"
+#include "kernels/filterbank/channelise_tune.h"
+#include "scripts/bench/bench.h"
+#include "scripts/bench/fgpu_runs.h"
+#include "tests/unit/test_random.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_SIZES        8
+#define MAX_REPETITIONS  99
+#define SPECTRA_PER_HEAP 256
+#define SPECTRA_MIN      16
+#define OUT_BITS         8
+#define KERNELS_NS       (50 * NS_PER_MS)  /* of a repetition */
+#define CHAIN_NS         (200 * NS_PER_MS) /* so that filling and emptying the pipeline hardly counts */
+#define RMS_MIN          15.0
+#define RMS_MAX          30.0
+
+struct options {
+    struct device_config device;
+    unsigned n_chan[MAX_SIZES];
+    size_t n_sizes;
+    size_t run_samples, buffer_samples, chunk_samples; /* 0: by the device */
+    size_t n_repetitions;
+    size_t copy_bytes;
+    unsigned n_taps, sample_bits;
+    const char *json, *shapes;
+    bool once;
+    double tune_s; /* 0: no */
+};
+
+struct ceilings {
+    struct bench_stat copy, up, down, both; /* 10^9 bytes/s; copy counts read and written, both is each way */
+};
+
+struct result {
+    unsigned n_chan, spectra_per_heap;
+    size_t buffer_samples, run_samples, chunk_samples, chain_buffer_samples;
+    struct bench_stat kernels, chain, fft; /* 10^9 samples/s */
+    double output_rms;
+};
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "bench_fgpu: %s\n", what);
+    exit(1);
+}
+
+/* ---- Repetitions ------------------------------------------------------------------------------------------------- */
+
+/* Times 'n' times the work, in wall time. */
+typedef int64_t (*time_work)(void *what, size_t n);
+
+/* Rates of 'amount' (for n = 1), in 10^9 a second.  The first time only warms up; the second says how often the work is
+ * to be done so that a repetition takes 'repetition_ns'. */
+static struct bench_stat measure(const struct options *options, time_work time, void *what, double amount,
+                                 int64_t repetition_ns)
+{
+    double rates[MAX_REPETITIONS];
+
+    time(what, 1);
+    size_t n = 1 + (size_t)(repetition_ns / (time(what, 1) + 1));
+    for (size_t i = 0; i < options->n_repetitions; i++)
+        rates[i] = amount * (double)n / (double)time(what, n);
+    return bench_stat_of(rates, options->n_repetitions);
+}
+
+/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
+
+struct copies {
+    struct device *device;
+    struct device_stream *a, *b;
+    size_t n_bytes;
+    uint8_t *device_from, *device_to, *host_from, *host_to;
+};
+
+static int64_t time_device_copy(void *what, size_t n)
+{
+    const struct copies *c = what;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_copy(c->a, c->device_to, c->device_from, c->n_bytes);
+    device_stream_wait(c->a);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static int64_t time_up(void *what, size_t n)
+{
+    const struct copies *c = what;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_copy(c->a, c->device_from, c->host_from, c->n_bytes);
+    device_stream_wait(c->a);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static int64_t time_down(void *what, size_t n)
+{
+    const struct copies *c = what;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_copy(c->b, c->host_to, c->device_to, c->n_bytes);
+    device_stream_wait(c->b);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Both ways at once; the time is that of the slower. */
+static int64_t time_both(void *what, size_t n)
+{
+    const struct copies *c = what;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++) {
+        device_copy(c->a, c->device_from, c->host_from, c->n_bytes);
+        device_copy(c->b, c->host_to, c->device_to, c->n_bytes);
+    }
+    device_stream_wait(c->a);
+    device_stream_wait(c->b);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static void find_ceilings(const struct options *options, struct device *device, struct ceilings *ceilings)
+{
+    struct copies c = {.device = device, .n_bytes = options->copy_bytes};
+    double n_bytes = (double)c.n_bytes;
+
+    c.device_from = device_alloc(device, c.n_bytes);
+    c.device_to = device_alloc(device, c.n_bytes);
+    c.host_from = device_alloc_pinned(device, c.n_bytes);
+    c.host_to = device_alloc_pinned(device, c.n_bytes);
+    if (!c.device_from || !c.device_to || !c.host_from || !c.host_to || device_stream_create(device, "up", &c.a) ||
+        device_stream_create(device, "down", &c.b))
+        fail("there is no memory to measure copies");
+    fgpu_runs_fill_random(device, c.a, c.device_from, c.n_bytes, RANDOM_BITS);
+    device_copy(c.a, c.host_from, c.device_from, c.n_bytes);
+    device_stream_wait(c.a);
+    ceilings->copy = measure(options, time_device_copy, &c, 2 * n_bytes, KERNELS_NS);
+    ceilings->up = measure(options, time_up, &c, n_bytes, KERNELS_NS);
+    ceilings->down = measure(options, time_down, &c, n_bytes, KERNELS_NS);
+    ceilings->both = measure(options, time_both, &c, n_bytes, KERNELS_NS);
+    device_stream_destroy(c.a);
+    device_stream_destroy(c.b);
+    device_free(device, c.device_from);
+    device_free(device, c.device_to);
+    device_free_pinned(device, c.host_from);
+    device_free_pinned(device, c.host_to);
+}
+
+/* Bytes of device memory per dual-polarisation sample: samples in and voltages out, and what goes through memory in
+ * between as 8 bytes of float2, written and read. */
+static double bytes_per_sample(const struct options *options, unsigned n_round_trips)
+{
+    return N_POLS * (options->sample_bits / 8.0 + OUT_BITS / 8.0) + 16.0 * n_round_trips;
+}
+
+static void print_ceilings(const struct options *options, const struct ceilings *ceilings)
+{
+    bench_print_head("Ceilings", "10^9 bytes/s");
+    bench_print_row("device copy", ceilings->copy, 0, "read + written");
+    bench_print_row("upload", ceilings->up, 0, "pinned memory to device");
+    bench_print_row("download", ceilings->down, 0, "device to pinned memory");
+    bench_print_row("both at once", ceilings->both, 0, "each way");
+    printf("\nGsamples/s that the device copy rate allows:\n");
+    for (unsigned n = 0; n <= 2; n++)
+        printf("    %.0f  at %.1f bytes of device memory a sample: %s\n",
+               ceilings->copy.max / bytes_per_sample(options, n), bytes_per_sample(options, n),
+               n == 0   ? "all in one kernel"
+               : n == 1 ? "two kernels"
+                        : "filter, FFT in one pass, post-processing");
+    printf("    %.1f  upload and download, both at once\n",
+           ceilings->both.max / (N_POLS * (options->sample_bits > OUT_BITS ? options->sample_bits : OUT_BITS) / 8.0));
+}
+
+/* ---- A size ------------------------------------------------------------------------------------------------------ */
+
+struct transform {
+    struct device_stream *stream;
+    struct device_fft *fft;
+    void *in, *out;
+};
+
+static int64_t time_fft(void *what, size_t n)
+{
+    const struct transform *t = what;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_fft_run(t->stream, t->fft, t->in, t->out);
+    device_stream_wait(t->stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* The device's own FFT of an output buffer: a complex point for each pair of samples of a polarisation. */
+static struct bench_stat bench_fft(const struct options *options, const struct fgpu_runs_config *config)
+{
+    size_t n_chan = config->channelise.n_chan, n_samples = fgpu_runs_buffer_samples(config);
+    size_t n_transforms = N_POLS * n_samples / 2 / n_chan, n_bytes = N_POLS * n_samples * sizeof(float);
+    struct transform t = {.in = device_alloc(config->device, n_bytes), .out = device_alloc(config->device, n_bytes)};
+
+    if (!t.in || !t.out || device_stream_create(config->device, "fft", &t.stream) ||
+        device_fft_create(config->device, n_chan, n_transforms, &t.fft))
+        fail("there is no memory for the FFT alone");
+    fgpu_runs_fill_random(config->device, t.stream, t.in, n_bytes, RANDOM_FLOATS);
+    struct bench_stat stat = measure(options, time_fft, &t, (double)n_samples, KERNELS_NS);
+    device_fft_destroy(t.fft);
+    device_stream_destroy(t.stream);
+    device_free(config->device, t.in);
+    device_free(config->device, t.out);
+    return stat;
+}
+
+static int64_t time_kernels(void *what, size_t n)
+{
+    return kernel_runs_time_ns(what, n);
+}
+
+static int64_t time_chain(void *what, size_t n)
+{
+    return chain_runs_time_ns(what, n);
+}
+
+/* Sizes that fit together: heaps of fewer spectra and larger buffers where there are many channels. */
+static struct fgpu_runs_config configure(const struct options *options, struct device *device, unsigned n_chan)
+{
+    size_t spacing = 2 * (size_t)n_chan, n_spectra = SPECTRA_PER_HEAP;
+    size_t window = options->n_taps * spacing, chunk_samples = options->chunk_samples;
+
+    while (n_spectra > SPECTRA_MIN && n_spectra * spacing > options->buffer_samples)
+        n_spectra /= 2;
+    size_t n_batches = options->buffer_samples / (n_spectra * spacing);
+    n_batches = n_batches > CHANNELISE_CUDA_SPECTRA / n_spectra ? CHANNELISE_CUDA_SPECTRA / n_spectra : n_batches;
+    n_batches = n_batches > 0 ? n_batches : 1;
+    size_t n_buffers = options->run_samples / (n_batches * n_spectra * spacing);
+    return (struct fgpu_runs_config){
+        .device = device,
+        .channelise = {.n_chan = n_chan,
+                       .n_taps = options->n_taps,
+                       .w_cutoff = 1,
+                       .sample_bits = options->sample_bits,
+                       .spectra_per_heap = (unsigned)n_spectra,
+                       .n_batches = (unsigned)n_batches,
+                       .out_bits = OUT_BITS,
+                       .dither = true,
+                       .seed = random_u64()},
+        .n_buffers_per_run = n_buffers > 0 ? n_buffers : 1,
+        .chunk_samples = chunk_samples > window ? chunk_samples : window,
+    };
+}
+
+/* As configured, but no more batches to a buffer than a chunk of the chain fills. */
+static struct fgpu_runs_config configure_chain(struct fgpu_runs_config config)
+{
+    size_t batch_samples = fgpu_runs_buffer_samples(&config) / config.channelise.n_batches;
+    size_t n_batches = config.chunk_samples / batch_samples;
+
+    if (n_batches < config.channelise.n_batches)
+        config.channelise.n_batches = n_batches > 0 ? (unsigned)n_batches : 1;
+    return config;
+}
+
+static struct bench_stat bench_kernels(const struct options *options, const struct fgpu_runs_config *config)
+{
+    struct kernel_runs *runs = kernel_runs_create(config);
+    double n_samples = (double)(config->n_buffers_per_run * fgpu_runs_buffer_samples(config));
+    struct bench_stat stat = measure(options, time_kernels, runs, n_samples, KERNELS_NS);
+
+    kernel_runs_destroy(runs);
+    return stat;
+}
+
+static struct result bench_size(const struct options *options, struct device *device, unsigned n_chan)
+{
+    struct fgpu_runs_config config = configure(options, device, n_chan), chain_config = configure_chain(config);
+    struct result result = {
+        .n_chan = n_chan,
+        .spectra_per_heap = config.channelise.spectra_per_heap,
+        .buffer_samples = fgpu_runs_buffer_samples(&config),
+        .run_samples = config.n_buffers_per_run * fgpu_runs_buffer_samples(&config),
+        .chunk_samples = config.chunk_samples,
+        .chain_buffer_samples = fgpu_runs_buffer_samples(&chain_config),
+    };
+
+    result.kernels = bench_kernels(options, &config);
+    struct chain_runs *chain = chain_runs_create(&chain_config);
+    result.chain = measure(options, time_chain, chain, (double)fgpu_runs_buffer_samples(&chain_config), CHAIN_NS);
+    result.output_rms = chain_runs_output_rms(chain);
+    chain_runs_destroy(chain);
+    result.fft = bench_fft(options, &config);
+    return result;
+}
+
+static void print_result(const struct options *options, const struct ceilings *ceilings, const struct result *result)
+{
+    char label[48];
+
+    snprintf(label, sizeof(label), "%u channels: kernels alone", result->n_chan);
+    bench_print_row(label, result->kernels, result->fft.max, "the FFT alone");
+    bench_print_row("    chain with copies", result->chain, ceilings->both.max / (N_POLS * options->sample_bits / 8.0),
+                    "upload beside download");
+    bench_print_row("    FFT alone", result->fft, ceilings->copy.max / 16, "device copy");
+    if (result->output_rms < RMS_MIN || result->output_rms > RMS_MAX)
+        printf("    WRONG: the output has an rms of %.1f\n", result->output_rms);
+}
+
+/* Two rounds of the kernels, nothing else that launches but the gain's and weights' copies. */
+static void run_once(const struct options *options, struct device *device)
+{
+    for (size_t i = 0; i < options->n_sizes; i++) {
+        struct fgpu_runs_config config = configure(options, device, options->n_chan[i]);
+        struct kernel_runs *runs = kernel_runs_create(&config);
+        kernel_runs_time_ns(runs, 1);
+        kernel_runs_time_ns(runs, 1);
+        kernel_runs_destroy(runs);
+        printf("{\"channels\": %u, \"rounds\": 2, \"samples\": %zu}\n", options->n_chan[i],
+               config.n_buffers_per_run * fgpu_runs_buffer_samples(&config));
+    }
+}
+
+/* ---- Tuning ------------------------------------------------------------------------------------------------------ */
+
+/* The default beside what channelise_tune() finds, both as the whole of the kernels. */
+static void bench_tuned(const struct options *options, struct device *device, unsigned n_chan)
+{
+    struct fgpu_runs_config config = configure(options, device, n_chan);
+    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
+    const struct channelise_work work = {config.channelise, n_spectra};
+    struct channelise_choice choice = {.shape =
+                                           channelise_fused_shape(&config.channelise, device_shared_bytes(device))};
+    struct channelise_tune_config tune = channelise_tune_config(&work);
+    struct channelise_tuned tuned;
+    char label[48], text[512];
+
+    tune.limit_ns = (int64_t)(options->tune_s * (double)NS_PER_S);
+    struct bench_stat by_default = bench_kernels(options, &config);
+    int64_t start_ns = clock_monotonic_ns();
+    if (channelise_tune(device, &tune, &tuned))
+        fail("it cannot be tuned");
+    double seconds = (double)(clock_monotonic_ns() - start_ns) / (double)NS_PER_S;
+    channelise_choice_apply(&tuned.choice, &config.channelise);
+    snprintf(label, sizeof(label), "%u channels: default", n_chan);
+    bench_print_row(label, by_default, 0, "");
+    bench_print_row("    tuned", bench_kernels(options, &config), by_default.max, "the default");
+    channelise_choice_format(&choice, text, sizeof(text));
+    printf("    default: %s\n", text);
+    channelise_choice_format(&tuned.choice, text, sizeof(text));
+    printf("    tuned:   %s\n    %zu candidates in %.0f s%s\n", text, tuned.n_candidates, seconds,
+           tuned.complete ? "" : ", which did not suffice");
+    fflush(stdout);
+}
+
+static bool is_n_chan(unsigned n_chan)
+{
+    return n_chan >= 64 && n_chan <= 65536 && (n_chan & (n_chan - 1)) == 0;
+}
+
+/* ---- Shapes given ------------------------------------------------------------------------------------------------- */
+
+/* The kernels together and one without the other, 10^9 samples/s. */
+static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
+{
+    struct fgpu_runs_config config = configure(options, device, n_chan);
+    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
+    const struct channelise_work work = {config.channelise, n_spectra};
+    double n_samples = (double)fgpu_runs_buffer_samples(&config), ns[N_PARTS];
+    struct channelise_choice choice = {.method = CHANNELISE_FUSED};
+    char label[24], formatted[512];
+    struct timing *timing;
+
+    if (channelise_choice_parse(&config.channelise, device_shared_bytes(device), text, &choice))
+        fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape; front_rows is 8 to "
+             "256, "
+             "and an eighth of the channels at most");
+    channelise_choice_format(&choice, formatted, sizeof(formatted));
+    if (!channelise_shape_valid(&config.channelise, &choice.shape, device_shared_bytes(device))) {
+        printf("%u channels: cannot be cut so\n    %s\n", n_chan, formatted);
+        return;
+    }
+    if (timing_create(device, &work, 10 * NS_PER_MS, 5, &timing) ||
+        timing_measure(timing, &choice, PART_FRONT, INFINITY, &ns[PART_FRONT]) ||
+        timing_measure(timing, &choice, PART_BACK, INFINITY, &ns[PART_BACK]))
+        fail("a shape cannot be measured");
+    timing_destroy(timing);
+    channelise_choice_apply(&choice, &config.channelise);
+    snprintf(label, sizeof(label), "%u channels", n_chan);
+    bench_print_row(label, bench_kernels(options, &config), 0, "");
+    printf("    front alone %.1f, back alone %.1f; %s\n", n_samples / ns[PART_FRONT], n_samples / ns[PART_BACK],
+           formatted);
+    fflush(stdout);
+}
+
+static void bench_shapes(const struct options *options, struct device *device)
+{
+    FILE *file = fopen(options->shapes, "re");
+    char line[512], *rest;
+    unsigned n_chan_before = 0;
+
+    if (!file)
+        fail("--shapes: the file cannot be read");
+    while (fgets(line, sizeof(line), file)) {
+        char by_default[1] = "";
+        unsigned n_chan = (unsigned)strtoul(line, &rest, 10);
+        if (line[0] == '#' || line[0] == '\n')
+            continue;
+        if (!is_n_chan(n_chan))
+            fail("--shapes: a line begins with a number of channels");
+        if (n_chan != n_chan_before)
+            bench_shape(options, device, n_chan, by_default);
+        bench_shape(options, device, n_chan, rest);
+        n_chan_before = n_chan;
+    }
+    fclose(file);
+}
+
+/* ---- The file ---------------------------------------------------------------------------------------------------- */
+
+static void write_stat(FILE *file, const char *name, struct bench_stat stat, const char *end)
+{
+    fprintf(file, "\"%s\": {\"min\": %.6g, \"median\": %.6g, \"max\": %.6g}%s", name, stat.min, stat.median, stat.max,
+            end);
+}
+
+static void write_json(const struct options *options, const char *device, const struct ceilings *ceilings,
+                       const struct result *results)
+{
+    FILE *file = fopen(options->json, "w");
+
+    if (!file)
+        fail("the JSON file cannot be written");
+    fprintf(file, "{\"build\": \"%s\", \"device\": \"%s\", \"taps\": %u, \"sample_bits\": %u, \"repetitions\": %zu,\n",
+            cbf_build_id, device, options->n_taps, options->sample_bits, options->n_repetitions);
+    fprintf(file, " \"ceilings_gbytes_per_s\": {");
+    write_stat(file, "copy", ceilings->copy, ", ");
+    write_stat(file, "upload", ceilings->up, ", ");
+    write_stat(file, "download", ceilings->down, ", ");
+    write_stat(file, "both_ways_each", ceilings->both, "},\n \"gsamples_per_s\": [\n");
+    for (size_t i = 0; i < options->n_sizes; i++) {
+        const struct result *r = &results[i];
+        fprintf(file,
+                "  {\"channels\": %u, \"spectra_per_heap\": %u, \"run_samples\": %zu, \"buffer_samples\": %zu, "
+                "\"chunk_samples\": %zu, \"chain_buffer_samples\": %zu, \"output_rms\": %.2f, ",
+                r->n_chan, r->spectra_per_heap, r->run_samples, r->buffer_samples, r->chunk_samples,
+                r->chain_buffer_samples, r->output_rms);
+        write_stat(file, "kernels", r->kernels, ", ");
+        write_stat(file, "chain", r->chain, ", ");
+        write_stat(file, "fft", r->fft, i + 1 < options->n_sizes ? "},\n" : "}\n");
+    }
+    fprintf(file, " ]}\n");
+    if (fclose(file))
+        fail("the JSON file cannot be written");
+}
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+static void parse_channels(struct options *options, const char *list)
+{
+    for (options->n_sizes = 0; *list; options->n_sizes++) {
+        char *end;
+        unsigned n_chan = (unsigned)strtoul(list, &end, 0);
+        if (end == list || (*end && *end != ',') || !is_n_chan(n_chan) || options->n_sizes == MAX_SIZES)
+            fail("--channels is a list of up to 8 powers of two from 64 to 65536");
+        options->n_chan[options->n_sizes] = n_chan;
+        list = *end ? end + 1 : end;
+    }
+}
+
+static void parse(struct options *options, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i];
+        if (strcmp(name, "--once") == 0) {
+            options->once = true;
+            continue;
+        }
+        if (++i == argc)
+            fail("see the head of scripts/bench/bench_fgpu.c for the options");
+        if (strcmp(name, "--device") == 0)
+            options->device.kind = bench_device_kind(argv[i]);
+        else if (strcmp(name, "--channels") == 0)
+            parse_channels(options, argv[i]);
+        else if (strcmp(name, "--samples") == 0)
+            options->run_samples = strtoull(argv[i], NULL, 0);
+        else if (strcmp(name, "--buffer-samples") == 0)
+            options->buffer_samples = strtoull(argv[i], NULL, 0);
+        else if (strcmp(name, "--chunk-samples") == 0)
+            options->chunk_samples = strtoull(argv[i], NULL, 0);
+        else if (strcmp(name, "--repetitions") == 0)
+            options->n_repetitions = strtoull(argv[i], NULL, 0);
+        else if (strcmp(name, "--taps") == 0)
+            options->n_taps = (unsigned)strtoul(argv[i], NULL, 0);
+        else if (strcmp(name, "--sample-bits") == 0)
+            options->sample_bits = (unsigned)strtoul(argv[i], NULL, 0);
+        else if (strcmp(name, "--tune") == 0)
+            options->tune_s = strtod(argv[i], NULL);
+        else if (strcmp(name, "--shapes") == 0)
+            options->shapes = argv[i];
+        else if (strcmp(name, "--json") == 0)
+            options->json = argv[i];
+        else
+            fail("see the head of scripts/bench/bench_fgpu.c for the options");
+    }
+    if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
+        fail("--repetitions is 1 to 99");
+    if (options->n_taps < 1 || options->n_taps > 32)
+        fail("--taps is 1 to 32");
+}
+
+/* What was not given depends on what the device is. */
+static void set_defaults(struct options *options, bool is_cpu)
+{
+    size_t run_samples = (size_t)1 << (is_cpu ? 21 : 27);
+
+    if (options->run_samples == 0)
+        options->run_samples = run_samples;
+    if (options->buffer_samples == 0)
+        options->buffer_samples = options->run_samples;
+    if (options->chunk_samples == 0)
+        options->chunk_samples = options->run_samples / 4;
+    options->copy_bytes = (size_t)1 << (is_cpu ? 25 : 30);
+}
+
+int main(int argc, char **argv)
+{
+    static const unsigned sizes[] = {1024, 4096, 8192, 32768, 65536};
+    struct options options = {.n_sizes = ARRAY_LEN(sizes), .n_repetitions = 9, .n_taps = 16, .sample_bits = 10};
+    struct result results[MAX_SIZES];
+    struct ceilings ceilings;
+    struct device *device;
+    char why[400] = "";
+
+    log_init("bench_fgpu", LOG_LEVEL_WARNING);
+    memcpy(options.n_chan, sizes, sizeof(sizes));
+    parse(&options, argc, argv);
+    if (device_open(&options.device, &device, why, sizeof(why)))
+        fail(why);
+    set_defaults(&options, strcmp(device_name(device), "cpu") == 0);
+    if (options.once) {
+        run_once(&options, device);
+        device_close(device);
+        return 0;
+    }
+    bench_print_machine();
+    if (options.tune_s > 0 || options.shapes) {
+        if (device_compiles(device))
+            bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
+        else
+            printf("there is nothing to tune on the %s device\n", device_name(device));
+        if (options.shapes && device_compiles(device))
+            bench_shapes(&options, device);
+        for (size_t i = 0; i < options.n_sizes && options.tune_s > 0 && device_compiles(device); i++)
+            bench_tuned(&options, device, options.n_chan[i]);
+        device_close(device);
+        return 0;
+    }
+    printf("device: %s; %zu repetitions; %u taps, %u bits in, %d bits out, dither\n", device_name(device),
+           options.n_repetitions, options.n_taps, options.sample_bits, OUT_BITS);
+    find_ceilings(&options, device, &ceilings);
+    print_ceilings(&options, &ceilings);
+    bench_print_head("F-engine", "10^9 dual-pol samples/s");
+    for (size_t i = 0; i < options.n_sizes; i++) {
+        results[i] = bench_size(&options, device, options.n_chan[i]);
+        print_result(&options, &ceilings, &results[i]);
+    }
+    if (options.json)
+        write_json(&options, device_name(device), &ceilings, results);
+    device_close(device);
+    for (size_t i = 0; i < options.n_sizes; i++)
+        if (results[i].output_rms < RMS_MIN || results[i].output_rms > RMS_MAX)
+            return 1;
+    return 0;
+}

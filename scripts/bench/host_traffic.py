@@ -1,0 +1,65 @@
+"""How many times each byte of payload crosses a host's memory bus, from first principles: for scripts/bench/realtime-chain,
+which multiplies it with what was counted, and for scripts/bench/scaling.
+
+A pass is a byte read from memory or written to it.  'least' is with all that is handed on in the last-level cache
+(network cards and GPUs that write there, socket buffers and receive rings that stay there); 'most' with none of it,
+where a write by way of the cache also reads the line first.  Non-temporal stores write once, whatever the cache.
+docs/scaling.md explains each."""
+from dataclasses import dataclass
+
+
+@dataclass
+class Pass:
+    what: str
+    least: float
+    most: float
+
+
+# Of a byte that is received from a network card, or sent to one.
+RECEIVED = {
+    "sockets": [Pass("card writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
+                Pass("GPU reads the chunk", 1, 1)],
+    "ibverbs": [Pass("card writes the ring", 0, 1), Pass("thread reads it", 0, 1), Pass("copy to the chunk", 1, 1),
+                Pass("GPU reads the chunk", 1, 1)],
+    "ibverbs, direct": [Pass("card writes the ring", 0, 1), Pass("thread reads it, writes to the GPU", 0, 1)],
+    "gpudirect": [Pass("heads of frames, completions, places", 0, 0.1)],
+}
+SENT = {
+    "sockets": [Pass("GPU writes the buffer", 1, 1), Pass("kernel reads it", 1, 1),
+                Pass("kernel writes socket buffer", 0, 2), Pass("card reads it", 0, 1)],
+    "ibverbs": [Pass("GPU writes the buffer", 1, 1), Pass("card reads it", 1, 1)],
+    "gpudirect": [Pass("headers, work requests, completions", 0, 0.1)],
+}
+# Over loopback the sender's socket buffers are the receiver's.
+LOOPBACK_SENT = SENT["sockets"][:3]
+LOOPBACK_RECEIVED = RECEIVED["sockets"][1:]
+LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # on to the GPU by way of a buffer that stays in the cache
+SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket buffer", 0, 2)]
+
+
+def total(passes):
+    """(least, most) passes of a byte."""
+    return sum(p.least for p in passes), sum(p.most for p in passes)
+
+
+def stage(name, bytes_per_s, passes):
+    least, most = total(passes)
+    return {"stage": name, "bytes_per_s": bytes_per_s, "least": least * bytes_per_s, "most": most * bytes_per_s}
+
+
+def chain(samples_per_s, voltages_per_s, direct):
+    """Rows of digitisers, F-engine and X-engine on one host over loopback, of the bytes/s of payload counted; 'direct': with
+    recv.direct."""
+    received = LOOPBACK_DIRECT if direct else LOOPBACK_RECEIVED
+    return [stage("dsim", samples_per_s, SIMULATED), stage("fgpu receives", samples_per_s, received),
+            stage("fgpu sends", voltages_per_s, LOOPBACK_SENT), stage("xbgpu receives", voltages_per_s, received)]
+
+
+def print_rows(rows):
+    print(f"{'memory traffic, estimated':26} {'payload GB/s':>13} {'at least GB/s':>14} {'at most GB/s':>13}")
+    together = {"stage": "all", "bytes_per_s": 0.0}
+    for key in ("least", "most"):
+        together[key] = sum(row[key] for row in rows)
+    for row in [*rows, together]:
+        payload = f"{1e-9 * row['bytes_per_s']:13.2f}" if row is not together else " " * 13
+        print(f"{row['stage']:26} {payload} {1e-9 * row['least']:14.2f} {1e-9 * row['most']:13.2f}")

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Heaps to packets by spead2, with one send thread: what `make bench-send` is measured against.
+
+The heaps are those of katgpucbf: every packet repeats all item pointers, those of one timestamp go out packet by packet
+in turn (digitisers': one after another), and their memory is used again as soon as they are sent.
+
+    .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind feng --heap-bytes 65536 --samples-per-heap 2097152 \\
+        --endpoint 239.1.2.3:7148 --seconds 10 --cpu 0
+    .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind dig --n-sources 2 --heap-bytes 5120 \\
+        --samples-per-heap 4096 --endpoint 127.0.0.1:7148 --seconds 10 --rate 250e6 --cpu 0
+
+With .venv-bench spead2 is built from source, with GSO; with .venv it is the wheel of PyPI, without.
+
+Kinds: dig (a packet per heap, 72 bytes of header), feng (72), x (64).  Timestamps begin at 0; each timestamp has one
+heap of each source for each endpoint; heap cnt modulo sources is the source.  No descriptors, no stop heap.
+
+stdout: one JSON line at the end.
+  packets heaps          sent
+  bytes                  their payload
+  cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface it includes the
+                         receiving half of the network stack
+  wall_ns                from the first heap to the last
+  buffer_bytes gso       as the kernel has them: its bookkeeping doubles the size that was asked for
+"""
+import argparse
+import asyncio
+import collections
+import socket
+import time
+
+import numpy as np
+import spead2
+import spead2.send
+import spead2.send.asyncio
+
+from peer_common import (ADC_SAMPLES, DIGITISER_ID, DIGITISER_STATUS, FENG_ID, FENG_RAW, FLAVOUR, FREQUENCY, SOL_UDP,
+                         TIMESTAMP, UDP_SEGMENT, XENG_RAW, PinnedPool, endpoint, report, send_socket)
+
+HEADER_BYTES = {"dig": 72, "feng": 72, "x": 64}
+IN_FLIGHT = 4  # batches that spead2 holds at once
+BATCH_BYTES = 1 << 20  # of payload, at least
+
+
+def item(number, dtype, value):
+    return spead2.Item(number, "", "", shape=value.shape, dtype=dtype, value=value)
+
+
+def immediate(number, value):
+    """An item in the header that takes its value, the low 48 bits of a big-endian word, when its packet is made."""
+    return item(number, np.uint8, value.reshape(1).view(np.uint8)[2:])
+
+
+class Batch:
+    """The heaps of 'n_times' consecutive timestamps, made once and sent again and again."""
+
+    def __init__(self, args, n_times, payload):
+        self.step = args.samples_per_heap
+        self.times = np.zeros(n_times, ">u8")
+        self.offsets = np.arange(n_times, dtype=np.uint64) * self.step
+        self.constants = np.arange(max(args.n_sources, len(args.endpoint)) + 1).astype(">u8")
+        payloads = iter(payload.reshape(-1, args.heap_bytes))
+        self.heaps = spead2.send.HeapReferenceList([
+            spead2.send.HeapReference(self.make_heap(args.kind, time, source, substream, next(payloads)),
+                                      substream_index=substream)
+            for time in range(n_times) for substream in range(len(args.endpoint)) for source in range(args.n_sources)])
+
+    def make_heap(self, kind, time, source, substream, payload):
+        heap = spead2.send.Heap(FLAVOUR)
+        heap.repeat_pointers = True
+        heap.add_item(immediate(TIMESTAMP, self.times[time:time + 1]))
+        if kind == "dig":
+            heap.add_item(immediate(DIGITISER_ID, self.constants[source:source + 1]))
+            heap.add_item(immediate(DIGITISER_STATUS, self.constants[:1]))
+            heap.add_item(item(ADC_SAMPLES, np.uint8, payload))
+        else:
+            if kind == "feng":
+                heap.add_item(immediate(FENG_ID, self.constants[source:source + 1]))
+            heap.add_item(immediate(FREQUENCY, self.constants[substream:substream + 1]))
+            heap.add_item(item(FENG_RAW if kind == "feng" else XENG_RAW, np.uint8, payload))
+        return heap
+
+    def stamp(self, first_time):
+        self.times[:] = self.offsets + np.uint64(first_time * self.step)
+
+
+async def send(args):
+    group = args.n_sources * len(args.endpoint)
+    # Heaps that are dealt out packet by packet go in a call of their own; the others in batches, as calls cost.
+    dealt = args.kind != "dig" and group > 1
+    n_times = 1 if dealt else max(1, BATCH_BYTES // (group * args.heap_bytes))
+    mode = spead2.send.GroupMode.ROUND_ROBIN if dealt else spead2.send.GroupMode.SERIAL
+    rng = np.random.default_rng(1)
+    batches = [Batch(args, n_times, rng.integers(0, 256, n_times * group * args.heap_bytes, np.uint8))
+               for _ in range(IN_FLIGHT)]
+
+    pool = PinnedPool(args.cpu)
+    sock = send_socket(args.interface, args.buffer)
+    config = spead2.send.StreamConfig(max_packet_size=args.packet_payload + HEADER_BYTES[args.kind],
+                                      max_heaps=IN_FLIGHT * n_times * group, rate=args.rate)
+    stream = spead2.send.asyncio.UdpStream(pool.pool, sock, args.endpoint, config)
+    stream.set_cnt_sequence(0, 1)
+
+    cpu_ns, start_ns = pool.cpu_ns(), time.monotonic_ns()
+    under_way, n_sent = collections.deque(), 0
+    while time.monotonic_ns() < start_ns + args.seconds * 1e9:
+        if len(under_way) == IN_FLIGHT:
+            await under_way.popleft()
+        batch = batches[n_sent % IN_FLIGHT]
+        batch.stamp(n_sent * n_times)
+        under_way.append(stream.async_send_heaps(batch.heaps, mode))
+        n_sent += 1
+    for sent in under_way:
+        await sent
+    cpu_ns, wall_ns = pool.cpu_ns() - cpu_ns, time.monotonic_ns() - start_ns
+
+    heaps = n_sent * n_times * group
+    packets = heaps * -(-args.heap_bytes // args.packet_payload)
+    report(spead2=spead2.__version__, kind=args.kind, packets=packets, heaps=heaps, bytes=heaps * args.heap_bytes,
+           cpu_ns=cpu_ns, wall_ns=wall_ns, buffer_bytes=sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF),
+           gso=sock.getsockopt(SOL_UDP, UDP_SEGMENT) > 0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--endpoint", type=lambda text: [endpoint(one) for one in text.split(",")], required=True,
+                        help="ADDRESS:PORT,..., one for each substream")
+    parser.add_argument("--interface", default="127.0.0.1", help="address of the interface [%(default)s]")
+    parser.add_argument("--kind", choices=HEADER_BYTES, required=True)
+    parser.add_argument("--n-sources", type=int, default=1, help="digitisers or F-engines [%(default)s]")
+    parser.add_argument("--heap-bytes", type=int, required=True, help="payload of a heap")
+    parser.add_argument("--packet-payload", type=int, default=8192, help="payload of a packet at most [%(default)s]")
+    parser.add_argument("--samples-per-heap", type=int, required=True, help="step of the timestamps")
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--rate", type=float, default=0, help="bytes a second, headers included; 0: no limit")
+    parser.add_argument("--buffer", type=int, default=1 << 20, help="socket send buffer, bytes [%(default)s]")
+    parser.add_argument("--cpu", type=int, default=-1, help="core of the send thread; the rest keeps off it")
+    asyncio.run(send(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

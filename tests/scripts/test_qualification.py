@@ -1,0 +1,27 @@
+"""Statements of the F-engine's qualification that need no measurement."""
+from fractions import Fraction
+from types import SimpleNamespace
+
+import pytest
+
+from harness import ROOT
+from phases import evaluation_row
+from qualify_f import NARROW
+
+RECEIVERS = {"U": 1088 * 10**6, "L": 1712 * 10**6, "S": 1750 * 10**6}
+
+
+@pytest.mark.parametrize("channels, decimation, kept", NARROW)
+def test_bands_in_which_there_are_too_few_evaluations(channels, decimation, kept):
+    """A spectrum of a narrow band lasts 2 channels x decimation samples; the page has the row as the program makes it."""
+    row = evaluation_row(SimpleNamespace(step=2 * channels * decimation), known=True)
+    rates = {name: Fraction(rate, 2 * channels * decimation) for name, rate in RECEIVERS.items()}
+    failing = {name: rate for name, rate in rates.items() if rate < 2500}
+    assert row.ok == (not failing)
+    expected = f"{round(rates['L'])} Hz"
+    if failing:
+        expected += "; fails in " + ", ".join(f"{name} ({round(rate)} Hz)" for name, rate in failing.items())
+    assert row.figure == expected
+    page = (ROOT / "docs" / "qualification.md").read_text()
+    _, line = [line for line in page.splitlines() if row.what in line]  # of the whole band, and of narrow ones
+    assert f"{row.figure}{'' if row.ok else ' **FAIL**'} |" in line
