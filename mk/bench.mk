@@ -1,0 +1,35 @@
+# Benchmarks, and the scripts that measure: scripts/bench.  docs/performance.md has the results.
+BENCHES      := arrivals count_heaps $(patsubst scripts/bench/%.c,%,$(wildcard scripts/bench/bench_*.c))
+BENCH_COMMON := $(addprefix scripts/bench/,bench.c ceilings.c fgpu_runs.c matrix_product.c)
+
+$(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/scripts/bench/%.o $(call objects,$(BENCH_COMMON)) $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))
+
+bench-cpu: $(BUILD)/bench/bench_cpu ## what the kernels cost on this machine (a minute)
+	@$<
+
+bench-fgpu: $(BUILD)/bench/bench_fgpu ## what the F-engine reaches on the device; FGPU_FLAGS="--device cpu --channels 1024"
+	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
+
+bench-xbgpu: $(BUILD)/bench/bench_xbgpu ## what the X-engine's kernels reach; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
+	@$< $(XBGPU_FLAGS)
+
+bench-ddc: $(BUILD)/bench/bench_ddc ## what the down-converter reaches; DDC_FLAGS="--shapes --subsampling 8"
+	@$< $(DDC_FLAGS)
+
+bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
+bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
+bench-recv bench-send:
+	@scripts/setup bench
+	@$(SUBMAKE) $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
+	@.venv/bin/python scripts/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
+
+# spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
+bench-peers: ## builds spead2, which the benchmarks are measured against, and tries it
+	@scripts/setup bench
+	@.venv/bin/python scripts/bench/peer_check.py
+
+# All that the parts of scripts/gpu run.
+gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(BENCHES))
+
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers gpu-programs

@@ -1,0 +1,25 @@
+# The cuda device: a shared object that the daemons open where there is a GPU (common/device/plugin.h).
+CUDART      := $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib $(CUDA)/lib/x86_64-linux-gnu)))
+CUDA_DEVICE := $(if $(CUDA),$(BUILD)/cbf-cuda.so)
+CUDA_LIBRARIES := $(patsubst %/,%,$(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64))
+
+# What of common/base the device needs is linked into it: nothing of the program is seen in there.
+CUDA_BASE    := $(addprefix common/base/,clock.c thread.c file.c trust.c memory.c version.c)
+CUDA_SOURCES := $(wildcard common/device/cuda/*.c) common/device/cuda/texts.c $(CUDA_BASE)
+pic_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(1))
+
+all: $(CUDA_DEVICE)
+	@$(if $(CUDA),:,echo "  no CUDA toolkit: without the cuda device (cbf-cuda.so)")
+
+$(OBJ)/pic/%: EXTRA_CFLAGS += -fPIC -fvisibility=hidden -isystem $(CUDA)/include
+$(OBJ)/common/device/cuda/library.o $(OBJ)/pic/common/device/cuda/library.o: EXTRA_CFLAGS += -DCBF_CUDA_LIBRARIES='"$(CUDA_LIBRARIES)"'
+$(OBJ)/common/device/cuda/vulkan.o $(OBJ)/pic/common/device/cuda/vulkan.o: EXTRA_CFLAGS += $(VULKAN_CFLAGS)
+
+$(BUILD)/cbf-cuda.so: $(call pic_objects,$(CUDA_SOURCES))
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $^ $(CUDART) -ldl -lrt -lpthread
+
+# For debian/rules: there is a package of the cuda device only where there is a CUDA toolkit.
+cuda-device:
+	@echo $(CUDA_DEVICE)
+.PHONY: cuda-device

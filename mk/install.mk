@@ -1,0 +1,44 @@
+# Installing, and Debian packages.
+unitdir   ?= $(prefix)/lib/systemd/system
+docdir    ?= $(prefix)/share/doc/cbf
+sysconfdir = $(if $(filter /usr,$(prefix)),/etc,$(prefix)/etc)
+INTO       = $(DESTDIR)$(prefix)
+INSTALLED_DOCS = s|docs/\([a-z-]*\.md\)|$(docdir)/docs/\1|g
+unit       = sed '$(INSTALLED_DOCS); s|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
+
+install: all man ## make install DESTDIR= prefix=/usr/local
+	install -d $(INTO)/bin $(INTO)/share/cbf/config/demo $(INTO)/share/cbf/config/array $(INTO)/share/cbf/scripts $(INTO)/share/cbf/systemd \
+		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)/docs/reference \
+		$(DESTDIR)$(docdir)/docs/images $(INTO)/lib/sysusers.d $(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
+	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS)) $(INTO)/bin
+	install -d $(INTO)/lib/cbf
+	install -m 755 $(BUILD)/clock-state $(INTO)/lib/cbf
+	$(if $(CUDA_DEVICE),install -m 644 $(CUDA_DEVICE) $(INTO)/lib/cbf)
+	install -m 644 config/*.yaml $(INTO)/share/cbf/config
+	sed -i '$(INSTALLED_DOCS)' $(patsubst config/%,$(INTO)/share/cbf/config/%,$(wildcard config/*.yaml))
+	install -m 644 config/demo/* $(INTO)/share/cbf/config/demo
+	install -m 755 scripts/repair_uvh5.py scripts/array $(INTO)/share/cbf/scripts
+	install -m 644 scripts/array_* $(INTO)/share/cbf/scripts
+	install -m 644 config/array/* $(INTO)/share/cbf/config/array
+	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
+	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1
+	install -m 644 $(filter %.5,$(MAN_PAGES)) $(INTO)/share/man/man5
+	install -m 644 systemd/*.service systemd/*.target $(DESTDIR)$(unitdir)
+	$(call unit,fgpu@.service,engine@.service.in,fgpu,F-engine)
+	$(call unit,xbgpu@.service,engine@.service.in,xbgpu,X-engine)
+	$(call unit,visrec@.service,engine@.service.in,visrec,recorder)
+	$(call unit,gpucbf-clock.service,gpucbf-clock.service.in)
+	install -m 644 systemd/realtime.conf systemd/ibverbs.conf $(INTO)/share/cbf/systemd
+	install -m 644 systemd/sysusers.conf $(INTO)/lib/sysusers.d/gpucbf.conf
+	sed '$(INSTALLED_DOCS)' systemd/sysctl.conf > $(DESTDIR)$(sysconfdir)/sysctl.d/60-gpucbf.conf
+	install -m 644 systemd/limits.conf $(DESTDIR)$(sysconfdir)/security/limits.d/60-gpucbf.conf
+	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
+	install -m 644 CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(docdir)/docs
+	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/docs/reference
+	install -m 644 $(wildcard docs/images/*) $(DESTDIR)$(docdir)/docs/images
+
+deb: ## Debian packages of the tree as it is, in build-deb; docs/operation.md
+	@scripts/setup deb
+	@scripts/deb
+
+.PHONY: install deb

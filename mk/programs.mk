@@ -1,0 +1,71 @@
+# Daemons and tools, and their manual pages.  A folder's files are one library; main.c makes the program.
+PROGRAMS := fgpu xbgpu dsim fsim visrec
+# Programs without a configuration file of their own.
+COMMANDS := cbf-doctor
+
+# Where ibverbs is not there, stubs take its place.
+VERBS_SOURCES := common/net/verbs.c common/recv/source_verbs.c common/recv/source_verbs_open.c common/send/sink_verbs.c
+NO_VERBS      := common/recv/source_verbs_none.c common/send/sink_verbs_none.c
+# The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
+IMAGES   := $(addprefix common/device/cuda/,image.c cache.c nvrtc.c library.c vulkan.c)
+
+sources  = $(filter-out %/main.c,$(wildcard $(addsuffix /*.c,$(1))))
+objects  = $(patsubst %.c,$(OBJ)/%.o,$(1))
+COMMON   := $(filter-out $(if $(VERBS),$(NO_VERBS),$(VERBS_SOURCES)),$(call sources,common/*)) $(IMAGES)
+GENERATED := common/device/cuda/texts.c common/http/page.c
+LIB_SOURCES    := $(COMMON) $(GENERATED) $(call sources,kernels/*)
+DAEMON_SOURCES := $(call sources,fgpu xbgpu)
+TOOL_SOURCES   := $(call sources,tools/*)
+
+$(BUILD)/libcbf.a: $(call objects,$(LIB_SOURCES))
+	$(archive)
+$(BUILD)/libdaemons.a: $(call objects,$(DAEMON_SOURCES))
+	$(archive)
+$(BUILD)/libtools.a: $(call objects,$(TOOL_SOURCES))
+	$(archive)
+ARCHIVES := $(addprefix $(BUILD)/,libtools.a libdaemons.a libcbf.a)
+
+all: $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state)
+main_of = $(firstword $(wildcard $(1)/main.c tools/$(patsubst cbf-%,%,$(1))/main.c))
+$(foreach p,$(PROGRAMS) $(COMMANDS),$(eval $(BUILD)/$(p): $(call objects,$(call main_of,$(p)))))
+$(BUILD)/clock-state: $(call objects,tools/clock_state.c)
+$(BUILD)/manpage: $(call objects,tools/manpage.c)
+$(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state manpage): $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))
+
+# Their loops cost a sixth more with checks in them; what comes in was checked before.
+$(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
+$(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
+$(OBJ)/common/device/plugin.o: EXTRA_CFLAGS = -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
+
+# The kernels' texts, which the cuda device compiles when it runs.
+$(BUILD)/common/device/cuda/texts.c: FORCE
+	$(call embed,common/device/cuda/texts.h,kernel_text,$(wildcard kernels/*/*.cu kernels/*/*.h) common/device/tensor_map.h)
+
+# The status page, which http.c serves.
+$(BUILD)/common/http/page.c: FORCE
+	$(call embed,common/http/page.h,page_text,$(wildcard common/http/page/*))
+
+# The build id is written to a file that changes only when it does, so that --version is true after every build.
+BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
+BUILD_ID := $(BUILD_ID)
+$(BUILD)/build-id: FORCE
+	@mkdir -p $(@D)
+	@echo '$(BUILD_ID)' | cmp -s - $@ || echo '$(BUILD_ID)' > $@
+VERSION_OBJECTS := $(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o
+$(VERSION_OBJECTS): $(BUILD)/build-id
+$(VERSION_OBJECTS): EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
+
+# The manual pages, from the key tables and docs/reference; those of programs without a configuration lie beside them.
+TABLE_PAGES := $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
+MAN_PAGES   := $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*/*.1)))
+# They name documents where these are installed.
+$(TABLE_PAGES): $(BUILD)/manpage $(wildcard docs/reference/*.txt)
+	@mkdir -p $(@D)
+	@$< $(@F) $(patsubst %.1,docs/reference/%.txt,$(filter %.1,$(@F))) > $@ || { rm -f $@; false; }
+	@sed -i 's| (docs/|\n(docs/|; $(INSTALLED_DOCS)' $@
+$(BUILD)/man/man1/%.1: tools/doctor/%.1
+	@mkdir -p $(@D)
+	@cp $< $@
+man: $(MAN_PAGES) ## the manual pages, in build/man
+.PHONY: man

@@ -1,0 +1,119 @@
+# Tests.  A unit test is one Check suite for a file of the same folder: tests/unit/FOLDER/check_*.c.
+UNIT_SOURCES := $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/)))
+# Programs that need a part that is not built are left out.
+UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_packet_sink_verbs.c %/check_packet_source_verbs.c),$(UNIT_SOURCES))
+UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_SOURCES)))
+EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kernel_cache.c
+
+$(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(CHECK_CFLAGS)
+$(foreach t,$(UNIT_SOURCES),$(eval $(BUILD)/tests/$(basename $(notdir $(t))): $(call objects,$(t))))
+$(UNIT_TESTS): $(call objects,$(EMULATOR) tests/fakes/direct_guard/direct_guard.c) $(ARCHIVES)
+	$(call link,$(HDF5_LIBS) $(CHECK_LIBS))
+
+# The cuda device on a CUDA runtime of our own that needs no GPU (tests/fakes/cuda/fake_cuda.h).
+FAKE_CUDA := $(filter-out $(addprefix common/device/cuda/,image.c cache.c nvrtc.c texts.c fft.c),$(CUDA_SOURCES)) \
+             common/device/cpu.c common/device/cpu_direct.c $(EMULATOR) $(wildcard tests/fakes/cuda/*.c)
+$(BUILD)/tests/cbf-cuda-fake.so: $(call pic_objects,$(FAKE_CUDA))
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(KISSFFT_LIBS) -lpthread
+
+# libibverbs and librdmacm without a network card (tests/fakes/verbs/README.md), where their headers are.
+FAKE_VERBS_DIR := $(BUILD)/tests/fake_verbs
+FAKE_VERBS     := $(if $(VERBS),$(addprefix $(FAKE_VERBS_DIR)/,libibverbs.so.1 librdmacm.so.1))
+FAKE_RDMACM    := tests/fakes/verbs/fake_rdmacm.c
+$(OBJ)/pic/tests/fakes/verbs/%: EXTRA_CFLAGS = -fPIC
+$(FAKE_VERBS_DIR)/libibverbs.so.1: $(call pic_objects,$(filter-out $(FAKE_RDMACM),$(wildcard tests/fakes/verbs/*.c))) tests/fakes/verbs/libibverbs.map
+$(FAKE_VERBS_DIR)/librdmacm.so.1: $(call pic_objects,$(FAKE_RDMACM)) tests/fakes/verbs/librdmacm.map $(FAKE_VERBS_DIR)/libibverbs.so.1
+$(FAKE_VERBS_DIR)/%.so.1:
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fakes/verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
+
+fake-verbs: $(FAKE_VERBS)
+VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs packet_source_verbs)
+$(VERBS_TESTS): $(FAKE_VERBS)
+$(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
+
+# Libraries that are preloaded, or opened in place of the real ones.
+define fake
+	@mkdir -p $(@D)
+	@echo "  LINK    $@"
+	$(Q)$(CC) -shared -fPIC -std=c11 -D_GNU_SOURCE $(WARN) -O2 -g $(1) -o $@ $(filter %.c,$^)
+endef
+FAKE_VULKAN  := $(if $(VULKAN),$(BUILD)/tests/fake_vulkan/libvulkan.so.1)
+DIRECT_GUARD := $(BUILD)/tests/direct-guard.so
+FAKE_CLOCK   := $(BUILD)/tests/fake-clock.so
+$(BUILD)/tests/fake_vulkan/libvulkan.so.1: tests/fakes/vulkan/fake_vulkan.c
+	$(call fake,-fvisibility=hidden -Wl$(comma)-soname$(comma)libvulkan.so.1 $(VULKAN_CFLAGS))
+$(DIRECT_GUARD): $(wildcard tests/fakes/direct_guard/*)
+	$(fake)
+$(FAKE_CLOCK): tests/fakes/clock/fake_clock.c
+	$(fake)
+FAKES := $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
+
+unit-tests: $(UNIT_TESTS) $(FAKES)
+
+# The command of a newcomer.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
+check:
+	@scripts/setup check
+	@scripts/check-layers
+	@$(SUBMAKE) $(ALL_CORES) all unit-tests
+	@$(SUBMAKE) check-unit check-engine
+
+check-unit: unit-tests
+	@scripts/run-unit-tests $(BUILD)/tests $(UNIT_SKIP)
+
+check-engine: all $(FAKES) $(BUILD)/tests/check_design_ddc
+	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(PYTEST_FLAGS)
+
+check-all:
+	@scripts/setup ci
+	@scripts/check-variants
+
+# Packet readers, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
+FUZZ_SECONDS ?= 600
+FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
+FUZZ_MAKE     = $(SUBMAKE) CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
+
+$(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): LDFLAGS += -fsanitize=fuzzer
+$(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS)): $(BUILD)/fuzz/%: $(OBJ)/tests/fuzz/%.o $(OBJ)/tests/fuzz/fuzz_log.o $(ARCHIVES)
+	$(call link,$(HDF5_LIBS))
+
+fuzz-targets: $(addprefix $(BUILD)/fuzz/,$(FUZZ_TARGETS))
+
+fuzz: ## the fuzz targets, FUZZ_SECONDS=600 each, two at a time; make check-fuzz: their corpora once
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz $(FUZZ_SECONDS) $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
+check-fuzz:
+	+@$(FUZZ_MAKE)
+	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
+
+# Every kernel for every kind of GPU, as far as the CUDA toolkit can tell without one.
+$(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(ARCHIVES)
+	$(call link)
+
+check-compile: $(BUILD)/tests/compile_kernels ## compiles the CUDA kernels for every kind of GPU, without one (6 minutes)
+	@$<
+
+# The device is CBF_TEST_DEVICE (cpu, cuda).
+QUALIFY_FLAGS ?= --output docs/qualification.md --plots docs/images
+qualify-f: ## measures the F-engine against the acceptance catalogue; writes docs/qualification.md
+	@scripts/setup check
+	@$(SUBMAKE) all $(BUILD)/tests/check_design_ddc
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_f.py $(QUALIFY_FLAGS)
+
+check-systemd: ## installs the packages in a container with a real systemd, and runs them (5 minutes)
+	@scripts/check-systemd
+
+# Where there is no GPU, this says so.
+check-gpu: ## unit and engine tests on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
+	@scripts/gpu check
+
+gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine with a GPU and none of our libraries
+	@scripts/setup check
+	@scripts/gpu pack
+
+.PHONY: unit-tests check check-unit check-engine check-all fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
+.PHONY: check-systemd check-gpu gpu-pack
