@@ -202,6 +202,7 @@ def test_random_arrays(work, rng):
         n_fgpu = int(rng.integers(1, 5))
         array = small(antennas=[{"name": f"a{a}", "pol0": f"239.99.{a}.0+3", "pol1": f"239.99.{a}.4+3"}
                                 for a in range(int(rng.integers(n_fgpu, 20)))])
+        array["fgpu"]["recv"] = {"chunk_samples": 1 << 23}  # longer than the longest window of those below
         array["f_outputs"], array["x_outputs"] = [], []
         for o in range(int(rng.integers(1, 4))):
             stream = {"name": f"s{o}", "channels": int(2**rng.integers(9, 14)),

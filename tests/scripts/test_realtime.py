@@ -23,7 +23,8 @@ def scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
 
     def load(name):
-        loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(BENCH / name))
+        path = next(path for path in (BENCH / name, harness.ROOT / "scripts" / name) if path.exists())
+        loader = importlib.machinery.SourceFileLoader(name.replace("-", "_"), str(path))
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
         loader.exec_module(module)
         return module

@@ -42,6 +42,26 @@ def start(daemon, program, config, end, name=None, **env):
 # ---- The other end ---------------------------------------------------------------------------------------------------
 
 
+def arrival_ns(control):
+    """The kernel's time stamp of a datagram, from the control messages of recvmsg()."""
+    ((_, _, stamp),) = control
+    seconds, nanoseconds = struct.unpack("qq", stamp)
+    return seconds * 10**9 + nanoseconds
+
+
+def wait_for_stamps():
+    """Returns when the kernel stamps packets as they arrive.  It begins to some time after a socket asks for stamps
+    (net_enable_timestamp() defers that); a packet that came before has the time of its recvmsg()."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        s.bind(("127.0.0.1", 0))
+        stamp_ns = sent_ns = 0
+        while stamp_ns >= sent_ns:
+            s.sendto(b"probe", s.getsockname())
+            sent_ns = time.time_ns()
+            stamp_ns = arrival_ns(s.recvmsg(100, 100)[1])
+
+
 class Recorder:
     """Keeps each datagram to these destinations that comes out of an end, with the kernel's time of its arrival.
 
@@ -61,6 +81,7 @@ class Recorder:
             group = socket.inet_aton(where[0]) + socket.inet_aton(end.address)
             s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
             self.sockets[s.fileno()] = (s, where)
+        wait_for_stamps()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -72,9 +93,8 @@ class Recorder:
             ready = poller.poll(20)
             for fd, _ in ready:
                 s, where = self.sockets[fd]
-                payload, (control,), _, _ = s.recvmsg(65536, 100)
-                seconds, nanoseconds = struct.unpack("qq", control[2])
-                self.packets[where].append((seconds * 10**9 + nanoseconds, payload))
+                payload, control, _, _ = s.recvmsg(65536, 100)
+                self.packets[where].append((arrival_ns(control), payload))
             if not ready and self.ending:
                 return
 
