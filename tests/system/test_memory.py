@@ -105,7 +105,8 @@ def test_stated_is_taken(program, path, index, daemon, work, rng, monkeypatch):
         config["recv"]["interface"] = "lo"
         host, stated, device, pinned = run(daemon, work, config, program, monkeypatch)
     assert abs(stated - device / MIB) <= 1, f"{stated} MiB stated, {device / MIB:.2f} taken of the device"
-    n_threads = config["recv"].get("threads") or 2 * len(config["antennas"])
+    n_inputs = config["recv"]["antennas"] if program == "xbgpu" else 2 * len(config["antennas"])
+    n_threads = min(config["recv"]["threads"] or n_inputs, n_inputs)
     receivers = n_threads * (SLOTS_BYTES + (0 if path == "gpudirect" else SOURCE_BYTES))
     others = host * MIB - pinned - receivers
     assert -MIB <= others <= 0.05 * pinned + 4 * MIB, f"{others / MIB:.2f} MiB beside {pinned / MIB:.2f} that are pinned"
