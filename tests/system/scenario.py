@@ -93,6 +93,10 @@ def run_capture(daemon, program, config, source, sink, name="run"):
     return found
 
 
+def address(endpoint):
+    return [int(byte) for byte in endpoint[0].split(".")], endpoint[1]
+
+
 def note_digest(sink, name):
     """CBF_DIGESTS=FILE appends a line for each capture: test, run, packets, digest of their bytes.  Two builds that write
     the same bytes have the same lines (sort them), if CBF_SEED is the same."""
@@ -100,7 +104,7 @@ def note_digest(sink, name):
         return
     packets = list(harness.read_pcap(sink))
     # Destinations differ from run to run, but not their order; senders that share one take turns in any order.
-    place = {endpoint: i for i, endpoint in enumerate(sorted({endpoint for endpoint, _ in packets}))}
+    place = {endpoint: i for i, endpoint in enumerate(sorted({endpoint for endpoint, _ in packets}, key=address))}
     packets = sorted(hashlib.sha256(bytes([place[endpoint]]) + packet).digest() for endpoint, packet in packets)
     test = os.environ["PYTEST_CURRENT_TEST"].split(" ")[0].rpartition("/")[2]
     with open(os.environ["CBF_DIGESTS"], "a") as file:
