@@ -9,96 +9,88 @@ static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
 static const char *const missing_dump_choices[] = {"send", "skip", NULL};
 
-#define AT(member) offsetof(struct xbgpu_config_recv, member)
+#define KEYS_OF struct xbgpu_config_recv
 static const struct config_key recv_keys[] = {
-    {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
-     "Where the F-engines send this slice of the band to: a.b.c.d[+n][:port], comma separated.",
-     .example = "239.10.1.0:7148"},
-    CONFIG_INTERFACE_ROW(struct xbgpu_config_recv),
-    CONFIG_PCAP_FILE_ROW(struct xbgpu_config_recv),
-    CONFIG_RECV_FROM_ROW(struct xbgpu_config_recv),
-    CONFIG_CRC_ROW(struct xbgpu_config_recv),
-    CONFIG_BUFFER_ROW(struct xbgpu_config_recv),
-    CONFIG_TRANSPORT_ROW(struct xbgpu_config_recv),
-    CONFIG_COMP_VECTOR_ROW(struct xbgpu_config_recv),
-    {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL, "Antennas in the array.", .example = "4"},
-    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
-     "Channels of the whole stream, over all engines.", .example = "4096"},
-    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
-     "Channels that this engine receives.", .example = "256"},
-    {"channel_offset", CFG_INT, UNIT_CHANNELS, 0, 65535, "0", false, AT(chan_offset), NULL,
-     "First channel that this engine receives; a multiple of channels_per_substream."},
-    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 16, 65520, "256", false, AT(spectra_per_heap), NULL,
-     "Spectra in a heap of an F-engine; a multiple of 16, of half floats at most 8192."},
-    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
-     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
-    {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,
-     "Width of each received component: integers of 4 or 8 bits, or half floats of 16, of which the visibilities are "
-     "float32."},
-    {"sample_encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(sample_encoding), encoding_choices,
-     "How 4 bits say a negative number: in two's complement, or by an offset of 8."},
-    {"batches_per_chunk", CFG_INT, UNIT_BATCHES, 1, 65536, "8", false, AT(batches_per_chunk), NULL,
-     "Heaps of each F-engine that are processed at once."},
-    {"window", CFG_INT, UNIT_CHUNKS, 1, 64, "2", false, AT(window_chunks), NULL,
-     "Chunks that are kept open for late packets."},
-    {"chunks", CFG_INT, UNIT_CHUNKS, 4, 4096, "8", false, AT(n_chunks), NULL,
-     "Receive buffers per receive thread; at least 2 window + 3."},
-    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
-     "Receive threads, among which F-engines are dealt."},
-    CONFIG_AFFINITY_ROW(struct xbgpu_config_recv),
-    CONFIG_BUSY_POLL_ROW(struct xbgpu_config_recv),
-    CONFIG_DIRECT_ROW(struct xbgpu_config_recv),
-    CONFIG_GPUDIRECT_ROW(struct xbgpu_config_recv),
-    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
-     "With gpudirect: what packets of F-engines carry at least, but for the last of a heap."},
-    {"shifts", CFG_INT_LIST, UNIT_SPECTRA, -65520, 65520, "", false, AT(shifts), NULL,
-     "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 and 1 of "
-     "antenna 0, then of antenna 1, and so on; none: by none."},
-    {"max_shift", CFG_INT, UNIT_SPECTRA, 0, 65520, "0", false, AT(max_shift), NULL,
-     "Spectra, at most a heap's, by which inputs can be shifted either way while running, whatever shifts says; with 0 "
-     "as "
-     "far as shifts goes."},
-    {"antenna_names", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(antenna_names), NULL,
-     "Names of the antennas, comma separated, in the order of their feng_id; empty: what the input_labels of each "
-     "begin "
-     "with, else a0, a1 and so on."},
-    {"input_labels", CFG_STRING, UNIT_NONE, 0, 262144, "", false, AT(input_labels), NULL,
-     "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for polarisation "
-     "0 "
-     "and h for 1."},
-    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
-     "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."},
+    KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
+                  "Where the F-engines send this slice of the band to: a.b.c.d[+n][:port], comma separated.",
+                  .example = "239.10.1.0:7148"),
+    CONFIG_INTERFACE_ROW,
+    CONFIG_PCAP_FILE_ROW,
+    CONFIG_RECV_FROM_ROW,
+    CONFIG_CRC_ROW,
+    CONFIG_BUFFER_ROW,
+    CONFIG_TRANSPORT_ROW,
+    CONFIG_COMP_VECTOR_ROW,
+    KEY_INT("antennas", n_ants, KEY_REQUIRED, UNIT_NONE, 1, 4096, "Antennas in the array.", .example = "4"),
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels of the whole stream, over all engines.", .example = "4096"),
+    KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels that this engine receives.", .example = "256"),
+    KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
+            "First channel that this engine receives; a multiple of channels_per_substream."),
+    KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
+            "Spectra in a heap of an F-engine; a multiple of 16, of half floats at most 8192."),
+    KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
+            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
+            "Width of each received component: integers of 4 or 8 bits, or half floats of 16, of which the "
+            "visibilities are float32."),
+    KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
+             "How 4 bits say a negative number: in two's complement, or by an offset of 8."),
+    KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
+            "Heaps of each F-engine that are processed at once."),
+    KEY_INT("window", window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
+    KEY_INT("chunks", n_chunks, "8", UNIT_CHUNKS, 4, 4096,
+            "Receive buffers per receive thread; at least 2 window + 3."),
+    KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are dealt."),
+    CONFIG_AFFINITY_ROW,
+    CONFIG_BUSY_POLL_ROW,
+    CONFIG_DIRECT_ROW,
+    CONFIG_GPUDIRECT_ROW,
+    KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
+            "With gpudirect: what packets of F-engines carry at least, but for the last of a heap."),
+    KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
+                 "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 "
+                 "and 1 of antenna 0, then of antenna 1, and so on; none: by none."),
+    KEY_INT("max_shift", max_shift, "0", UNIT_SPECTRA, 0, 65520,
+            "Spectra, at most a heap's, by which inputs can be shifted either way while running, whatever shifts says; "
+            "with 0 as far as shifts goes."),
+    KEY_STRING("antenna_names", antenna_names, "", 0, 262144,
+               "Names of the antennas, comma separated, in the order of their feng_id; empty: what the input_labels of "
+               "each begin with, else a0, a1 and so on."),
+    KEY_STRING("input_labels", input_labels, "", 0, 262144,
+               "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for "
+               "polarisation 0 and h for 1."),
+    KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
+               "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct xbgpu_config_output, member)
+#define KEYS_OF struct xbgpu_config_output
 static const struct config_key output_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "correlate", false, AT(kind), kind_choices, "Kind of this output."},
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the stream."},
-    {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
-     "Length of an accumulation in batches; 0 takes integration_time."},
-    {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
-     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."},
-    {"destination", CFG_ENDPOINTS, UNIT_NONE, 1, 1, NULL, false, AT(destination), NULL,
-     "Where the visibilities are sent to."},
-    {"missing", CFG_ENUM, UNIT_NONE, 0, 0, "flag", false, AT(missing), missing_choices,
-     "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that went into "
-     "each baseline are sent along."},
-    {"missing_dump", CFG_ENUM, UNIT_NONE, 0, 0, "send", false, AT(missing_dump), missing_dump_choices,
-     "A dump in which no antenna was complete is sent, all flagged, or skipped."},
-    {"audit_samples", CFG_INT, UNIT_NONE, 0, 65536, "1", false, AT(audit_samples), NULL,
-     "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."},
-    {"audit_checksum", CFG_BOOL, UNIT_NONE, 0, 0, "true", false, AT(audit_checksum), NULL,
-     "The device makes a checksum of each input and channel in another way and compares it with the dump; one that is "
-     "wrong is sent all flagged."},
-    {"send_enabled", CFG_BOOL, UNIT_NONE, 0, 0, "true", false, AT(send_enabled), NULL,
-     "Send data from the start; with false not before ?capture-start asks for it."},
-    {"buffers", CFG_INT, UNIT_NONE, 0, 65536, "0", false, AT(n_buffers), NULL,
-     "Dump buffers; 0 is enough for the dumps of two chunks."},
-    {"gate", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(gate), NULL,
-     "Name of the gate whose spectra are accumulated; empty: all are."},
+    KEY_ENUM("kind", kind, "correlate", kind_choices, "Kind of this output."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
+    KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
+            "Length of an accumulation in batches; 0 takes integration_time."),
+    KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
+               "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the visibilities are sent to."),
+    KEY_ENUM("missing", missing, "flag", missing_choices,
+             "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that "
+             "went into each baseline are sent along."),
+    KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
+             "A dump in which no antenna was complete is sent, all flagged, or skipped."),
+    KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
+            "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."),
+    KEY_BOOL("audit_checksum", audit_checksum, true,
+             "The device makes a checksum of each input and channel in another way and compares it with the dump; one "
+             "that is wrong is sent all flagged."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "Send data from the start; with false not before ?capture-start asks for it."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0 is enough for the dumps of two chunks."),
+    KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all are."),
 };
-#undef AT
+#undef KEYS_OF
 
 static const char output_example[] = "  - kind: correlate\n"
                                      "    name: baseline-correlation-products\n"
@@ -106,21 +98,21 @@ static const char output_example[] = "  - kind: correlate\n"
                                      "    destination: 239.10.2.0:7148\n"
                                      "    send_enabled: true\n";
 
-#define SECTION(keys) keys, ARRAY_LEN(keys)
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct xbgpu_config),
     CONFIG_DEVICE_SECTION(struct xbgpu_config),
-    {"recv", "Channelised voltages in.", SECTION(recv_keys), sizeof(struct xbgpu_config_recv),
-     offsetof(struct xbgpu_config, recv), false, 0, 0, false, NULL},
-    {"gates", "Which spectra there may be outputs of.", SECTION(xbgpu_gate_keys), sizeof(struct xbgpu_config_gate),
-     offsetof(struct xbgpu_config, gates), true, 0, XBGPU_GATES_MAX, true, xbgpu_gate_example},
-    {"outputs", "Streams made of the voltages.", SECTION(output_keys), sizeof(struct xbgpu_config_output),
-     offsetof(struct xbgpu_config, outputs), true, 1, 64, false, output_example},
+    CONFIG_SECTION(struct xbgpu_config, recv, recv_keys, "Channelised voltages in."),
+    CONFIG_LIST(struct xbgpu_config, gates, struct xbgpu_config_gate, xbgpu_gate_keys, 0, XBGPU_GATES_MAX,
+                "Which spectra there may be outputs of.", .optional = true, .example = xbgpu_gate_example),
+    CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
+                "Streams made of the voltages.", .example = output_example),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct xbgpu_config),
     CONFIG_KATCP_SECTION(struct xbgpu_config),
     CONFIG_STATE_SECTION(struct xbgpu_config),
 };
 
-const struct config_table xbgpu_config_table = {"xbgpu", "X-engine: channelised voltages in, visibilities out.",
-                                                sections, ARRAY_LEN(sections)};
+const struct config_table xbgpu_config_table = {.program = "xbgpu",
+                                                .help = "X-engine: channelised voltages in, visibilities out.",
+                                                .sections = sections,
+                                                .n_sections = ARRAY_LEN(sections)};

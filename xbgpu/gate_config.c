@@ -17,39 +17,42 @@
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 
-#define AT(member) offsetof(struct xbgpu_config_gate, member)
+#define KEYS_OF struct xbgpu_config_gate
 const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), kind_choices,
-     "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a calibration signal "
-     "that is switched."},
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "What outputs call it."},
-    {"epoch", CFG_INT, UNIT_SAMPLES, -FAR, FAR, "0", false, AT(epoch_samples), NULL,
-     "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."},
-    {"epoch_time", CFG_DECIMAL, UNIT_S, 0, 4e9, "0", false, AT(epoch_time_s), NULL,
-     "The same as UNIX time: the last sample at or before it; 0 takes epoch."},
-    {"frequency", CFG_FINE, UNIT_HZ, 0, 1e11, NULL, false, AT(frequency_hz), NULL,
-     "Turns of the phase per second, at the epoch.", PHASE},
-    {"frequency_derivative", CFG_FINE, UNIT_NONE, -1000, 1000, "0", false, AT(frequency_derivative), NULL,
-     "By how much that changes, in Hz per second.", PHASE},
-    {"phase", CFG_FINE, UNIT_NONE, -1, 1, "0", false, AT(phase_turns), NULL, "Turns at the epoch.", PHASE},
-    {"bins", CFG_INT, UNIT_NONE, 1, GATE_MAX_BINS, NULL, false, AT(n_bins), NULL,
-     "Equal parts of a turn: bin 0 begins with phase 0.", PHASE},
-    {"take", CFG_INT_LIST, UNIT_NONE, 0, GATE_MAX_BINS - 1, NULL, false, AT(bins), NULL, "The bins that are taken.",
-     PHASE},
-    {"dispersion_measure", CFG_DOUBLE, UNIT_NONE, 0, 1e5, "0", false, AT(dispersion_measure), NULL,
-     "Electrons on the way, in pc/cm^3: what comes later in lower channels.", PHASE},
-    {"reference_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(reference_frequency_hz), NULL,
-     "Radio frequency for which the phase is given; 0 is infinite: where there is no dispersion.", PHASE},
-    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e13, "0", false, AT(centre_frequency_hz), NULL,
-     "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.", PHASE},
-    {"period", CFG_INT, UNIT_SAMPLES, 1, FAR, NULL, false, AT(period_samples), NULL,
-     "Samples from the beginning of a period to that of the next.", SWITCH},
-    {"on_from", CFG_INT, UNIT_SAMPLES, 0, FAR, "0", false, AT(on_from_samples), NULL,
-     "First sample of a period that is taken.", SWITCH},
-    {"on_until", CFG_INT, UNIT_SAMPLES, 0, FAR, NULL, false, AT(on_until_samples), NULL,
-     "First sample after it that is not; where that is not after on_from, it is one of the next period.", SWITCH},
+    KEY_ENUM("kind", kind, KEY_REQUIRED, kind_choices,
+             "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a "
+             "calibration signal that is switched."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "What outputs call it."),
+    KEY_INT("epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
+            "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
+    KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,
+                "The same as UNIX time: the last sample at or before it; 0 takes epoch."),
+    KEY_FINE("frequency", frequency_hz, KEY_REQUIRED, UNIT_HZ, 0, 1e11, "Turns of the phase per second, at the epoch.",
+             .variants = PHASE),
+    KEY_FINE("frequency_derivative", frequency_derivative, "0", UNIT_NONE, -1000, 1000,
+             "By how much that changes, in Hz per second.", .variants = PHASE),
+    KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Turns at the epoch.", .variants = PHASE),
+    KEY_INT("bins", n_bins, KEY_REQUIRED, UNIT_NONE, 1, GATE_MAX_BINS,
+            "Equal parts of a turn: bin 0 begins with phase 0.", .variants = PHASE),
+    KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1, "The bins that are taken.",
+                 .variants = PHASE),
+    KEY_DOUBLE("dispersion_measure", dispersion_measure, "0", UNIT_NONE, 0, 1e5,
+               "Electrons on the way, in pc/cm^3: what comes later in lower channels.", .variants = PHASE),
+    KEY_DOUBLE("reference_frequency", reference_frequency_hz, "0", UNIT_HZ, 0, 1e13,
+               "Radio frequency for which the phase is given; 0 is infinite: where there is no dispersion.",
+               .variants = PHASE),
+    KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
+               "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.",
+               .variants = PHASE),
+    KEY_INT("period", period_samples, KEY_REQUIRED, UNIT_SAMPLES, 1, FAR,
+            "Samples from the beginning of a period to that of the next.", .variants = SWITCH),
+    KEY_INT("on_from", on_from_samples, "0", UNIT_SAMPLES, 0, FAR, "First sample of a period that is taken.",
+            .variants = SWITCH),
+    KEY_INT("on_until", on_until_samples, KEY_REQUIRED, UNIT_SAMPLES, 0, FAR,
+            "First sample after it that is not; where that is not after on_from, it is one of the next period.",
+            .variants = SWITCH),
 };
-#undef AT
+#undef KEYS_OF
 
 const char xbgpu_gate_example[] = "  #- kind: phase\n"
                                   "  #  name: pulse\n"

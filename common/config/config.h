@@ -9,6 +9,8 @@
 #ifndef COMMON_CONFIG_CONFIG_H
 #define COMMON_CONFIG_CONFIG_H
 
+#include "common/base/units.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,7 +58,6 @@ struct config_key {
     enum config_unit unit;
     double min, max; /* inclusive; both 0: no bound.  For a CFG_STRING: of its length */
     const char *default_text;
-    bool live;                  /* may be changed while running */
     size_t offset;              /* of the value in the section's struct */
     const char *const *choices; /* CFG_ENUM: NULL-terminated */
     const char *help;           /* one sentence: what it is, for the example file and the schema */
@@ -64,6 +65,42 @@ struct config_key {
     const char *example;        /* value in the example file; needed by required keys of a section that is no list */
     uint16_t port;              /* CFG_ENDPOINTS: of an address without one; 0: SPEAD_DEFAULT_PORT */
 };
+
+/* ---- Rows of a table of keys: struct config_key --------------------------------------------------------------------
+ *
+ * The file of a table defines KEYS_OF, the struct of the section.  A row has the key's name, the member that takes the
+ * value, the default (KEY_REQUIRED: none), what the value may be, and the help.  Further members may follow the help:
+ * KEY_INT("bins", n_bins, "8", UNIT_NONE, 1, 64, "Bins of a turn.", .variants = PHASE).
+ * A member of another type than the key's does not compile. */
+#define KEY_REQUIRED NULL
+
+#define KEY_MEMBER(type, member) _Generic(((KEYS_OF *)0)->member, type : offsetof(KEYS_OF, member))
+
+#define KEY_OF_TYPE(key, member, config_type, c_type, fallback, ...)                                                   \
+    {                                                                                                                  \
+        .name = key, .type = config_type, .offset = KEY_MEMBER(c_type, member), .default_text = fallback, __VA_ARGS__  \
+    }
+#define KEY_BOUNDED(key, member, config_type, c_type, fallback, least, most, ...)                                      \
+    KEY_OF_TYPE(key, member, config_type, c_type, fallback, .min = least, .max = most, .help = __VA_ARGS__)
+#define KEY_NUMBER(key, member, config_type, c_type, fallback, its_unit, least, most, ...)                             \
+    KEY_OF_TYPE(key, member, config_type, c_type, fallback, .unit = its_unit, .min = least, .max = most,               \
+                .help = __VA_ARGS__)
+
+/* (key, member, fallback, unit, min, max, help, ...) */
+#define KEY_INT(key, member, ...)      KEY_NUMBER(key, member, CFG_INT, int64_t, __VA_ARGS__)
+#define KEY_POW2(key, member, ...)     KEY_NUMBER(key, member, CFG_POW2, int64_t, __VA_ARGS__)
+#define KEY_DOUBLE(key, member, ...)   KEY_NUMBER(key, member, CFG_DOUBLE, double, __VA_ARGS__)
+#define KEY_DECIMAL(key, member, ...)  KEY_NUMBER(key, member, CFG_DECIMAL, struct decimal, __VA_ARGS__)
+#define KEY_FINE(key, member, ...)     KEY_NUMBER(key, member, CFG_FINE, struct decimal, __VA_ARGS__)
+#define KEY_INT_LIST(key, member, ...) KEY_NUMBER(key, member, CFG_INT_LIST, struct config_int_list, __VA_ARGS__)
+#define KEY_POSITION(key, member, ...) KEY_NUMBER(key, member, CFG_POSITION, double *, __VA_ARGS__)
+/* (key, member, fallback, min, max, help, ...): min and max count characters, or addresses. */
+#define KEY_STRING(key, member, ...)    KEY_BOUNDED(key, member, CFG_STRING, char *, __VA_ARGS__)
+#define KEY_ENDPOINTS(key, member, ...) KEY_BOUNDED(key, member, CFG_ENDPOINTS, struct endpoint_list, __VA_ARGS__)
+#define KEY_ENUM(key, member, fallback, names, ...)                                                                    \
+    KEY_OF_TYPE(key, member, CFG_ENUM, int, fallback, .choices = names, .help = __VA_ARGS__)
+#define KEY_BOOL(key, member, fallback, ...)                                                                           \
+    KEY_OF_TYPE(key, member, CFG_BOOL, bool, (fallback) ? "true" : "false", .help = __VA_ARGS__)
 
 struct config_section {
     const char *name;
@@ -77,6 +114,24 @@ struct config_section {
     bool optional;       /* the section may be left out: all keys then have their defaults */
     const char *example; /* YAML of the list items in the example file, where it repeats and defaults do not tell */
 };
+
+/* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
+ *
+ * 'whole' is the struct of the whole file; its member has the section's name.  The help, and further members, follow. */
+#define CONFIG_SECTION(whole, member, table, ...)                                                                      \
+    CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
+/* Only the first 'n' keys of the table. */
+#define CONFIG_SECTION_PART(whole, member, table, n, ...)                                                              \
+    {                                                                                                                  \
+        .name = #member, .keys = table, .n_keys = (n), .struct_bytes = sizeof(((whole *)0)->member),                   \
+        .offset = offsetof(whole, member), .help = __VA_ARGS__                                                         \
+    }
+/* A list of 'least' to 'most' items, each a struct 'item'. */
+#define CONFIG_LIST(whole, member, item, table, least, most, ...)                                                      \
+    {                                                                                                                  \
+        .name = #member, .keys = table, .n_keys = ARRAY_LEN(table), .struct_bytes = sizeof(item),                      \
+        .offset = offsetof(whole, member), .repeats = true, .min_n = least, .max_n = most, .help = __VA_ARGS__         \
+    }
 
 struct config_array {
     size_t n;

@@ -73,8 +73,6 @@ static void print_key(const struct config_section *section, const struct config_
         expected[0] = (char)toupper((unsigned char)expected[0]);
     fprintf(out, "%s%s.\n", key->type == CFG_ENUM ? "One of: " : "", expected);
     config_kinds_print("", section, key, out);
-    if (key->live)
-        fputs("May be changed while running.\n", out);
     if (!key->default_text)
         fputs("Must be given.\n", out);
     else if (!default_is_empty(key))

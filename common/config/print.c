@@ -269,8 +269,7 @@ static void example_expected(const struct config_key *key, const char *indent, F
     config_expected(key, expected, sizeof(expected));
     if (key->type != CFG_ENUM && expected[0] >= 'a' && expected[0] <= 'z')
         expected[0] += 'A' - 'a';
-    snprintf(sentence, sizeof(sentence), "%s%s.%s", key->type == CFG_ENUM ? "Choices: " : "", expected,
-             key->live ? " May be changed while running." : "");
+    snprintf(sentence, sizeof(sentence), "%s%s.", key->type == CFG_ENUM ? "Choices: " : "", expected);
     example_comment(indent, sentence, out);
 }
 

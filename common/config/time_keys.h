@@ -21,10 +21,6 @@ struct config_time {
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
-#define CONFIG_TIME_SECTION(type)                                                                                      \
-    {                                                                                                                  \
-        .name = "time", .help = "Time: what a timestamp means.", .keys = config_time_keys,                             \
-        .n_keys = CONFIG_N_TIME_KEYS, .struct_bytes = sizeof(struct config_time), .offset = offsetof(type, time)       \
-    }
+#define CONFIG_TIME_SECTION(type) CONFIG_SECTION(type, time, config_time_keys, "Time: what a timestamp means.")
 
 #endif

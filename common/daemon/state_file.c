@@ -62,13 +62,13 @@ struct state_files {
     struct log_limit failed_limit;
 };
 
-#define AT(member) offsetof(struct config_state, member)
+#define KEYS_OF struct config_state
 const struct config_key config_state_keys[] = {
-    {"directory", CFG_STRING, UNIT_NONE, 0, 4000, "", false, AT(directory), NULL,
-     "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the service's "
-     "(StateDirectory=), or nothing is kept."},
+    KEY_STRING("directory", directory, "", 0, 4000,
+               "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the "
+               "service's (StateDirectory=), or nothing is kept."),
 };
-#undef AT
+#undef KEYS_OF
 
 /* ---- The writer -------------------------------------------------------------------------------------------------- */
 

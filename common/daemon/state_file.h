@@ -37,11 +37,7 @@ extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
 #define CONFIG_STATE_SECTION(type)                                                                                     \
-    {                                                                                                                  \
-        .name = "state", .help = "Settings that are kept across restarts.", .keys = config_state_keys,                 \
-        .n_keys = CONFIG_N_STATE_KEYS, .struct_bytes = sizeof(struct config_state), .offset = offsetof(type, state),   \
-        .optional = true                                                                                               \
-    }
+    CONFIG_SECTION(type, state, config_state_keys, "Settings that are kept across restarts.", .optional = true)
 
 /* Writes the whole of a file's text; returns false where there is nothing to keep: then there will be no file.  It may
  * take some milliseconds, for which no request is answered, so what grows beyond a MiB is cut in several files. */

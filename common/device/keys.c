@@ -11,18 +11,18 @@
 
 static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 
-#define AT(member) offsetof(struct config_device, member)
+#define KEYS_OF struct config_device
 const struct config_key config_device_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "auto", false, AT(kind), device_choices,
-     "Where the kernels run; auto takes CUDA where there is a GPU that will do."},
-    {"gpu", CFG_STRING, UNIT_NONE, 1, 64, "auto", false, AT(gpu), NULL,
-     "Which GPU, by index, UUID (GPU-...) or PCI address (0000:3b:00.0); auto is the first that will do."},
-    {"threads", CFG_INT, UNIT_NONE, 0, 1024, "0", false, AT(n_threads), NULL,
-     "Threads per kernel on the CPU device; 0 is one per core."},
-    {"kernel_cache", CFG_STRING, UNIT_NONE, 0, 4000, "", false, AT(kernel_cache), NULL,
-     "Directory that keeps compiled CUDA kernels; empty is the service's (CacheDirectory=) or else the user's."},
+    KEY_ENUM("kind", kind, "auto", device_choices,
+             "Where the kernels run; auto takes CUDA where there is a GPU that will do."),
+    KEY_STRING("gpu", gpu, "auto", 1, 64,
+               "Which GPU, by index, UUID (GPU-...) or PCI address (0000:3b:00.0); auto is the first that will do."),
+    KEY_INT("threads", n_threads, "0", UNIT_NONE, 0, 1024, "Threads per kernel on the CPU device; 0 is one per core."),
+    KEY_STRING(
+        "kernel_cache", kernel_cache, "", 0, 4000,
+        "Directory that keeps compiled CUDA kernels; empty is the service's (CacheDirectory=) or else the user's."),
 };
-#undef AT
+#undef KEYS_OF
 
 /* Checks the form alone; the start finds whether there is such a GPU. */
 static bool is_gpu_name(const char *gpu)

@@ -21,11 +21,7 @@ extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
 #define CONFIG_DEVICE_SECTION(type)                                                                                    \
-    {                                                                                                                  \
-        .name = "device", .help = "Where the kernels run.", .keys = config_device_keys,                                \
-        .n_keys = CONFIG_N_DEVICE_KEYS, .struct_bytes = sizeof(struct config_device),                                  \
-        .offset = offsetof(type, device), .optional = true                                                             \
-    }
+    CONFIG_SECTION(type, device, config_device_keys, "Where the kernels run.", .optional = true)
 
 /* Both daemons' check of the device section. */
 void config_check_device(const struct config_device *device, struct config *errors);

@@ -4,17 +4,18 @@
 #include "common/http/names.h"
 #include "common/net/access.h"
 
-#define AT(member) offsetof(struct config_http, member)
+#define KEYS_OF struct config_http
 const struct config_key config_http_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of /metrics and /healthz, and of fgpu, xbgpu and visrec the status page; none: not served."},
-    {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
-     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."},
-    {"names", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(names), NULL,
-     "Names that requests may have in Host:, besides addresses, localhost, the host's name and what /etc/hosts has "
-     "beside that: comma separated."},
+    KEY_ENDPOINTS(
+        "listen", listen, "", 0, 1,
+        "Address and port of /metrics and /healthz, and of fgpu, xbgpu and visrec the status page; none: not served."),
+    KEY_STRING("allow", allow, "", 0, 4096,
+               "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."),
+    KEY_STRING("names", names, "", 0, 4096,
+               "Names that requests may have in Host:, besides addresses, localhost, the host's name and what "
+               "/etc/hosts has beside that: comma separated."),
 };
-#undef AT
+#undef KEYS_OF
 
 void config_check_http(const struct config_http *http, struct config *errors)
 {

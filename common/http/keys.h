@@ -18,11 +18,7 @@ struct config_http {
 extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
-#define CONFIG_HTTP_SECTION(type)                                                                                      \
-    {                                                                                                                  \
-        .name = "http", .help = "Monitoring.", .keys = config_http_keys, .n_keys = CONFIG_N_HTTP_KEYS,                 \
-        .struct_bytes = sizeof(struct config_http), .offset = offsetof(type, http), .optional = true                   \
-    }
+#define CONFIG_HTTP_SECTION(type) CONFIG_SECTION(type, http, config_http_keys, "Monitoring.", .optional = true)
 
 /* Every program's check of the http section. */
 void config_check_http(const struct config_http *http, struct config *errors);

@@ -3,25 +3,26 @@
 
 #include "common/net/access.h"
 
-#define AT(member) offsetof(struct config_katcp, member)
+#define KEYS_OF struct config_katcp
 const struct config_key config_katcp_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(listen), NULL,
-     "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; without a port 7147; none: not "
-     "served.",
-     .port = KATCP_DEFAULT_PORT},
-    {"read_only_listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, AT(read_only_listen), NULL,
-     "Address and port where KATCP only answers, and changes nothing; without a port 7147; none: not served.",
-     .port = KATCP_DEFAULT_PORT},
-    {"allow", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(allow), NULL,
-     "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where listen is no "
-     "address of 127.0.0.0/8; read_only_listen serves all without it."},
-    {"max_clients", CFG_INT, UNIT_NONE, 1, 1000, "100", false, AT(max_clients), NULL,
-     "Clients that are served at once by listen, and as many by read_only_listen."},
-    {"halt_stays", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(halt_stays), NULL,
-     "A ?halt from another host ends the program with 0, after which systemd does not start it again; without this it "
-     "acts as ?restart."},
+    KEY_ENDPOINTS("listen", listen, "", 0, 1,
+                  "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; without a port 7147; "
+                  "none: not served.",
+                  .port = KATCP_DEFAULT_PORT),
+    KEY_ENDPOINTS(
+        "read_only_listen", read_only_listen, "", 0, 1,
+        "Address and port where KATCP only answers, and changes nothing; without a port 7147; none: not served.",
+        .port = KATCP_DEFAULT_PORT),
+    KEY_STRING("allow", allow, "", 0, 4096,
+               "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where "
+               "listen is no address of 127.0.0.0/8; read_only_listen serves all without it."),
+    KEY_INT("max_clients", max_clients, "100", UNIT_NONE, 1, 1000,
+            "Clients that are served at once by listen, and as many by read_only_listen."),
+    KEY_BOOL("halt_stays", halt_stays, false,
+             "A ?halt from another host ends the program with 0, after which systemd does not start it again; without "
+             "this it acts as ?restart."),
 };
-#undef AT
+#undef KEYS_OF
 
 /* Two listeners of one program on one port; an error at the second. */
 static void check_listeners(const struct endpoint_list *first, const struct endpoint_list *second,

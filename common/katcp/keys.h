@@ -21,11 +21,7 @@ struct config_katcp {
 extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
-#define CONFIG_KATCP_SECTION(type)                                                                                     \
-    {                                                                                                                  \
-        .name = "katcp", .help = "Control.", .keys = config_katcp_keys, .n_keys = CONFIG_N_KATCP_KEYS,                 \
-        .struct_bytes = sizeof(struct config_katcp), .offset = offsetof(type, katcp), .optional = true                 \
-    }
+#define CONFIG_KATCP_SECTION(type) CONFIG_SECTION(type, katcp, config_katcp_keys, "Control.", .optional = true)
 
 /* A program's check of the katcp section, and of its ports against those where the program serves HTTP. */
 void config_check_katcp(const struct config_katcp *katcp, const struct endpoint_list *http_listen,

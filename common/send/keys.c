@@ -6,36 +6,35 @@
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
 
-#define AT(member) offsetof(struct config_send, member)
+#define KEYS_OF struct config_send
 const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
-    {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
-     "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
-     "to."},
-    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
-     "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."},
-    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
-     "Write all packets to this capture instead of the network."},
-    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
-    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "1048576", false, AT(buffer_bytes), NULL,
-     "Socket buffer of each stream; 0 leaves the kernel's default."},
-    {"packet_payload", CFG_INT, UNIT_BYTES, 8, 65000, "8192", false, AT(packet_payload_bytes), NULL,
-     "Payload bytes per packet; a multiple of 8."},
-    {"rate_factor", CFG_DOUBLE, UNIT_NONE, 0, 100, "1.1", false, AT(rate_factor), NULL,
-     "Sending rate over real-time rate; 0 sends without pacing."},
-    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
-     "Send threads, among which streams are dealt; in fgpu, where there are more threads, their destinations."},
-    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
-     "CPU of each send thread, repeated as needed; none: not pinned."},
-    {"crc", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(crc), NULL,
-     "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec check "
-     "it."},
-    {"array_size", CFG_INT, UNIT_NONE, 1, 65536, "65536", false, AT(array_size), NULL,
-     "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."},
-    {"gpudirect", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(gpudirect), NULL,
-     "With transport ibverbs: the network card reads heaps straight from the GPU's memory, by dma-buf "
-     "(docs/operation.md)."},
+    KEY_ENUM("transport", transport, "udp", config_transport_choices,
+             "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface "
+             "belongs to."),
+    KEY_STRING("interface", interface, "", 0, 64,
+               "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."),
+    KEY_STRING("pcap_file", pcap_file, "", 0, 4096, "Write all packets to this capture instead of the network."),
+    KEY_INT("ttl", ttl, "4", UNIT_NONE, 0, 255, "Time to live of multicast packets."),
+    KEY_INT("buffer", buffer_bytes, "1048576", UNIT_BYTES, 0, 4294967296.0,
+            "Socket buffer of each stream; 0 leaves the kernel's default."),
+    KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
+            "Payload bytes per packet; a multiple of 8."),
+    KEY_DOUBLE("rate_factor", rate_factor, "1.1", UNIT_NONE, 0, 100,
+               "Sending rate over real-time rate; 0 sends without pacing."),
+    KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
+            "Send threads, among which streams are dealt; in fgpu, where there are more threads, their destinations."),
+    KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
+                 "CPU of each send thread, repeated as needed; none: not pinned."),
+    KEY_BOOL("crc", crc, false,
+             "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec "
+             "check it."),
+    KEY_INT("array_size", array_size, "65536", UNIT_NONE, 1, 65536,
+            "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."),
+    KEY_BOOL("gpudirect", gpudirect, false,
+             "With transport ibverbs: the network card reads heaps straight from the GPU's memory, by dma-buf "
+             "(docs/operation.md)."),
 };
-#undef AT
+#undef KEYS_OF
 
 void config_check_multicast(const struct endpoint_list *destinations, struct config *errors)
 {

@@ -35,11 +35,7 @@ extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
 /* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name,
  * and 'n' one of the numbers above. */
-#define CONFIG_SEND_SECTION(type, what, n)                                                                             \
-    {                                                                                                                  \
-        .name = "send", .help = what, .keys = config_send_keys, .n_keys = (n),                                         \
-        .struct_bytes = sizeof(struct config_send), .offset = offsetof(type, send), .optional = true                   \
-    }
+#define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
 /* A program's check of the send section against its device (NULL: it has none, and no key gpudirect), and the capture that
  * is read (NULL: none). */

@@ -13,14 +13,14 @@
 #define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
 #define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
 
-#define AT(member) offsetof(struct dsim_config_time, member)
+#define KEYS_OF struct dsim_config_time
 static const struct config_key time_keys[] = {
-    {"sync_time", CFG_DECIMAL, UNIT_S, 0, 4e9, NULL, false, AT(sync_time_s), NULL, "UNIX time of ADC sample 0.",
-     .example = "1700000000"},
-    {"adc_sample_rate", CFG_DECIMAL, UNIT_HZ, 1, 1e11, NULL, false, AT(adc_sample_rate_hz), NULL,
-     "Samples per second of each polarisation.", .example = "1712000000"},
+    KEY_DECIMAL("sync_time", sync_time_s, KEY_REQUIRED, UNIT_S, 0, 4e9, "UNIX time of ADC sample 0.",
+                .example = "1700000000"),
+    KEY_DECIMAL("adc_sample_rate", adc_sample_rate_hz, KEY_REQUIRED, UNIT_HZ, 1, 1e11,
+                "Samples per second of each polarisation.", .example = "1712000000"),
 };
-#undef AT
+#undef KEYS_OF
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
  * of a laptop; at 2 MS/s it repeats every half second, so starts within that, and a tone is off by 1 Hz at most. */
@@ -28,106 +28,100 @@ static const struct config_key time_keys[] = {
 #define DEFAULT_PERIOD_SAMPLES 1048576
 #define DEFAULT_DITHER_SEED    (-1)
 
-#define AT(member) offsetof(struct dsim_config_digitiser, member)
+#define KEYS_OF struct dsim_config_digitiser
 static const struct config_key digitiser_keys[] = {
-    {"sample_bits", CFG_INT, UNIT_BITS, 2, 16, "10", false, AT(sample_bits), NULL,
-     "Width of a sample: 2 to 10, 12 or 16."},
-    {"packet_samples", CFG_INT, UNIT_SAMPLES, 8, 65536, "4096", false, AT(packet_samples), NULL,
-     "Samples in a heap, which is one packet; a multiple of 8."},
-    {"period", CFG_INT, UNIT_SAMPLES, 8, 2147483648.0, "1048576", false, AT(period_samples), NULL,
-     "The signals repeat after this many samples, which are computed at the start and kept in memory, period x "
-     "sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample for each signal that is tracked or "
-     "added to it); a multiple of packet_samples."},
-    {"dither_seed", CFG_INT, UNIT_NONE, -1, 9e15, "-1", false, AT(dither_seed), NULL,
-     "Seed of the dither of all polarisations; -1: chosen at random, and logged."},
-    {"duration", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(duration_s), NULL,
-     "Time to send for, rounded down to whole heaps; 0: until stopped."},
-    {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
-     "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the next "
-     "multiple of the period (of packet_samples, for recordings), sent when its time has come."},
-    {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
-     "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."},
+    KEY_INT("sample_bits", sample_bits, "10", UNIT_BITS, 2, 16, "Width of a sample: 2 to 10, 12 or 16."),
+    KEY_INT("packet_samples", packet_samples, "4096", UNIT_SAMPLES, 8, 65536,
+            "Samples in a heap, which is one packet; a multiple of 8."),
+    KEY_INT("period", period_samples, "1048576", UNIT_SAMPLES, 8, 2147483648.0,
+            "The signals repeat after this many samples, which are computed at the start and kept in memory, period x "
+            "sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample for each signal that is tracked "
+            "or added to it); a multiple of packet_samples."),
+    KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9e15,
+            "Seed of the dither of all polarisations; -1: chosen at random, and logged."),
+    KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
+               "Time to send for, rounded down to whole heaps; 0: until stopped."),
+    KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
+            "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the "
+            "next multiple of the period (of packet_samples, for recordings), sent when its time has come."),
+    KEY_BOOL("loop", loop, false,
+             "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct dsim_config_signals, member)
+#define KEYS_OF struct dsim_config_signals
 static const struct config_key signals_keys[] = {
-    {"specification", CFG_STRING, UNIT_NONE, 0, 1000000, "", false, AT(specification), NULL,
-     "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, or "
-     "one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( ), "
-     "cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard deviation[, "
-     "seed]), delay(expression, samples), track(expression, samples, rate), nodither(expression). track is a delay of "
-     "samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: one processor "
-     "core "
-     "does that, about 80 million samples a second of all polarisations together.",
-     .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"},
+    KEY_STRING(
+        "specification", specification, "", 0, 1000000,
+        "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, "
+        "or one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( "
+        "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
+        "deviation[, seed]), delay(expression, samples), track(expression, samples, rate), nodither(expression). track "
+        "is a delay of samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: "
+        "one processor core does that, about 80 million samples a second of all polarisations together.",
+        .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
 };
-#undef AT
+#undef KEYS_OF
 
 static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", NULL};
 
 #define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
 #define VDIF (1U << DSIM_RECORDING_VDIF)
 
-#define AT(member) offsetof(struct dsim_config_recording, member)
+#define KEYS_OF struct dsim_config_recording
 static const struct config_key recording_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), recording_kinds,
-     "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."},
-    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL, "The file."},
-    {"scale", CFG_DOUBLE, UNIT_NONE, 1e-30, 1e30, "1", false, AT(scale), NULL,
-     "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 keeps "
-     "integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 and 3.316505 "
-     "of 2 bits, and the code less half its range of more."},
-    {"start", CFG_INT, UNIT_SAMPLES, 0, 1e18, "0", false, AT(start_samples), NULL,
-     "Samples left out at the beginning, for example to align recordings."},
-    {"header", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(header_bytes), NULL,
-     "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW},
-    {"columns", CFG_INT, UNIT_NONE, 1, 65536, "1", false, AT(n_columns), NULL,
-     "Samples of one time that stand side by side in the file, of which one is played.", .variants = RAW},
-    {"column", CFG_INT, UNIT_NONE, 0, 65535, "0", false, AT(column), NULL, "Which of them, from 0.", .variants = RAW},
-    {"thread", CFG_INT, UNIT_NONE, 0, 1023, "0", false, AT(thread), NULL, "Thread to play.", .variants = VDIF},
-    {"channel", CFG_INT, UNIT_NONE, 0, 16777215, "0", false, AT(channel), NULL, "Channel of its frames, from 0.",
-     .variants = VDIF},
-    {"sample_rate", CFG_DECIMAL, UNIT_HZ, 0, 1e11, "0", false, AT(sample_rate_hz), NULL,
-     "Rate of the recording, whatever adc_sample_rate it is played at; it tells how many frames a second has. 0: the "
-     "same.",
-     .variants = VDIF},
+    KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
+             "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."),
+    KEY_STRING("file", file, KEY_REQUIRED, 1, 4096, "The file."),
+    KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
+               "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 "
+               "keeps integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 "
+               "and 3.316505 of 2 bits, and the code less half its range of more."),
+    KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
+            "Samples left out at the beginning, for example to align recordings."),
+    KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
+            "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW),
+    KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
+            "Samples of one time that stand side by side in the file, of which one is played.", .variants = RAW),
+    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Which of them, from 0.", .variants = RAW),
+    KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
+    KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215, "Channel of its frames, from 0.", .variants = VDIF),
+    KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
+                "Rate of the recording, whatever adc_sample_rate it is played at; it tells how many frames a second "
+                "has. 0: the same.",
+                .variants = VDIF),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct dsim_config_antenna, member)
+#define KEYS_OF struct dsim_config_antenna
 static const struct config_key antenna_keys[] = {
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name, for people."},
-    {"digitiser_id", CFG_INT, UNIT_NONE, 0, MAX_DIGITISER_ID, NULL, false, AT(digitiser_id), NULL,
-     "Id of polarisation 0, even; polarisation 1 has the next one."},
-    {"pol0", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[0]), NULL,
-     "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."},
-    {"pol1", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(pols[1]), NULL, "Where polarisation 1 is sent to."},
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people."),
+    KEY_INT("digitiser_id", digitiser_id, KEY_REQUIRED, UNIT_NONE, 0, MAX_DIGITISER_ID,
+            "Id of polarisation 0, even; polarisation 1 has the next one."),
+    KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
+                  "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."),
+    KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Where polarisation 1 is sent to."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct dsim_config_send, member)
+#define KEYS_OF struct dsim_config_send
 static const struct config_key send_keys[] = {
-    {"transport", CFG_ENUM, UNIT_NONE, 0, 0, "udp", false, AT(transport), config_transport_choices,
-     "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface belongs "
-     "to."},
-    {"interface", CFG_STRING, UNIT_NONE, 0, 64, "", false, AT(interface), NULL,
-     "Interface, by name or address, for multicast; empty is the kernel's choice."},
-    {"ttl", CFG_INT, UNIT_NONE, 0, 255, "4", false, AT(ttl), NULL, "Time to live of multicast packets."},
-    {"buffer", CFG_INT, UNIT_BYTES, 0, 1073741824, "4194304", false, AT(buffer_bytes), NULL,
-     "Socket buffer to ask for; 0 leaves the kernel's default."},
-    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
-     "Write the packets to this capture instead, as fast as it goes; needs a duration."},
-    {"threads", CFG_INT, UNIT_NONE, 1, 256, "1", false, AT(n_threads), NULL,
-     "Send threads, among which polarisations are dealt; recordings, track and captures have one."},
-    {"affinity", CFG_INT_LIST, UNIT_NONE, -1, 4095, "", false, AT(affinity), NULL,
-     "CPU of each send thread, repeated as needed; none: not pinned."},
+    KEY_ENUM("transport", transport, "udp", config_transport_choices,
+             "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface "
+             "belongs to."),
+    KEY_STRING("interface", interface, "", 0, 64,
+               "Interface, by name or address, for multicast; empty is the kernel's choice."),
+    KEY_INT("ttl", ttl, "4", UNIT_NONE, 0, 255, "Time to live of multicast packets."),
+    KEY_INT("buffer", buffer_bytes, "4194304", UNIT_BYTES, 0, 1073741824,
+            "Socket buffer to ask for; 0 leaves the kernel's default."),
+    KEY_STRING("pcap_file", pcap_file, "", 0, 4096,
+               "Write the packets to this capture instead, as fast as it goes; needs a duration."),
+    KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
+            "Send threads, among which polarisations are dealt; recordings, track and captures have one."),
+    KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
+                 "CPU of each send thread, repeated as needed; none: not pinned."),
 };
-#undef AT
-
-#define SECTION(section_keys, type, member)                                                                            \
-    .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
-    .offset = offsetof(struct dsim_config, member)
+#undef KEYS_OF
 
 static const char recordings_example[] = "  # - kind: vdif\n"
                                          "  #   file: recording.vdif\n"
@@ -139,31 +133,18 @@ static const char antenna_example[] = "  - name: m000\n"
                                       "    pol1: 239.10.0.8+7:7148\n";
 
 static const struct config_section sections[] = {
-    {.name = "time", .help = "What a timestamp means.", SECTION(time_keys, dsim_config_time, time)},
-    {.name = "digitiser",
-     .help = "What all digitisers have in common.",
-     SECTION(digitiser_keys, dsim_config_digitiser, digitiser),
-     .optional = true},
-    {.name = "signals",
-     .help = "What the antennas see, computed; or else there are recordings.",
-     SECTION(signals_keys, dsim_config_signals, signals),
-     .optional = true},
-    {.name = "recordings",
-     .help = "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, "
-             "antenna 1 pol 0 and so on, or one for all.",
-     SECTION(recording_keys, dsim_config_recording, recordings),
-     .repeats = true,
-     .max_n = N_POLS * MAX_ANTENNAS,
-     .optional = true,
-     .example = recordings_example},
-    {.name = "antennas",
-     .help = "The antennas and where their samples go.",
-     SECTION(antenna_keys, dsim_config_antenna, antennas),
-     .repeats = true,
-     .min_n = 1,
-     .max_n = MAX_ANTENNAS,
-     .example = antenna_example},
-    {.name = "send", .help = "How packets leave.", SECTION(send_keys, dsim_config_send, send), .optional = true},
+    CONFIG_SECTION(struct dsim_config, time, time_keys, "What a timestamp means."),
+    CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "What all digitisers have in common.",
+                   .optional = true),
+    CONFIG_SECTION(struct dsim_config, signals, signals_keys,
+                   "What the antennas see, computed; or else there are recordings.", .optional = true),
+    CONFIG_LIST(struct dsim_config, recordings, struct dsim_config_recording, recording_keys, 0, N_POLS *MAX_ANTENNAS,
+                "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
+                "1, antenna 1 pol 0 and so on, or one for all.",
+                .optional = true, .example = recordings_example),
+    CONFIG_LIST(struct dsim_config, antennas, struct dsim_config_antenna, antenna_keys, 1, MAX_ANTENNAS,
+                "The antennas and where their samples go.", .example = antenna_example),
+    CONFIG_SECTION(struct dsim_config, send, send_keys, "How packets leave.", .optional = true),
     CONFIG_HTTP_SECTION(struct dsim_config),
     CONFIG_KATCP_SECTION(struct dsim_config),
 };

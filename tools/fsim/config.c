@@ -13,38 +13,36 @@ static const char *const encodings[] = {"twos_complement", "offset", NULL};
 static const char *const real_parts[] = {"low", "high", NULL};
 static const char *const kinds[] = {"constant", "tone", "noise", "uniform", "recording", NULL};
 
-#define AT(member) offsetof(struct fsim_config_stream, member)
+#define KEYS_OF struct fsim_config_stream
 static const struct config_key stream_keys[] = {
-    {"antennas", CFG_INT, UNIT_NONE, 1, 4096, NULL, false, AT(n_ants), NULL,
-     "Antennas in the array, each an F-engine with feng_id 0, 1, 2 and so on.", .example = "4"},
-    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL, "Channels of the whole stream.",
-     .example = "4096"},
-    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
-     "Channels of each destination.", .example = "256"},
-    {"channel_offset", CFG_INT, UNIT_CHANNELS, 0, 65535, "0", false, AT(chan_offset), NULL,
-     "First channel of the first destination; a multiple of channels_per_substream."},
-    {"destinations", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(destinations), NULL,
-     "Where the substreams from there on are sent to, one each: a.b.c.d[+n][:port], comma separated.",
-     .example = "239.10.1.0:7148"},
-    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 1, 65536, "256", false, AT(spectra_per_heap), NULL,
-     "Spectra in a heap."},
-    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
-     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
-    {"sample_bits", CFG_INT, UNIT_BITS, 4, 16, "8", false, AT(sample_bits), NULL,
-     "Width of each component: 4 or 8 (integers), or 16 (half floats)."},
-    {"sample_encoding", CFG_ENUM, UNIT_NONE, 0, 0, "twos_complement", false, AT(sample_encoding), encodings,
-     "Components of 4 bits: as they are, or each with 8 added (offset binary)."},
-    {"first_timestamp", CFG_INT, UNIT_SAMPLES, -1, 4e18, "-1", false, AT(first_timestamp), NULL,
-     "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra, sent at once whatever "
-     "the "
-     "clock says; -1: the next one, sent when its last sample would have been taken."},
-    {"duration", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(duration_s), NULL,
-     "Time to send for, rounded down to whole heaps; 0: until stopped."},
-    {"drop", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(drop), NULL,
-     "Leaves out one of so many heaps: heap n of antenna a, counted from timestamp 0, of which n * antennas + a + 1 is "
-     "a multiple of this; 0: none."},
+    KEY_INT("antennas", n_ants, KEY_REQUIRED, UNIT_NONE, 1, 4096,
+            "Antennas in the array, each an F-engine with feng_id 0, 1, 2 and so on.", .example = "4"),
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536, "Channels of the whole stream.",
+            .example = "4096"),
+    KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels of each destination.", .example = "256"),
+    KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
+            "First channel of the first destination; a multiple of channels_per_substream."),
+    KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
+                  "Where the substreams from there on are sent to, one each: a.b.c.d[+n][:port], comma separated.",
+                  .example = "239.10.1.0:7148"),
+    KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65536, "Spectra in a heap."),
+    KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
+            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
+            "Width of each component: 4 or 8 (integers), or 16 (half floats)."),
+    KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encodings,
+             "Components of 4 bits: as they are, or each with 8 added (offset binary)."),
+    KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
+            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra, sent at once "
+            "whatever the clock says; -1: the next one, sent when its last sample would have been taken."),
+    KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
+               "Time to send for, rounded down to whole heaps; 0: until stopped."),
+    KEY_INT("drop", drop, "0", UNIT_NONE, 0, 1e9,
+            "Leaves out one of so many heaps: heap n of antenna a, counted from timestamp 0, of which n * antennas + a "
+            "+ 1 is a multiple of this; 0: none."),
 };
-#undef AT
+#undef KEYS_OF
 
 #define CONSTANT  (1U << FSIM_CONSTANT)
 #define TONE      (1U << FSIM_TONE)
@@ -52,70 +50,61 @@ static const struct config_key stream_keys[] = {
 #define UNIFORM   (1U << FSIM_UNIFORM)
 #define RECORDING (1U << FSIM_RECORDING)
 
-#define AT(member) offsetof(struct fsim_config_signal, member)
+#define KEYS_OF struct fsim_config_signal
 static const struct config_key signal_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, NULL, false, AT(kind), kinds,
-     "Kind of the voltages. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol "
-     "0 and so on) and are repeated as needed.",
-     .example = "noise"},
-    {"real", CFG_INT_LIST, UNIT_NONE, -2048, 2048, "1", false, AT(real), NULL,
-     "Real part of each input, in all channels and spectra.", .variants = CONSTANT},
-    {"imag", CFG_INT_LIST, UNIT_NONE, -2048, 2048, "0", false, AT(imag), NULL, "Imaginary part of each input.",
-     .variants = CONSTANT},
-    {"amplitude", CFG_INT, UNIT_NONE, 1, 2048, "7", false, AT(amplitude), NULL,
-     "Amplitude of all inputs, whose phases are whole quarter turns: the products of n spectra sum up to "
-     "n * amplitude^2 times 1, i, -1 or -i.",
-     .variants = TONE},
-    {"delays", CFG_INT_LIST, UNIT_NONE, -1e9, 1e9, "0", false, AT(delays), NULL,
-     "Phase of each input, in quarter turns per channel.", .variants = TONE},
-    {"rates", CFG_INT_LIST, UNIT_NONE, -1e9, 1e9, "0", false, AT(rates), NULL,
-     "Phase of each input, in quarter turns per spectrum; inputs of different rates do not correlate over 4 spectra.",
-     .variants = TONE},
-    {"seed", CFG_INT, UNIT_NONE, 0, 9e15, "1", false, AT(seed), NULL, "Seed of all random numbers.",
-     .variants = NOISE | UNIFORM},
-    {"period", CFG_INT, UNIT_BATCHES, 1, 1e6, "8", false, AT(period_batches), NULL,
-     "The voltages repeat after this many heaps, which are computed at the start and kept in memory.",
-     .variants = NOISE | UNIFORM},
-    {"rms", CFG_DOUBLE, UNIT_NONE, 1e-6, 5000, "2", false, AT(rms), NULL,
-     "Standard deviation of each component before it is rounded, and clipped as F-engines do.", .variants = NOISE},
-    {"correlation", CFG_DOUBLE, UNIT_NONE, 0, 1, "0", false, AT(correlation), NULL,
-     "Correlation coefficient of the same polarisation of any two antennas: the part of the power that all share.",
-     .variants = NOISE},
-    {"file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(file), NULL,
-     "VDIF file of channelised voltages: complex samples of 4 bits, all channels of the stream in each frame.",
-     .variants = RECORDING},
-    {"threads", CFG_INT_LIST, UNIT_NONE, 0, 1023, "0, 1", false, AT(threads), NULL, "Thread of each input.",
-     .variants = RECORDING},
-    {"spectrum_rate", CFG_DECIMAL, UNIT_HZ, 0, 1e11, "0", false, AT(spectrum_rate_hz), NULL,
-     "Spectra per second of the recording, whatever it is played at; it tells how many frames a second has. 0: "
-     "adc_sample_rate / samples_between_spectra.",
-     .variants = RECORDING},
-    {"real_part", CFG_ENUM, UNIT_NONE, 0, 0, "low", false, AT(real_part), real_parts,
-     "Which 4 bits of a byte are the real part: the low ones, as VDIF has it, or the high ones, as CHIME's backend "
-     "writes.",
-     .variants = RECORDING},
-    {"loop", CFG_BOOL, UNIT_NONE, 0, 0, "no", false, AT(loop), NULL,
-     "Play the recording again and again: its whole heaps, or, where it is shorter than a heap, its spectra; no: fsim "
-     "ends with it.",
-     .variants = RECORDING},
+    KEY_ENUM("kind", kind, KEY_REQUIRED, kinds,
+             "Kind of the voltages. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna "
+             "1 pol 0 and so on) and are repeated as needed.",
+             .example = "noise"),
+    KEY_INT_LIST("real", real, "1", UNIT_NONE, -2048, 2048, "Real part of each input, in all channels and spectra.",
+                 .variants = CONSTANT),
+    KEY_INT_LIST("imag", imag, "0", UNIT_NONE, -2048, 2048, "Imaginary part of each input.", .variants = CONSTANT),
+    KEY_INT("amplitude", amplitude, "7", UNIT_NONE, 1, 2048,
+            "Amplitude of all inputs, whose phases are whole quarter turns: the products of n spectra sum up to n * "
+            "amplitude^2 times 1, i, -1 or -i.",
+            .variants = TONE),
+    KEY_INT_LIST("delays", delays, "0", UNIT_NONE, -1e9, 1e9, "Phase of each input, in quarter turns per channel.",
+                 .variants = TONE),
+    KEY_INT_LIST("rates", rates, "0", UNIT_NONE, -1e9, 1e9,
+                 "Phase of each input, in quarter turns per spectrum; inputs of different rates do not correlate over "
+                 "4 spectra.",
+                 .variants = TONE),
+    KEY_INT("seed", seed, "1", UNIT_NONE, 0, 9e15, "Seed of all random numbers.", .variants = NOISE | UNIFORM),
+    KEY_INT("period", period_batches, "8", UNIT_BATCHES, 1, 1e6,
+            "The voltages repeat after this many heaps, which are computed at the start and kept in memory.",
+            .variants = NOISE | UNIFORM),
+    KEY_DOUBLE("rms", rms, "2", UNIT_NONE, 1e-6, 5000,
+               "Standard deviation of each component before it is rounded, and clipped as F-engines do.",
+               .variants = NOISE),
+    KEY_DOUBLE(
+        "correlation", correlation, "0", UNIT_NONE, 0, 1,
+        "Correlation coefficient of the same polarisation of any two antennas: the part of the power that all share.",
+        .variants = NOISE),
+    KEY_STRING(
+        "file", file, "", 0, 4096,
+        "VDIF file of channelised voltages: complex samples of 4 bits, all channels of the stream in each frame.",
+        .variants = RECORDING),
+    KEY_INT_LIST("threads", threads, "0, 1", UNIT_NONE, 0, 1023, "Thread of each input.", .variants = RECORDING),
+    KEY_DECIMAL("spectrum_rate", spectrum_rate_hz, "0", UNIT_HZ, 0, 1e11,
+                "Spectra per second of the recording, whatever it is played at; it tells how many frames a second has. "
+                "0: adc_sample_rate / samples_between_spectra.",
+                .variants = RECORDING),
+    KEY_ENUM("real_part", real_part, "low", real_parts,
+             "Which 4 bits of a byte are the real part: the low ones, as VDIF has it, or the high ones, as CHIME's "
+             "backend writes.",
+             .variants = RECORDING),
+    KEY_BOOL("loop", loop, false,
+             "Play the recording again and again: its whole heaps, or, where it is shorter than a heap, its spectra; "
+             "no: fsim ends with it.",
+             .variants = RECORDING),
 };
-#undef AT
-
-#define SECTION(section_keys, type, member)                                                                            \
-    .keys = section_keys, .n_keys = ARRAY_LEN(section_keys), .struct_bytes = sizeof(struct type),                      \
-    .offset = offsetof(struct fsim_config, member)
+#undef KEYS_OF
 
 static const struct config_section sections[] = {
-    {.name = "time",
-     .help = "Time: what a timestamp means.",
-     .keys = config_time_keys,
-     .n_keys = CONFIG_N_TIME_KEYS - 2, /* what is received has a timebase and a tolerance */
-     .struct_bytes = sizeof(struct config_time),
-     .offset = offsetof(struct fsim_config, time)},
-    {.name = "stream",
-     .help = "The channelised voltages of all antennas.",
-     SECTION(stream_keys, fsim_config_stream, stream)},
-    {.name = "signal", .help = "The voltages.", SECTION(signal_keys, fsim_config_signal, signal)},
+    CONFIG_SECTION_PART(struct fsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
+                        "Time: what a timestamp means."),
+    CONFIG_SECTION(struct fsim_config, stream, stream_keys, "The channelised voltages of all antennas."),
+    CONFIG_SECTION(struct fsim_config, signal, signal_keys, "The voltages."),
     CONFIG_SEND_SECTION(struct fsim_config, "Voltages out.", CONFIG_N_FSIM_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct fsim_config),
 };

@@ -19,107 +19,104 @@
 #define ROW_BYTES   (12 * 8)
 #define FILE_BYTES  (8 << 20)
 
-#define AT(member) offsetof(struct visrec_config_recv, member)
+#define KEYS_OF struct visrec_config_recv
 static const struct config_key recv_keys[] = {
-    {"sources", CFG_ENDPOINTS, UNIT_NONE, 1, 4096, NULL, false, AT(sources), NULL,
-     "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.", .example = "239.10.2.0+15:7148"},
-    CONFIG_INTERFACE_ROW(struct visrec_config_recv),
-    {"pcap_file", CFG_STRING, UNIT_NONE, 0, 4096, "", false, AT(pcap_file), NULL,
-     "Read this capture instead of listening to the network; nothing is lost, however slow."},
-    CONFIG_RECV_FROM_ROW(struct visrec_config_recv),
-    CONFIG_CRC_ROW(struct visrec_config_recv),
-    {"buffer", CFG_INT, UNIT_BYTES, 0, 4294967296.0, "33554432", false, AT(buffer_bytes), NULL,
-     "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."},
-    CONFIG_TRANSPORT_ROW(struct visrec_config_recv),
-    CONFIG_COMP_VECTOR_ROW(struct visrec_config_recv),
-    {"window", CFG_INT, UNIT_NONE, 1, 64, "2", false, AT(window_dumps), NULL,
-     "Dumps that are kept open for late packets."},
+    KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
+                  "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.",
+                  .example = "239.10.2.0+15:7148"),
+    CONFIG_INTERFACE_ROW,
+    KEY_STRING("pcap_file", pcap_file, "", 0, 4096,
+               "Read this capture instead of listening to the network; nothing is lost, however slow."),
+    CONFIG_RECV_FROM_ROW,
+    CONFIG_CRC_ROW,
+    KEY_INT("buffer", buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
+            "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."),
+    CONFIG_TRANSPORT_ROW,
+    CONFIG_COMP_VECTOR_ROW,
+    KEY_INT("window", window_dumps, "2", UNIT_NONE, 1, 64, "Dumps that are kept open for late packets."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct visrec_config_stream, member)
+#define KEYS_OF struct visrec_config_stream
 static const struct config_key stream_keys[] = {
-    {"channels", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan), NULL,
-     "Channels of the whole stream, over all engines.", .example = "4096"},
-    {"channels_per_substream", CFG_INT, UNIT_CHANNELS, 1, 65536, NULL, false, AT(n_chan_substream), NULL,
-     "Channels that each X-engine sends.", .example = "256"},
-    {"spectra_per_heap", CFG_INT, UNIT_SPECTRA, 1, 65520, "256", false, AT(spectra_per_heap), NULL,
-     "Spectra in a heap of an F-engine, which is a batch."},
-    {"samples_between_spectra", CFG_INT, UNIT_SAMPLES, 1, 2147483648.0, NULL, false, AT(samples_between_spectra), NULL,
-     "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"},
-    {"integration_batches", CFG_INT, UNIT_BATCHES, 0, 1e9, "0", false, AT(integration_batches), NULL,
-     "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."},
-    {"integration_time", CFG_DOUBLE, UNIT_S, 0, 1e6, "0", false, AT(integration_time_s), NULL,
-     "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches.", .example = "0.5"},
-    {"weights", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(weights), NULL,
-     "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."},
-    {"centre_frequency", CFG_DOUBLE, UNIT_HZ, 0, 1e12, "0", false, AT(centre_frequency_hz), NULL,
-     "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."},
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels of the whole stream, over all engines.", .example = "4096"),
+    KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels that each X-engine sends.", .example = "256"),
+    KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
+            "Spectra in a heap of an F-engine, which is a batch."),
+    KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
+            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+    KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
+            "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."),
+    KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
+               "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches.",
+               .example = "0.5"),
+    KEY_BOOL("weights", weights, false,
+             "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
+    KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
+               "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct visrec_config_telescope, member)
+#define KEYS_OF struct visrec_config_telescope
 static const struct config_key telescope_keys[] = {
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the telescope.", .example = "array"},
-    {"latitude", CFG_DOUBLE, UNIT_DEG, -90, 90, NULL, false, AT(latitude_deg), NULL,
-     "Geodetic latitude (WGS84) of the reference position, north positive.", .example = "-30.7128"},
-    {"longitude", CFG_DOUBLE, UNIT_DEG, -180, 360, NULL, false, AT(longitude_deg), NULL,
-     "Longitude of the reference position, east positive.", .example = "21.4436"},
-    {"altitude", CFG_DOUBLE, UNIT_M, -1000, 10000, NULL, false, AT(altitude_m), NULL,
-     "Height of the reference position above the ellipsoid.", .example = "1038"},
-    {"ut1_utc", CFG_DOUBLE, UNIT_S, -0.9, 0.9, "0", false, AT(ut1_utc_s), NULL,
-     "UT1 - UTC of these days (IERS Bulletin A), for the file's sidereal times; 0 leaves them wrong by as much."},
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the telescope.", .example = "array"),
+    KEY_DOUBLE("latitude", latitude_deg, KEY_REQUIRED, UNIT_DEG, -90, 90,
+               "Geodetic latitude (WGS84) of the reference position, north positive.", .example = "-30.7128"),
+    KEY_DOUBLE("longitude", longitude_deg, KEY_REQUIRED, UNIT_DEG, -180, 360,
+               "Longitude of the reference position, east positive.", .example = "21.4436"),
+    KEY_DOUBLE("altitude", altitude_m, KEY_REQUIRED, UNIT_M, -1000, 10000,
+               "Height of the reference position above the ellipsoid.", .example = "1038"),
+    KEY_DOUBLE(
+        "ut1_utc", ut1_utc_s, "0", UNIT_S, -0.9, 0.9,
+        "UT1 - UTC of these days (IERS Bulletin A), for the file's sidereal times; 0 leaves them wrong by as much."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct visrec_config_antenna, member)
+#define KEYS_OF struct visrec_config_antenna
 static const struct config_key antenna_keys[] = {
-    {"name", CFG_STRING, UNIT_NONE, 1, 64, NULL, false, AT(name), NULL, "Name of the antenna."},
-    {"position", CFG_POSITION, UNIT_M, -1e7, 1e7, NULL, false, AT(position_m), NULL,
-     "East, north and up of the telescope's reference position."},
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the antenna."),
+    KEY_POSITION("position", position_m, KEY_REQUIRED, UNIT_M, -1e7, 1e7,
+                 "East, north and up of the telescope's reference position."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct visrec_config_output, member)
+#define KEYS_OF struct visrec_config_output
 static const struct config_key output_keys[] = {
-    {"file", CFG_STRING, UNIT_NONE, 1, 4096, NULL, false, AT(file), NULL,
-     "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at which the file is begun.",
-     .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"},
-    {"overwrite", CFG_BOOL, UNIT_NONE, 0, 0, "false", false, AT(overwrite), NULL,
-     "Replace the file if it exists, instead of refusing."},
-    {"max_file_size", CFG_INT, UNIT_BYTES, 0, 1e18, "0", false, AT(max_file_bytes), NULL,
-     "Begin the next file before a file gets larger; 0: no limit."},
-    {"max_file_time", CFG_DOUBLE, UNIT_S, 0, 1e9, "0", false, AT(max_file_time_s), NULL,
-     "Begin the next file before a file covers more time, for example 3600; 0: no limit."},
-    {"max_dumps", CFG_INT, UNIT_NONE, 0, 1e9, "0", false, AT(max_dumps), NULL,
-     "End after so many dumps; 0 goes on until stopped."},
+    KEY_STRING(
+        "file", file, KEY_REQUIRED, 1, 4096,
+        "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at which the file is begun.",
+        .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
+    KEY_BOOL("overwrite", overwrite, false, "Replace the file if it exists, instead of refusing."),
+    KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
+            "Begin the next file before a file gets larger; 0: no limit."),
+    KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
+               "Begin the next file before a file covers more time, for example 3600; 0: no limit."),
+    KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9, "End after so many dumps; 0 goes on until stopped."),
 };
-#undef AT
+#undef KEYS_OF
 
 static const char antenna_example[] = "  - name: m000\n"
                                       "    position: [0.0, 0.0, 0.0]\n"
                                       "  - name: m001\n"
                                       "    position: [30.0, 0.0, 0.0]\n";
 
-#define SECTION(keys) keys, ARRAY_LEN(keys)
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct visrec_config),
-    {"recv", "Visibilities in.", SECTION(recv_keys), sizeof(struct visrec_config_recv),
-     offsetof(struct visrec_config, recv), false, 0, 0, false, NULL},
-    {"stream", "The shape of the stream.", SECTION(stream_keys), sizeof(struct visrec_config_stream),
-     offsetof(struct visrec_config, stream), false, 0, 0, false, NULL},
-    {"telescope", "Where the array is.", SECTION(telescope_keys), sizeof(struct visrec_config_telescope),
-     offsetof(struct visrec_config, telescope), false, 0, 0, false, NULL},
-    {"antennas", "All antennas of the array, in the order of their feng_id.", SECTION(antenna_keys),
-     sizeof(struct visrec_config_antenna), offsetof(struct visrec_config, antennas), true, 1, 4096, false,
-     antenna_example},
-    {"output", "The files.", SECTION(output_keys), sizeof(struct visrec_config_output),
-     offsetof(struct visrec_config, output), false, 0, 0, false, NULL},
+    CONFIG_SECTION(struct visrec_config, recv, recv_keys, "Visibilities in."),
+    CONFIG_SECTION(struct visrec_config, stream, stream_keys, "The shape of the stream."),
+    CONFIG_SECTION(struct visrec_config, telescope, telescope_keys, "Where the array is."),
+    CONFIG_LIST(struct visrec_config, antennas, struct visrec_config_antenna, antenna_keys, 1, 4096,
+                "All antennas of the array, in the order of their feng_id.", .example = antenna_example),
+    CONFIG_SECTION(struct visrec_config, output, output_keys, "The files."),
     CONFIG_HTTP_SECTION(struct visrec_config),
 };
 
-const struct config_table visrec_config_table = {"visrec", "Recorder: visibilities in, UVH5 file out.", sections,
-                                                 ARRAY_LEN(sections)};
+const struct config_table visrec_config_table = {.program = "visrec",
+                                                 .help = "Recorder: visibilities in, UVH5 file out.",
+                                                 .sections = sections,
+                                                 .n_sections = ARRAY_LEN(sections)};
 
 int64_t visrec_config_integration_batches(const struct visrec_config *config)
 {

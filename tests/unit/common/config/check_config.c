@@ -35,55 +35,58 @@ struct test_item {
     int64_t height;
 };
 
+struct test_http {
+    struct endpoint_list listen;
+};
+
 struct test_values {
     struct test_basic basic;
     struct config_array items;
-    struct {
-        struct endpoint_list listen;
-    } http;
+    struct test_http http;
 };
 
 static const char *const colours[] = {"red", "green", "blue", NULL};
 static const char *const kinds[] = {"flat", "tall", NULL};
 
-#define AT(member) offsetof(struct test_basic, member)
+#define KEYS_OF struct test_basic
 static const struct config_key basic_keys[] = {
-    {"count", CFG_INT, UNIT_CHUNKS, 2, 4294967296.0, NULL, false, AT(count), NULL, "How many.", .example = "3"},
-    {"size", CFG_POW2, UNIT_BYTES, 4, 64, "16", false, AT(size), NULL, "How large."},
-    {"factor", CFG_DOUBLE, UNIT_NONE, -1.5, 1e9, "0.1", false, AT(factor), NULL, "How much."},
-    {"rate", CFG_DECIMAL, UNIT_HZ, 1, 1e10, "1712e6", false, AT(rate), NULL, "How often."},
-    {"flag", CFG_BOOL, UNIT_NONE, 0, 0, "false", true, AT(flag), NULL, "Whether at all."},
-    {"name", CFG_STRING, UNIT_NONE, 0, 8, "", false, AT(name), NULL, "Who, \"exactly\"."},
-    {"colour", CFG_ENUM, UNIT_NONE, 0, 0, "green", false, AT(colour), colours, "What it looks like."},
-    {"to", CFG_ENDPOINTS, UNIT_NONE, 1, 20, "10.0.0.1+2", false, AT(to), NULL, "Where to."},
-    {"cpus", CFG_INT_LIST, UNIT_NONE, -1, 99, "4, 5", false, AT(cpus), NULL, "Where."},
-    {"position", CFG_POSITION, UNIT_M, -1e7, 1e7, "1, 2.5, -3", false, AT(position), NULL, "Where on Earth."},
+    KEY_INT("count", count, KEY_REQUIRED, UNIT_CHUNKS, 2, 4294967296.0, "How many.", .example = "3"),
+    KEY_POW2("size", size, "16", UNIT_BYTES, 4, 64, "How large."),
+    KEY_DOUBLE("factor", factor, "0.1", UNIT_NONE, -1.5, 1e9, "How much."),
+    KEY_DECIMAL("rate", rate, "1712e6", UNIT_HZ, 1, 1e10, "How often."),
+    KEY_BOOL("flag", flag, false, "Whether at all."),
+    KEY_STRING("name", name, "", 0, 8, "Who, \"exactly\"."),
+    KEY_ENUM("colour", colour, "green", colours, "What it looks like."),
+    KEY_ENDPOINTS("to", to, "10.0.0.1+2", 1, 20, "Where to."),
+    KEY_INT_LIST("cpus", cpus, "4, 5", UNIT_NONE, -1, 99, "Where."),
+    KEY_POSITION("position", position, "1, 2.5, -3", UNIT_M, -1e7, 1e7, "Where on Earth."),
 };
-#undef AT
+#undef KEYS_OF
 
-#define AT(member) offsetof(struct test_item, member)
+#define KEYS_OF struct test_item
 static const struct config_key item_keys[] = {
-    {"kind", CFG_ENUM, UNIT_NONE, 0, 0, "flat", false, AT(kind), kinds, "Which sort."},
-    {"name", CFG_STRING, UNIT_NONE, 1, 8, NULL, false, AT(name), NULL, "Who."},
-    {"width", CFG_INT, UNIT_NONE, 0, 0, NULL, false, AT(width), NULL, "How wide.", 1u << 0},
-    {"height", CFG_POW2, UNIT_NONE, 0, 0, "8", false, AT(height), NULL, "How tall.", 1u << 1},
+    KEY_ENUM("kind", kind, "flat", kinds, "Which sort."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 8, "Who."),
+    KEY_INT("width", width, KEY_REQUIRED, UNIT_NONE, 0, 0, "How wide.", .variants = 1u << 0),
+    KEY_POW2("height", height, "8", UNIT_NONE, 0, 0, "How tall.", .variants = 1u << 1),
 };
-#undef AT
+#undef KEYS_OF
 
+#define KEYS_OF struct test_http
 static const struct config_key http_keys[] = {
-    {"listen", CFG_ENDPOINTS, UNIT_NONE, 0, 1, "", false, 0, NULL, "Where to listen."},
+    KEY_ENDPOINTS("listen", listen, "", 0, 1, "Where to listen."),
 };
+#undef KEYS_OF
 
 static const struct config_section sections[] = {
-    {"basic", "What everybody needs.", basic_keys, ARRAY_LEN(basic_keys), sizeof(struct test_basic),
-     offsetof(struct test_values, basic), false, 0, 0, false, NULL},
-    {"items", "Several things.", item_keys, ARRAY_LEN(item_keys), sizeof(struct test_item),
-     offsetof(struct test_values, items), true, 0, 3, true, "  - name: a\n    width: 1\n"},
-    {"http", "Monitoring.", http_keys, ARRAY_LEN(http_keys), sizeof(struct endpoint_list),
-     offsetof(struct test_values, http), false, 0, 0, true, NULL},
+    CONFIG_SECTION(struct test_values, basic, basic_keys, "What everybody needs."),
+    CONFIG_LIST(struct test_values, items, struct test_item, item_keys, 0, 3, "Several things.", .optional = true,
+                .example = "  - name: a\n    width: 1\n"),
+    CONFIG_SECTION(struct test_values, http, http_keys, "Monitoring.", .optional = true),
 };
 
-static const struct config_table table = {"test", "A program under test.", sections, ARRAY_LEN(sections)};
+static const struct config_table table = {
+    .program = "test", .help = "A program under test.", .sections = sections, .n_sections = ARRAY_LEN(sections)};
 
 /* ---- Files
  * ----------------------------------------------------------------------------------------------------------- */
@@ -300,7 +303,7 @@ START_TEST(example_loads)
     ck_assert_uint_eq(values.items.n, 1);
     config_free(&table, &values, config);
     ck_assert_ptr_nonnull(strstr(example, "\n  # An integer from 2 to 4294967296 chunks.\n  count: 3\n"));
-    ck_assert_ptr_nonnull(strstr(example, "\n  # True or false. May be changed while running.\n  #flag: false\n"));
+    ck_assert_ptr_nonnull(strstr(example, "\n  # True or false.\n  #flag: false\n"));
     ck_assert_ptr_nonnull(strstr(example, "\n  # Only with kind tall.\n  #height: 8\n"));
     free(example);
 }
