@@ -29,8 +29,7 @@ all: $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state)
 main_of = $(firstword $(wildcard $(1)/main.c tools/$(patsubst cbf-%,%,$(1))/main.c))
 $(foreach p,$(PROGRAMS) $(COMMANDS),$(eval $(BUILD)/$(p): $(call objects,$(call main_of,$(p)))))
 $(BUILD)/clock-state: $(call objects,tools/clock_state.c)
-$(BUILD)/manpage: $(call objects,tools/manpage.c)
-$(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state manpage): $(ARCHIVES)
+$(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state): $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 
 # Their loops cost a sixth more with checks in them; what comes in was checked before.
@@ -56,13 +55,13 @@ VERSION_OBJECTS := $(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o
 $(VERSION_OBJECTS): $(BUILD)/build-id
 $(VERSION_OBJECTS): EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 
-# The manual pages, from the key tables and docs/reference; those of programs without a configuration lie beside them.
+# The manual pages, from the programs, docs/man and docs/reference; those of programs without a configuration lie beside them.
 TABLE_PAGES := $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
 MAN_PAGES   := $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*/*.1)))
 # They name documents where these are installed.
-$(TABLE_PAGES): $(BUILD)/manpage $(wildcard docs/reference/*.txt)
+$(TABLE_PAGES): scripts/manpages.py $(addprefix $(BUILD)/,$(PROGRAMS)) $(wildcard docs/man/* docs/reference/*.txt)
 	@mkdir -p $(@D)
-	@$< $(@F) $(patsubst %.1,docs/reference/%.txt,$(filter %.1,$(@F))) > $@ || { rm -f $@; false; }
+	@$< $(BUILD) $(@F) > $@ || { rm -f $@; false; }
 	@sed -i 's| (docs/|\n(docs/|; $(INSTALLED_DOCS)' $@
 $(BUILD)/man/man1/%.1: tools/doctor/%.1
 	@mkdir -p $(@D)

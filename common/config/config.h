@@ -1,8 +1,8 @@
 /* config.h - YAML file + key tables -> structs.
  *
  * The tables are the single source: --check-config, --print-schema, --print-config, the annotated example in config/
- * and the manual pages come from them.  A file is a mapping of sections; a section is a mapping of keys, or, where
- * the table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
+ * and the manual pages (scripts/manpages.py) come from them.  A file is a mapping of sections; a section is a mapping
+ * of keys, or, where the table says 'repeats', a list of them.  A section may have variants chosen by the key `kind:`.
  *
  * Errors: all of a file are collected, each with file:line:column, one sentence, and the nearest valid key for a
  * misspelt one; config_load() then fails.  Nothing is half-applied: the caller exits with EXIT_CONFIG. */
@@ -208,15 +208,6 @@ void config_print_schema(const struct config_table *table, FILE *out);
 
 /* The annotated example: every key with unit, range, default and help. */
 void config_print_example(const struct config_table *table, FILE *out);
-
-/* For manual pages, in mdoc: the options of the command line as a list; every key of the file, a subsection for each
- * section; an example with the keys that must be there. */
-void config_print_man_options(const struct config_table *table, FILE *out);
-void config_print_man_keys(const struct config_table *table, FILE *out);
-void config_print_man_example(const struct config_table *table, FILE *out);
-
-/* A text as mdoc has it: escaped, each sentence on a line of its own. */
-void config_print_man_text(const char *text, FILE *out);
 
 /* Frees what config_load allocated in 'values' and the bookkeeping.  NULL is accepted. */
 void config_free(const struct config_table *table, void *values, struct config *config);

@@ -95,16 +95,4 @@ void config_value_print(const struct config_key *key, const void *field, bool js
 /* Writes a text as a JSON string, which is YAML, too. */
 void config_text_print(const char *text, FILE *out);
 
-/* ---- config/print.c ---------------------------------------------------------------------------------------------- */
-
-struct config_option {
-    const char *name;
-    const char *help;
-    bool needs_file;
-};
-
-/* Of the command line (daemon/command_line.c), for --help and manual pages; ends with a NULL name.  The first is --tune, which
- * is left out where the table does not offer it. */
-extern const struct config_option config_options[];
-
 #endif

@@ -9,17 +9,6 @@
 
 #define EXAMPLE_COLUMNS 100
 
-const struct config_option config_options[] = {
-    {"tune", "measure what suits the GPU best, and keep it for the next start", true},
-    {"check-config", "report every error of the file", true},
-    {"print-config", "print the values in effect, defaults included", true},
-    {"print-schema", "print the JSON Schema of the file", false},
-    {"print-example", "print an example with every key explained", false},
-    {"version", "print the version", false},
-    {"help", "print this", false},
-    {NULL, NULL, false},
-};
-
 /* ---- The effective values ------------------------------------------------------------------------------------------
  * */
 

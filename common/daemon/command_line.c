@@ -1,7 +1,7 @@
 /* command_line.c - between main() and its program: the command line.  config/load.c and config/print.c do what it says. */
 #include "common/daemon/command_line.h"
 
-#include "common/config/internal.h"
+#include "common/config/config.h"
 #include "common/daemon/service.h"
 #include "common/base/version.h"
 
@@ -9,12 +9,13 @@
 #include <getopt.h>
 #include <stdlib.h>
 
-/* What runs, then the options in the order of config_options. */
 enum action {
+    /* These need a file. */
     ACTION_RUN,
     ACTION_TUNE,
     ACTION_CHECK,
     ACTION_PRINT,
+    /* These take none. */
     ACTION_SCHEMA,
     ACTION_EXAMPLE,
     ACTION_VERSION,
@@ -32,6 +33,16 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
+static const char *const option_help[] = {
+    [ACTION_TUNE] = "measure what suits the GPU best, and keep it for the next start",
+    [ACTION_CHECK] = "report every error of the file",
+    [ACTION_PRINT] = "print the values in effect, defaults included",
+    [ACTION_SCHEMA] = "print the JSON Schema of the file",
+    [ACTION_EXAMPLE] = "print an example with every key explained",
+    [ACTION_VERSION] = "print the version",
+    [ACTION_HELP] = "print this",
+};
+
 static void print_help(const struct config_table *table, FILE *out)
 {
     fprintf(out,
@@ -39,8 +50,9 @@ static void print_help(const struct config_table *table, FILE *out)
             "%s\n\n"
             "Without an option, runs until SIGTERM or SIGINT.  Instead of running:\n",
             table->program, table->help);
-    for (const struct config_option *option = config_options + !table->tunes; option->name; option++)
-        fprintf(out, "  --%-13s  %s%s\n", option->name, option->help, option->needs_file ? "" : " (no file needed)");
+    for (const struct option *option = options + !table->tunes; option->name; option++)
+        fprintf(out, "  --%-13s  %s%s\n", option->name, option_help[option->val],
+                option->val <= ACTION_PRINT ? "" : " (no file needed)");
     fprintf(out, "\nExits with %d if the file or the command line is wrong.\n", EXIT_CONFIG);
 }
 

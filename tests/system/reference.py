@@ -2,8 +2,8 @@
 
 Each program is started as below and asked for ?help, ?sensor-list and /metrics; what belongs to the example is replaced
 by what it stands for: {stream}, input{i}, and labels without their values.  docs/reference has the outcome, which `make
-reference` writes, test_reference.py compares, and tools/manpage.c reads for the manual pages: lines in the first column
-are a section (one word in capitals) or an item of it; indented ones say what it means, in full sentences.
+reference` writes, test_reference.py compares, and scripts/manpages.py reads for the manual pages: lines in the first
+column are a section (one word in capitals) or an item of it; indented ones say what it means, in full sentences.
 """
 import re
 import sys
