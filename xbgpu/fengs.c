@@ -40,11 +40,6 @@ static const struct counter *counter_of(const struct xfengs *fengs, size_t feng,
     return counters[count];
 }
 
-const char *xfeng_state_name(enum xfeng_state state)
-{
-    return state_names[state];
-}
-
 /* ---- Looking ----------------------------------------------------------------------------------------------------- */
 
 /* Takes over the counters of one F-engine.  Returns which of them have moved, as bits. */

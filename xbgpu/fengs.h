@@ -57,8 +57,6 @@ int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *
 /* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */
 void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns);
 
-const char *xfeng_state_name(enum xfeng_state state);
-
 /* Adds states, and labels of the inputs, to the section 'fengs' of /status.json, which has the metrics, in the same order. */
 void xfengs_describe(const struct xfengs *fengs, json_t *into);
 

@@ -31,7 +31,6 @@ struct config_name {
 };
 
 struct config {
-    const struct config_table *table;
     char *path;
     struct config_fault *faults;
     size_t n_faults, n_warnings; /* warnings are faults, too */
@@ -43,13 +42,12 @@ struct config {
     bool out_of_memory; /* an error or a place was lost, which is itself an error */
 };
 
-struct config *config_create(const struct config_table *table, const char *path)
+struct config *config_create(const char *path)
 {
     struct config *config = calloc(1, sizeof(*config));
 
     if (!config)
         return NULL;
-    config->table = table;
     config->path = strdup(path);
     if (!config->path) {
         free(config);
@@ -65,7 +63,7 @@ const char *config_path(const struct config *config)
 
 struct config *config_create_book(void)
 {
-    return config_create(NULL, "");
+    return config_create("");
 }
 
 const char *config_first_error(const struct config *config)

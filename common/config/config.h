@@ -117,7 +117,8 @@ struct config_section {
 
 /* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
  *
- * 'whole' is the struct of the whole file; its member has the section's name.  The help, and further members, follow. */
+ * 'whole' is the struct of the whole file; its member has the section's name.  The help, and further members,
+ * follow. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
 /* Only the first 'n' keys of the table. */

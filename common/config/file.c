@@ -215,7 +215,7 @@ int config_load(const struct config_table *table, const char *path, void *out, s
     struct source source = {0};
     int err;
 
-    *config = config_create(table, path);
+    *config = config_create(path);
     if (!*config)
         return -ENOMEM;
     source.config = *config;

@@ -32,8 +32,7 @@ const char *config_unit_name(enum config_unit unit)
     return NULL;
 }
 
-/* ---- What a value must be ------------------------------------------------------------------------------------------
- * */
+/* ---- What a value must be ---------------------------------------------------------------------------------------- */
 
 char *config_number_format(double number, char *text, size_t text_bytes)
 {
@@ -142,8 +141,7 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
     return text;
 }
 
-/* ---- What it is
- * ------------------------------------------------------------------------------------------------ */
+/* ---- What it is -------------------------------------------------------------------------------------------------- */
 
 void config_text_print(const char *text, FILE *out)
 {

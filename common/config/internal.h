@@ -15,10 +15,9 @@ struct config_mark {
     size_t line, column;
 };
 
-/* ---- config.c: the book of errors and places ----------------------------------------------------------------------
- * */
+/* ---- config.c: the book of errors and places --------------------------------------------------------------------- */
 
-struct config *config_create(const struct config_table *table, const char *path);
+struct config *config_create(const char *path);
 
 /* Adds an error at 'mark'.  Beyond CONFIG_SAID_ERRORS, errors are only counted. */
 void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
@@ -41,15 +40,13 @@ void *config_section_item(const struct config_section *section, const void *valu
 /* The choice of a section instance's `kind`, 0 if it has no variants. */
 int config_kind(const struct config_section *section, const void *item);
 
-/* ---- config/load.c: the sections and keys of a YAML document --------------------------------------------------------
- * */
+/* ---- config/load.c: the sections and keys of a YAML document ----------------------------------------------------- */
 
 /* Fills the zeroed 'values'; what is wrong is reported.  Returns 0, or -ENOMEM. */
 int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
                          void *values);
 
-/* ---- config/values.c: one value from text --------------------------------------------------------------------------
- * */
+/* ---- config/values.c: one value from text ------------------------------------------------------------------------ */
 
 /* Numbers of a CFG_POSITION. */
 #define CONFIG_POSITION_N 3
@@ -68,8 +65,7 @@ int config_value_parse(const struct config_key *key, const char *const *items, s
 /* Parses the key's default text, which must be valid.  Returns 0 or -ENOMEM. */
 int config_value_default(const struct config_key *key, void *field);
 
-/* ---- config/format.c: one value to text ----------------------------------------------------------------------------
- * */
+/* ---- config/format.c: one value to text -------------------------------------------------------------------------- */
 
 bool config_key_bounded(const struct config_key *key);
 

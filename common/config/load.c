@@ -26,8 +26,7 @@ static struct config_mark node_mark(const yaml_node_t *node)
     return (struct config_mark){node->start_mark.line + 1, node->start_mark.column + 1};
 }
 
-/* ---- What YAML calls things ----------------------------------------------------------------------------------------
- * */
+/* ---- What YAML calls things -------------------------------------------------------------------------------------- */
 
 static const char *scalar_text(const yaml_node_t *node)
 {
@@ -75,8 +74,7 @@ static bool has_control_characters(const yaml_node_t *node)
     return false;
 }
 
-/* ---- Names and their misspellings ----------------------------------------------------------------------------------
- * */
+/* ---- Names and their misspellings -------------------------------------------------------------------------------- */
 
 /* The least number of insertions, deletions, substitutions and swaps of neighbours (each at most once) between two
  * names: the optimal string alignment form of the Damerau-Levenshtein distance. */
@@ -163,8 +161,7 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
                         names);
 }
 
-/* ---- Keys ----------------------------------------------------------------------------------------------------------
- * */
+/* ---- Keys -------------------------------------------------------------------------------------------------------- */
 
 /* An error if 'node', which is the value or an item of it, can be no scalar of the key. */
 static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where,
@@ -316,8 +313,7 @@ static void report_other_kind(struct loader *loader, const struct config_section
                     kinds, section->keys[0].choices[kind]);
 }
 
-/* ---- Sections ------------------------------------------------------------------------------------------------------
- * */
+/* ---- Sections ---------------------------------------------------------------------------------------------------- */
 
 /* Loads one instance of a section; 'mapping' is NULL where there is nothing in the file, 'where' its name in errors. */
 static void load_keys(struct loader *loader, const struct config_section *section, const char *where,

@@ -1,6 +1,4 @@
 /* print.c - a key table, and the values that follow it, written out: YAML, JSON Schema, annotated example. */
-#include "common/config/config.h"
-
 #include "common/config/internal.h"
 
 #include <inttypes.h>
@@ -9,8 +7,7 @@
 
 #define EXAMPLE_COLUMNS 100
 
-/* ---- The effective values ------------------------------------------------------------------------------------------
- * */
+/* ---- The effective values ---------------------------------------------------------------------------------------- */
 
 static void print_item(const struct config_section *section, const void *item, FILE *out)
 {
@@ -44,8 +41,19 @@ void config_print(const struct config_table *table, const void *values, FILE *ou
     }
 }
 
-/* ---- JSON Schema ---------------------------------------------------------------------------------------------------
- * */
+/* Writes the default, by way of memory so that it looks like any other value. */
+static void print_default(const struct config_key *key, bool json, FILE *out)
+{
+    void *field = calloc(1, config_value_bytes(key->type));
+
+    if (field && config_value_default(key, field) == 0) {
+        config_value_print(key, field, json, out);
+        config_value_free(key, field);
+    }
+    free(field);
+}
+
+/* ---- JSON Schema ------------------------------------------------------------------------------------------------- */
 
 /* "name": number, of a bound. */
 static void schema_bound(const char *name, double bound, FILE *out)
@@ -126,19 +134,6 @@ static void schema_value(const struct config_key *key, FILE *out)
     }
 }
 
-/* Writes the default, by way of memory so that it looks like any other value. */
-static void schema_default(const struct config_key *key, FILE *out)
-{
-    void *field = calloc(1, config_value_bytes(key->type));
-
-    if (field && config_value_default(key, field) == 0) {
-        fputs(", \"default\": ", out);
-        config_value_print(key, field, true, out);
-        config_value_free(key, field);
-    }
-    free(field);
-}
-
 static void schema_key(const struct config_key *key, FILE *out)
 {
     const char *unit = config_unit_name(key->unit);
@@ -152,8 +147,10 @@ static void schema_key(const struct config_key *key, FILE *out)
     config_text_print(description, out);
     fputs(", ", out);
     schema_value(key, out);
-    if (key->default_text)
-        schema_default(key, out);
+    if (key->default_text) {
+        fputs(", \"default\": ", out);
+        print_default(key, true, out);
+    }
     fputc('}', out);
 }
 
@@ -227,8 +224,7 @@ void config_print_schema(const struct config_table *table, FILE *out)
     fputs("  }\n}\n", out);
 }
 
-/* ---- The annotated example -----------------------------------------------------------------------------------------
- * */
+/* ---- The annotated example --------------------------------------------------------------------------------------- */
 
 /* Writes 'text' as comment lines, broken between words. */
 static void example_comment(const char *indent, const char *text, FILE *out)
@@ -262,17 +258,6 @@ static void example_expected(const struct config_key *key, const char *indent, F
     example_comment(indent, sentence, out);
 }
 
-static void example_default(const struct config_key *key, FILE *out)
-{
-    void *field = calloc(1, config_value_bytes(key->type));
-
-    if (field && config_value_default(key, field) == 0) {
-        config_value_print(key, field, false, out);
-        config_value_free(key, field);
-    }
-    free(field);
-}
-
 /* A key with its help; a key that may be left out, and has no example, stands there as a comment, with its default. */
 static void example_key(const struct config_section *section, const struct config_key *key, FILE *out)
 {
@@ -284,7 +269,7 @@ static void example_key(const struct config_section *section, const struct confi
         fprintf(out, "  %s: %s", key->name, key->example);
     } else if (key->default_text) {
         fprintf(out, "  #%s: ", key->name);
-        example_default(key, out);
+        print_default(key, false, out);
     } else {
         fprintf(out, "  #%s: (required)", key->name);
     }

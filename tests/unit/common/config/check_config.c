@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- A table with every type and every form of section
- * --------------------------------------------------------------- */
+/* ---- A table with every type and every form of section ----------------------------------------------------------- */
 
 struct test_basic {
     int64_t count;
@@ -88,8 +87,7 @@ static const struct config_section sections[] = {
 static const struct config_table table = {
     .program = "test", .help = "A program under test.", .sections = sections, .n_sections = ARRAY_LEN(sections)};
 
-/* ---- Files
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static char directory[] = "/tmp/check_config.XXXXXX";
 static char path[64];
@@ -146,8 +144,7 @@ static void check_errors(const char *text, size_t n, const char *expected)
     config_free(&table, &values, config);
 }
 
-/* ---- What is right
- * --------------------------------------------------------------------------------------------------- */
+/* ---- What is right ----------------------------------------------------------------------------------------------- */
 
 static const char good_file[] = "# every key\n"
                                 "basic:\n"
@@ -309,8 +306,7 @@ START_TEST(example_loads)
 }
 END_TEST
 
-/* ---- What is wrong
- * --------------------------------------------------------------------------------------------------- */
+/* ---- What is wrong ----------------------------------------------------------------------------------------------- */
 
 /* A file that is good but for the lines that follow. */
 #define COUNT "basic:\n  count: 2\n"
@@ -571,8 +567,7 @@ START_TEST(unreadable)
 }
 END_TEST
 
-/* ---- Checks across keys
- * ---------------------------------------------------------------------------------------------- */
+/* ---- Checks across keys ------------------------------------------------------------------------------------------ */
 
 START_TEST(errors_of_checks)
 {
@@ -608,8 +603,7 @@ START_TEST(errors_of_checks)
 }
 END_TEST
 
-/* ---- Files that nobody wrote
- * ----------------------------------------------------------------------------------------- */
+/* ---- Files that nobody wrote ------------------------------------------------------------------------------------- */
 
 /* Changes a few bytes of 'text', favouring those that mean something to YAML; returns the new length. */
 static size_t mutate(char *text, size_t n)
