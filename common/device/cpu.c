@@ -357,7 +357,13 @@ static void cpu_stream_wait_event(struct device_stream *stream, struct device_ev
 static void cpu_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                         size_t row_bytes, size_t n_rows)
 {
-    struct operation op = {.kind = OP_COPY_2D, .copy = {dst, src, dst_pitch, src_pitch, row_bytes, n_rows}};
+    struct operation op = {.kind = OP_COPY_2D,
+                           .copy = {.dst = dst,
+                                    .src = src,
+                                    .dst_pitch = dst_pitch,
+                                    .src_pitch = src_pitch,
+                                    .row_bytes = row_bytes,
+                                    .n_rows = n_rows}};
 
     enqueue(stream, &op);
 }

@@ -115,7 +115,8 @@ int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device
         return explain(err, bytes, "shared with a network card", why, why_bytes);
     }
     poison(aligned, whole_bytes);
-    *exported = (struct device_exported){aligned, aligned + whole_bytes, whole_bytes, fd, space};
+    *exported = (struct device_exported){
+        .device = aligned, .card = aligned + whole_bytes, .bytes = whole_bytes, .fd = fd, .owned = space};
     return 0;
 }
 

@@ -246,38 +246,42 @@ static void sensor_value(struct katcp_call *call, void *server)
 
 /* In the order of names, which katcp_find_request() relies on. */
 const struct katcp_request katcp_standard_requests[] = {
-    {"client-list", "Lists the clients that are connected.", 0, 0, client_list, KATCP_CHANGES_NOTHING, 0},
+    {"client-list", "Lists the clients that are connected.", .handle = client_list,
+     .changes_from = KATCP_CHANGES_NOTHING},
     {"halt",
      "Ends the program as SIGTERM does: what has been received is sent, then the stop heaps.\n"
      "?halt\n"
      "From another host it acts as ?restart, unless katcp.halt_stays is set.",
-     0, 0, halt, 0, 0},
-    {"help", "Lists the requests, or describes one.\n?help [REQUEST]", 0, 1, help, KATCP_CHANGES_NOTHING, 0},
+     .handle = halt},
+    {"help", "Lists the requests, or describes one.\n?help [REQUEST]", .max_args = 1, .handle = help,
+     .changes_from = KATCP_CHANGES_NOTHING},
     {"log-level",
      "Asks for or sets the level of what is logged to all clients.\n"
      "?log-level [all|trace|debug|info|warn|error|fatal|off]",
-     0, 1, katcp_log_level, 1, 0},
+     .max_args = 1, .handle = katcp_log_level, .changes_from = 1},
     {"request-timeout-hint",
-     "Says how long requests may take, in seconds; 0 where nothing is said of it.\n?request-timeout-hint [REQUEST]", 0,
-     1, request_timeout_hint, KATCP_CHANGES_NOTHING, 0},
-    {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.", 0, 0,
-     restart, 0, 0},
+     "Says how long requests may take, in seconds; 0 where nothing is said of it.\n?request-timeout-hint [REQUEST]",
+     .max_args = 1, .handle = request_timeout_hint, .changes_from = KATCP_CHANGES_NOTHING},
+    {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.",
+     .handle = restart},
     {"sensor-list",
      "Describes the sensors: name, description, units, type, and the words of discrete ones.\n"
      "?sensor-list [NAME|/REGULAR EXPRESSION/]",
-     0, 1, sensor_list, KATCP_CHANGES_NOTHING, 0},
+     .max_args = 1, .handle = sensor_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"sensor-sampling",
      "Asks or sets how this client is told of sensors.\n"
      "?sensor-sampling NAME[,NAME...] [none | auto | period SECONDS | event | differential DIFFERENCE | event-rate "
      "SHORTEST LONGEST | differential-rate DIFFERENCE SHORTEST LONGEST]\n"
      "SHORTEST and LONGEST are seconds between two readings.",
-     1, 5, katcp_sensor_sampling, KATCP_CHANGES_NOTHING, 0, .has_long_lines = true},
-    {"sensor-sampling-clear", "Ends all sampling of this client.", 0, 0, katcp_sensor_sampling_clear,
-     KATCP_CHANGES_NOTHING, 0},
-    {"sensor-value", "Reads sensors.\n?sensor-value [NAME|/REGULAR EXPRESSION/]", 0, 1, sensor_value,
-     KATCP_CHANGES_NOTHING, 0},
-    {"version-list", "Lists the versions of protocol, library and device.", 0, 0, version_list, KATCP_CHANGES_NOTHING,
-     0},
-    {"watchdog", "Does nothing, to show that the program answers.", 0, 0, watchdog, KATCP_CHANGES_NOTHING, 0},
+     .min_args = 1, .max_args = 5, .handle = katcp_sensor_sampling, .changes_from = KATCP_CHANGES_NOTHING,
+     .has_long_lines = true},
+    {"sensor-sampling-clear", "Ends all sampling of this client.", .handle = katcp_sensor_sampling_clear,
+     .changes_from = KATCP_CHANGES_NOTHING},
+    {"sensor-value", "Reads sensors.\n?sensor-value [NAME|/REGULAR EXPRESSION/]", .max_args = 1, .handle = sensor_value,
+     .changes_from = KATCP_CHANGES_NOTHING},
+    {"version-list", "Lists the versions of protocol, library and device.", .handle = version_list,
+     .changes_from = KATCP_CHANGES_NOTHING},
+    {"watchdog", "Does nothing, to show that the program answers.", .handle = watchdog,
+     .changes_from = KATCP_CHANGES_NOTHING},
 };
 const size_t katcp_n_standard_requests = ARRAY_LEN(katcp_standard_requests);

@@ -122,8 +122,11 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
     uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
 
     packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
-    gro_add(&source->coalesced,
-            &(struct gro_message){bytes, slot->packet_bytes, segment_bytes, slot->endpoint, slot->sender});
+    gro_add(&source->coalesced, &(struct gro_message){.bytes = bytes,
+                                                      .n_bytes = slot->packet_bytes,
+                                                      .segment_bytes = segment_bytes,
+                                                      .endpoint = slot->endpoint,
+                                                      .sender = slot->sender});
 }
 
 /* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
@@ -171,8 +174,11 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
         size_t n_bytes = source->messages[i].msg_len;
         size_t segment_bytes = gro_segment_bytes(&source->messages[i].msg_hdr, n_bytes);
         learn(udp_socket, n_bytes, segment_bytes);
-        gro_add(&source->coalesced, &(struct gro_message){source->iovecs[i][0].iov_base, n_bytes, segment_bytes,
-                                                          endpoint, source->senders[i].sin_addr.s_addr});
+        gro_add(&source->coalesced, &(struct gro_message){.bytes = source->iovecs[i][0].iov_base,
+                                                          .n_bytes = n_bytes,
+                                                          .segment_bytes = segment_bytes,
+                                                          .endpoint = endpoint,
+                                                          .sender = source->senders[i].sin_addr.s_addr});
     }
     return n;
 }

@@ -286,7 +286,7 @@ void stats_each(void (*visit)(void *arg, const struct stats_value *value), void 
     for (const struct family *family = families; family; family = family->next) {
         for (const struct sample *sample = family->first; sample; sample = sample->next) {
             struct stats_value value = {
-                family->name, sample->labels ? sample->labels : "", family->is_counter, 0, 0, 0};
+                .name = family->name, .labels = sample->labels ? sample->labels : "", .is_counter = family->is_counter};
             if (family->is_counter)
                 value.total = total(sample);
             else

@@ -319,8 +319,12 @@ static void take_delay(const struct doctor_file *file, const json_t *status, siz
     if (!more)
         abort();
     *delays = more;
-    more[(*n)++] = (struct delay){file,           stream,  fgpu_config_antenna(&file->fgpu, input / N_POLS)->name,
-                                  input % N_POLS, delay_s, number_of(sensor, "time")};
+    more[(*n)++] = (struct delay){.file = file,
+                                  .stream = stream,
+                                  .antenna = fgpu_config_antenna(&file->fgpu, input / N_POLS)->name,
+                                  .pol = input % N_POLS,
+                                  .delay_s = delay_s,
+                                  .since_unix_s = number_of(sensor, "time")};
 }
 
 static void take_delays(const struct doctor_file *file, const json_t *status, struct delay **delays, size_t *n)

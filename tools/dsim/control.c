@@ -297,16 +297,16 @@ static const struct katcp_request requests[] = {
     {"loss",
      "Leaves out heaps of an antenna, as a bad cable would.\n"
      "?loss INPUT FRACTION\n"
-     "INPUT is an antenna's name, alone or with v or h for one polarisation; FRACTION is from 0, as at the start, to 1, a "
-     "cable that is cut.",
-     2, 2, request_loss, 0, 0},
+     "INPUT is an antenna's name, alone or with v or h for one polarisation; FRACTION is from 0, as at the start, to "
+     "1, a cable that is cut.",
+     .min_args = 2, .max_args = 2, .handle = request_loss},
     {"signals",
      "Replaces the signals.\n"
      "?signals SPECIFICATION [PERIOD]\n"
      "The SPECIFICATION is as in the configuration; the PERIOD is in samples, a divisor of max-period, which is the "
      "default. Answers the first timestamp that has them, in samples.",
-     1, 2, request_signals, 0, TIMEOUT_S},
-    {"time", "Says the host's UNIX time, in seconds.", 0, 0, request_time, KATCP_CHANGES_NOTHING, 0},
+     .min_args = 1, .max_args = 2, .handle = request_signals, .timeout_s = TIMEOUT_S},
+    {"time", "Says the host's UNIX time, in seconds.", .handle = request_time, .changes_from = KATCP_CHANGES_NOTHING},
 };
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */

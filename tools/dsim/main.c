@@ -97,8 +97,12 @@ static int run(const struct dsim_config *config, const struct config *book, stru
         err = dsim_send_create(config, origin.heaps, origin.play, service, &send, why, sizeof(why));
     if (!err && config->http.listen.n)
         err = http_open(&config->http, NULL, NULL, &http, why, sizeof(why));
-    const struct dsim_control_config control_config = {config,         service,        send,
-                                                       &origin.format, origin.program, &origin.heaps};
+    const struct dsim_control_config control_config = {.config = config,
+                                                       .service = service,
+                                                       .send = send,
+                                                       .format = &origin.format,
+                                                       .program = origin.program,
+                                                       .heaps = &origin.heaps};
     if (!err && (config->katcp.listen.n || config->katcp.read_only_listen.n))
         err = dsim_control_open(&control_config, &control, why, sizeof(why));
     if (!err)

@@ -77,7 +77,8 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
         cudaFree(memory);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -ENODEV;
     }
-    *exported = (struct device_exported){aligned, aligned, whole_bytes, fd, memory};
+    *exported =
+        (struct device_exported){.device = aligned, .card = aligned, .bytes = whole_bytes, .fd = fd, .owned = memory};
     return 0;
 }
 

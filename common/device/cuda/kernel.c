@@ -55,7 +55,11 @@ int cuda_kernel_create(struct device *device, const struct kernel *kernel, const
                        size_t n_constants, struct device_kernel **made)
 {
     struct cuda_device *self = cuda_device_of(device);
-    struct image_request request = {kernel, constants, n_constants, self->major, self->minor};
+    struct image_request request = {.kernel = kernel,
+                                    .constants = constants,
+                                    .n_constants = n_constants,
+                                    .major = self->major,
+                                    .minor = self->minor};
     struct cuda_kernel *new = calloc(1, sizeof(*new));
     struct image image;
 
