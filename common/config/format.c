@@ -241,23 +241,6 @@ static void print_position(const double *position, FILE *out)
     fputc(']', out);
 }
 
-void config_kinds_print(const char *indent, const struct config_section *section, const struct config_key *key,
-                        FILE *out)
-{
-    const char *separator = "Only with kind ";
-
-    if (!key->variants)
-        return;
-    fputs(indent, out);
-    for (int i = 0; section->keys[0].choices[i]; i++) {
-        if (!config_key_applies(key, i))
-            continue;
-        fprintf(out, "%s%s", separator, section->keys[0].choices[i]);
-        separator = " or ";
-    }
-    fputs(".\n", out);
-}
-
 void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out)
 {
     const char *text = NULL;

@@ -81,10 +81,6 @@ char *config_number_format(double number, char *text, size_t text_bytes);
 /* 'value' in quotes for a message, cut where it is long; returns 'text'. */
 char *config_quote(const char *value, char *text, size_t text_bytes);
 
-/* Writes the line "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
-void config_kinds_print(const char *indent, const struct config_section *section, const struct config_key *key,
-                        FILE *out);
-
 /* Writes the value as YAML, or as JSON. */
 void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
 

@@ -247,7 +247,7 @@ static void example_comment(const char *indent, const char *text, FILE *out)
 }
 
 /* "An integer from 2 to 16 bits." */
-static void example_expected(const struct config_key *key, const char *indent, FILE *out)
+static void example_expected(const struct config_key *key, FILE *out)
 {
     char expected[400], sentence[480];
 
@@ -255,7 +255,23 @@ static void example_expected(const struct config_key *key, const char *indent, F
     if (key->type != CFG_ENUM && expected[0] >= 'a' && expected[0] <= 'z')
         expected[0] += 'A' - 'a';
     snprintf(sentence, sizeof(sentence), "%s%s.", key->type == CFG_ENUM ? "Choices: " : "", expected);
-    example_comment(indent, sentence, out);
+    example_comment("  ", sentence, out);
+}
+
+/* "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
+static void example_kinds(const struct config_section *section, const struct config_key *key, FILE *out)
+{
+    const char *separator = "  # Only with kind ";
+
+    if (!key->variants)
+        return;
+    for (int i = 0; section->keys[0].choices[i]; i++) {
+        if (!config_key_applies(key, i))
+            continue;
+        fprintf(out, "%s%s", separator, section->keys[0].choices[i]);
+        separator = " or ";
+    }
+    fputs(".\n", out);
 }
 
 /* A key with its help; a key that may be left out, and has no example, stands there as a comment, with its default. */
@@ -263,8 +279,8 @@ static void example_key(const struct config_section *section, const struct confi
 {
     fputs("\n", out);
     example_comment("  ", key->help, out);
-    example_expected(key, "  ", out);
-    config_kinds_print("  # ", section, key, out);
+    example_expected(key, out);
+    example_kinds(section, key, out);
     if (key->example) {
         fprintf(out, "  %s: %s", key->name, key->example);
     } else if (key->default_text) {
