@@ -216,3 +216,19 @@ def test_version_and_help(program):
     text = output_of(program, "--help")
     for option in ("--check-config", "--print-config", "--print-schema", "--print-example", "--version", "--help"):
         assert option in text
+
+
+def test_manual_pages(program):
+    """Every option and every key, with its help."""
+    command, configuration = (
+        subprocess.run([ROOT / "scripts/manpages.py", BUILD, page], check=True, stdout=subprocess.PIPE, text=True).stdout
+        for page in (f"{program}.1", f"{program}.yaml.5"))
+    for option in ("check-config", "print-config", "print-schema", "print-example", "version", "help"):
+        assert f"\n.It Fl Fl {option}" in command
+    schema = json.loads(output_of(program, "--print-schema"))
+    for name, section in schema["properties"].items():
+        text = configuration.split(f"\n.Ss {name}\n")[1].split("\n.Ss ")[0]
+        for key, value in section.get("items", section)["properties"].items():
+            item = text.split(f"\n.It Ic {key}\n")[1].split("\n.It ")[0]
+            described = value["description"].split(" Unit: ")[0].split()
+            assert item.split()[:len(described)] == described
