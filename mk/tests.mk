@@ -67,6 +67,14 @@ check-unit: unit-tests
 check-engine: all $(FAKES) $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python -m pytest -q -rs -n $(shell nproc) --dist worksteal tests/system tests/scripts $(PYTEST_FLAGS)
 
+# Optimisation would leave lines without code; counters are atomic because threads share them.
+coverage: ## lines and branches that the tests run, by folder; as HTML in build-coverage/html (40 minutes)
+	@scripts/setup coverage
+	@$(SUBMAKE) $(ALL_CORES) $(COVERAGE) all unit-tests
+	@-$(SUBMAKE) -k $(COVERAGE) check-unit check-engine
+	@scripts/coverage build-coverage
+COVERAGE := BUILD=build-coverage CFLAGS="-Og -g --coverage -fprofile-update=atomic" LDFLAGS=--coverage
+
 check-all:
 	@scripts/setup ci
 	@scripts/check-variants
@@ -115,5 +123,5 @@ gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine wit
 	@scripts/setup check
 	@scripts/gpu pack
 
-.PHONY: unit-tests check check-unit check-engine check-all fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
+.PHONY: unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
 .PHONY: check-systemd check-gpu gpu-pack
