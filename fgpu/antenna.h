@@ -1,7 +1,7 @@
 /* antenna.h - one antenna in fgpu's worker: its two polarisations put together, uploaded, and walked by every output.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
- *            each output walks through the device input (walk.h)
+ *            each output walks through the device input (output.h)
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
  * Ends:      a stream starts with the first heap that each polarisation has in their first common chunk, and ends with
@@ -15,7 +15,7 @@
 
 #include "common/recv/chunk.h"
 #include "fgpu/layout.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 
 #include <stdbool.h>
 

@@ -1,9 +1,9 @@
-/* baseband.c - between antenna.c's device inputs and walk.c, for narrowband outputs. */
+/* baseband.c - between antenna.c's device inputs and output.c, for narrowband outputs. */
 #include "fgpu/baseband.h"
 
 #include "common/device/device.h"
 #include "common/base/units.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 #include "kernels/ddc/design_ddc.h"
 #include "kernels/ddc/mixer.h"
 #include "kernels/util/power.h"

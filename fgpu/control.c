@@ -8,7 +8,7 @@
 #include "common/daemon/service.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
-#include "fgpu/facts.h"
+#include "fgpu/stream_info.h"
 #include "fgpu/layout.h"
 #include "fgpu/pipeline.h"
 

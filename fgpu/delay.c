@@ -1,4 +1,4 @@
-/* delay.c - the arithmetic of delays, between the commands that set them and walk.c, which shifts windows by them. */
+/* delay.c - the arithmetic of delays, between the commands that set them and output.c, which shifts windows by them. */
 #include "fgpu/delay.h"
 
 #include "common/base/units.h"

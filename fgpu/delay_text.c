@@ -1,4 +1,4 @@
-/* delay_text.c - between requests and files, which have seconds, and walk.c, which has samples; and back to sensors. */
+/* delay_text.c - between requests and files, which have seconds, and output.c, which has samples; and back to sensors. */
 #include "fgpu/delay_text.h"
 
 #include "common/katcp/python_number.h"

@@ -194,7 +194,7 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
     bytes_add(&l->host_bytes, l->n_ants, device_pinned_bytes(fgpu_look_bytes(output), on_gpu));
 }
 
-/* What an output takes beside its buffers, of one antenna (walk.c, settings.c). */
+/* What an output takes beside its buffers, of one antenna (output.c, settings.c). */
 static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, size_t shared_bytes,
                        const struct channelise_config *c)
 {

@@ -7,7 +7,7 @@
 #define FGPU_PIPELINE_H
 
 #include "common/daemon/daemon.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const st
 int fgpu_pipeline_set_gains(void *pipeline, size_t ant, size_t output, const float *gains);
 
 /* [main] How many such commands have been posted, and how many of them the worker has carried out: all that is made
- * from timestamp 'steady_samples' on shows those.  It goes back where the data's time does (walk.h), and then
+ * from timestamp 'steady_samples' on shows those.  It goes back where the data's time does (output.h), and then
  * fgpu_control_time_went_back() says so. */
 uint64_t fgpu_pipeline_n_posted(const void *pipeline);
 uint64_t fgpu_pipeline_n_obeyed(const void *pipeline, int64_t *steady_samples);

@@ -11,7 +11,7 @@
 
 #include "common/base/counter.h"
 #include "common/device/device.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/snapshot.h"
@@ -56,7 +56,7 @@ struct fgpu_stream {
     struct counter samples;       /* complex, in heaps that were handed to the senders */
     struct counter skipped_heaps; /* not sent because input was missing */
     struct counter dropped_heaps; /* not made because no output buffer was free */
-    struct gauge ahead_ns;        /* of input that is to come before the next heap may; walk.h */
+    struct gauge ahead_ns;        /* of input that is to come before the next heap may; output.h */
     struct gauge delay_ps;        /* the larger magnitude of both polarisations' models, for the newest output */
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] what they say */

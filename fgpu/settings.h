@@ -9,7 +9,7 @@
  *            configuration says; a file that does not fit the configuration is ignored with one sentence.
  * Models:    all that were set stay, here and with the worker, since the data's time may jump to any of them and back.
  *            The oldest of an input makes room where there are DELAY_MAX_MODELS - 1, if the one behind it has started
- *            by a time that is sure.  Such is a time that the worker has confirmed (walk.h).  For live data with
+ *            by a time that is sure.  Such is a time that the worker has confirmed (output.h).  For live data with
  *            'timebase: clock' the host's time less MAX_AGE_NS is sure, too: it goes on where data are silent.
  * Threads:   main.   Blocking: none, but while files are read, before the start. */
 #ifndef FGPU_SETTINGS_H
@@ -51,7 +51,7 @@ bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t o
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct delay_model *model);
 
-/* Has an output resume that is ahead of its input (walk.h); nothing that was set changes. */
+/* Has an output resume that is ahead of its input (output.h); nothing that was set changes. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
 
 /* Writes what is to be kept and has not been written.  Nothing is set afterwards.  Idempotent. */

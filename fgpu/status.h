@@ -1,6 +1,6 @@
 /* status.h - what fgpu adds to /status.json: its antennas and outputs, delays in force, and spectra of what it sends.
  *
- * Flow:      HTTP asks --snapshot.h--> worker, of the next buffer of a stream that it finishes (walk.h), when that has
+ * Flow:      HTTP asks --snapshot.h--> worker, of the next buffer of a stream that it finishes (output.h), when that has
  *            been downloaded: looks --> HTTP
  * Looks:     at most one a second of each stream, and none unless somebody asks.  A look averages the power of spectra
  *            of one batch that will be sent, as many as make FGPU_LOOK_SAMPLES complex samples: a millisecond or so of

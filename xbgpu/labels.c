@@ -1,4 +1,4 @@
-/* labels.c - names of inputs, for control.c and facts.c. */
+/* labels.c - names of inputs, for control.c and stream_info.c. */
 #include "xbgpu/labels.h"
 
 #include "common/config/config.h"

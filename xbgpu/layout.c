@@ -166,7 +166,7 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     }
 }
 
-/* What an output takes: its dumps (xsend.c), sums and counts (correlation.c). */
+/* What an output takes: its dumps (send.c), sums and counts (output.c). */
 static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
                        const struct xbgpu_config_output *output)
 {
@@ -188,7 +188,7 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
         bytes_add(&l->host_bytes, 1, xbgpu_weights_bytes(l, config, output));
 }
 
-/* What voltages come into (recv.c, xinput.c). */
+/* What voltages come into (recv.c, input.c). */
 static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;

@@ -1,6 +1,6 @@
 /* main.c - xbgpu: what the process is; its life is common/daemon/daemon.c. */
 #include "xbgpu/config.h"
-#include "xbgpu/xpipeline.h"
+#include "xbgpu/pipeline.h"
 
 #include "common/daemon/daemon.h"
 

@@ -12,7 +12,7 @@
 #define XBGPU_STATUS_H
 
 #include "common/http/status.h"
-#include "xbgpu/xsend.h"
+#include "xbgpu/send.h"
 
 #define XBGPU_N_VIEWS     4
 #define XBGPU_LOOK_LEVELS 65536

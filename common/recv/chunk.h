@@ -10,7 +10,7 @@
 #define COMMON_RECV_CHUNK_H
 
 #include "common/device/device.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "kernels/util/gather.h"
 
 #include <stdbool.h>

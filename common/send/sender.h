@@ -34,7 +34,7 @@
 #define COMMON_SEND_SENDER_H
 
 #include "common/base/counter.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/send/sink.h"
 #include "common/net/spead.h"
 #include "common/base/units.h"

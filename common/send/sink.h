@@ -15,7 +15,7 @@
 #define COMMON_SEND_SINK_H
 
 #include "common/net/endpoint.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/base/units.h"
 
 #include <stdbool.h>

@@ -2,7 +2,7 @@
 #include "scripts/bench/fgpu_runs.h"
 
 #include "common/base/clock.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "fgpu/layout.h"
 #include "tests/unit/test_random.h"
 

@@ -7,7 +7,7 @@
 #include "fgpu/delay.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "xbgpu/config.h"
-#include "xbgpu/gating.h"
+#include "xbgpu/gate_schedule.h"
 
 #include <errno.h>
 #include <math.h>

@@ -17,7 +17,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tests/fuzz/fuzz_service.h"
 #include "xbgpu/config.h"
-#include "xbgpu/xpipeline.h"
+#include "xbgpu/pipeline.h"
 
 #include <errno.h>
 #include <ev.h>

@@ -8,7 +8,7 @@
 #include "common/base/inbox.h"
 #include "common/base/presence.h"
 #include "common/base/units.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #include <complex.h>

@@ -13,7 +13,7 @@
 #ifndef TOOLS_DSIM_PLAY_H
 #define TOOLS_DSIM_PLAY_H
 
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "tools/dsim/config.h"
 #include "tools/dsim/live.h"
 #include "tools/dsim/signal.h"

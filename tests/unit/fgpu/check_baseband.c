@@ -5,7 +5,7 @@
 #include "common/device/device.h"
 #include "common/base/units.h"
 #include "fgpu/baseband.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 #include "kernels/ddc/ddc.h"
 
 #include "tests/unit/test_kernel.h"

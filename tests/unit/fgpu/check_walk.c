@@ -6,7 +6,7 @@
 #include "common/base/presence.h"
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"
-#include "fgpu/walk.h"
+#include "fgpu/output.h"
 
 #include <check.h>
 #include <complex.h>

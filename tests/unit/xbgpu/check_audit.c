@@ -11,7 +11,7 @@
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/reduce.h"
 #include "tests/unit/test_random.h"
-#include "xbgpu/correlation.h"
+#include "xbgpu/output.h"
 
 #include <check.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
-#include "xbgpu/gating.h"
+#include "xbgpu/gate_schedule.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/settings.h"
 

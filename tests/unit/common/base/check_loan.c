@@ -1,5 +1,5 @@
 /* check_loan.c - a lent buffer comes home once, after its last reader, and with everything that the readers did. */
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/base/thread.h"
 
 #include <check.h>

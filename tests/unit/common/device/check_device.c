@@ -6,7 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/copy.h"
 #include "common/device/device.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"

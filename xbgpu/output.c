@@ -1,5 +1,5 @@
-/* correlation.c - from batches to dumps. */
-#include "xbgpu/correlation.h"
+/* output.c - from batches to dumps. */
+#include "xbgpu/output.h"
 
 #include "common/device/device.h"
 #include "common/base/log.h"

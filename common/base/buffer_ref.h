@@ -1,11 +1,11 @@
-/* loan.h - a buffer's way home: a count of readers, and the inbox that it returns to when the last one is done.
+/* buffer_ref.h - a buffer's way home: a count of readers, and the inbox that it returns to when the last one is done.
  *
  * Flow:      owner --loan_out(n)--> n readers --loan_put() each--> last one pushes 'item' to 'home'
  * Ownership: between loan_out and the last put nobody may change the buffer; after it, the popper of 'home' owns it.
  * Threads:   loan_out by the owner before hand-over; loan_put from any thread, device callbacks included.
  * Blocking:  never. */
-#ifndef COMMON_BASE_LOAN_H
-#define COMMON_BASE_LOAN_H
+#ifndef COMMON_BASE_BUFFER_REF_H
+#define COMMON_BASE_BUFFER_REF_H
 
 #include "common/base/inbox.h"
 

@@ -1,19 +1,19 @@
-/* correlation.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
+/* output.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
  * Flow:      correlation_walk(device input, host chunks) --> correlate and checksum launches, and where sums have no room
  *            for the next, reduce to totals; at each window's end checksum_dump, reduce --> download
  *            worker, when the dump is in host memory: correlation_check --> xsend_push
  * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
-#ifndef XBGPU_CORRELATION_H
-#define XBGPU_CORRELATION_H
+#ifndef XBGPU_OUTPUT_H
+#define XBGPU_OUTPUT_H
 
 #include "kernels/correlate/correlate_shape.h"
 #include "xbgpu/audit.h"
 #include "xbgpu/checksums.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/window.h"
-#include "xbgpu/xsend.h"
+#include "xbgpu/send.h"
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-/* xsend.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
+/* send.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
  *
  * Flow:      worker: take -> reduce writes it -> download -> xsend_push --job--> sender thread --> network
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
@@ -6,11 +6,11 @@
  * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xstream_set_capture()).  Descriptors
  *            leave in any case.
  * Threads:   worker, except create/start/stop/destroy (main). */
-#ifndef XBGPU_XSEND_H
-#define XBGPU_XSEND_H
+#ifndef XBGPU_SEND_H
+#define XBGPU_SEND_H
 
 #include "common/base/counter.h"
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
 #include "xbgpu/audit.h"

@@ -1,6 +1,6 @@
-/* xpipeline.h - xbgpu's worker for correlation: one thread that feeds the device.
+/* pipeline.h - xbgpu's worker for correlation: one thread that feeds the device.
  *
- * Flow:      chunks of all members --matcher--> set --upload--> device input (xinput.h)
+ * Flow:      chunks of all members --matcher--> set --upload--> device input (input.h)
  *            each output: its windows' share of the batches --correlate--> sums --reduce--> dump --download--> audit
  *            --> sender
  * Missing:   absent heaps are zeroed on the device, so they add nothing; who was there is kept per window (window.h).
@@ -8,8 +8,8 @@
  *            when sent.
  * Threads:   the worker itself; the functions below are for main.
  * Blocking:  the worker sleeps only on its inbox, and waits for the device only when it ends. */
-#ifndef XBGPU_XPIPELINE_H
-#define XBGPU_XPIPELINE_H
+#ifndef XBGPU_PIPELINE_H
+#define XBGPU_PIPELINE_H
 
 #include "common/daemon/daemon.h"
 

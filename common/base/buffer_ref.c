@@ -1,5 +1,5 @@
-/* loan.c - how chunks and output buffers get back to their free inbox.  See loan.h. */
-#include "common/base/loan.h"
+/* buffer_ref.c - how chunks and output buffers get back to their free inbox.  See buffer_ref.h. */
+#include "common/base/buffer_ref.h"
 
 #include <assert.h>
 

@@ -1,4 +1,4 @@
-/* xinput.h - xbgpu's device inputs: sets of chunks on the device, where inputs are shifted with history in front of
+/* input.h - xbgpu's device inputs: sets of chunks on the device, where inputs are shifted with history in front of
  * them, as batches that outputs can correlate.
  *
  * Flow:      matcher's set --upload--> device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
@@ -16,12 +16,12 @@
  *            again, which with history is n_history sets later; a device input when its last reader is done.
  *            A chunk that the host cannot read is never looked at again.
  * Threads:   the worker only.   Blocking: never. */
-#ifndef XBGPU_XINPUT_H
-#define XBGPU_XINPUT_H
+#ifndef XBGPU_INPUT_H
+#define XBGPU_INPUT_H
 
 #include "common/base/inbox.h"
 #include "common/telemetry/sensor.h"
-#include "xbgpu/correlation.h"
+#include "xbgpu/output.h"
 #include "xbgpu/layout.h"
 
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* walk.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
+/* output.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
  * buffer is ready.
  *
  * Flow:      device input (of a narrow band: what baseband.c makes of it) --> spectra whose windows, shifted by their
@@ -20,10 +20,10 @@
  *            all input that there was, so that no old input is sent again.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
  * Threads:   the worker, but where it says otherwise.   Blocking: never. */
-#ifndef FGPU_WALK_H
-#define FGPU_WALK_H
+#ifndef FGPU_OUTPUT_H
+#define FGPU_OUTPUT_H
 
-#include "common/base/loan.h"
+#include "common/base/buffer_ref.h"
 #include "common/telemetry/sensor.h"
 #include "fgpu/delay.h"
 #include "fgpu/layout.h"

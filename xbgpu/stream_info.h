@@ -1,9 +1,9 @@
-/* facts.h - what an xbgpu's streams are, as sensors that do not change: under the names that a controller of such
+/* stream_info.h - what an xbgpu's streams are, as sensors that do not change: under the names that a controller of such
  * arrays gives them, for a site that has none.
  *
  * Threads: main. */
-#ifndef XBGPU_FACTS_H
-#define XBGPU_FACTS_H
+#ifndef XBGPU_STREAM_INFO_H
+#define XBGPU_STREAM_INFO_H
 
 #include "common/telemetry/sensor.h"
 #include "xbgpu/layout.h"

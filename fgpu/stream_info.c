@@ -1,5 +1,5 @@
-/* facts.c - beside the pipeline: nothing here changes while it runs. */
-#include "fgpu/facts.h"
+/* stream_info.c - beside the pipeline: nothing here changes while it runs. */
+#include "fgpu/stream_info.h"
 
 #include "common/base/clock.h"
 #include "common/base/units.h"

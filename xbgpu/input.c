@@ -1,5 +1,5 @@
-/* xinput.c - from sets of chunks to batches on the device, between the matcher and correlation.c. */
-#include "xbgpu/xinput.h"
+/* input.c - from sets of chunks to batches on the device, between the matcher and output.c. */
+#include "xbgpu/input.h"
 
 #include "common/recv/chunk.h"
 #include "common/device/device.h"
@@ -7,7 +7,7 @@
 #include "common/time/timebase.h"
 #include "common/base/units.h"
 #include "kernels/correlate/select_spectra.h"
-#include "xbgpu/gating.h"
+#include "xbgpu/gate_schedule.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* facts.c - sensors of what the configuration says; xpipeline.c adds them before READY. */
-#include "xbgpu/facts.h"
+/* stream_info.c - sensors of what the configuration says; pipeline.c adds them before READY. */
+#include "xbgpu/stream_info.h"
 
 #include "common/base/clock.h"
 #include "common/base/units.h"

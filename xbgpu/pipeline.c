@@ -1,5 +1,5 @@
-/* xpipeline.c - the worker's loop, and the order in which the stages are made and unmade. */
-#include "xbgpu/xpipeline.h"
+/* pipeline.c - the worker's loop, and the order in which the stages are made and unmade. */
+#include "xbgpu/pipeline.h"
 
 #include "common/recv/chunk.h"
 #include "common/base/clock.h"
@@ -14,14 +14,14 @@
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "xbgpu/control.h"
-#include "xbgpu/correlation.h"
-#include "xbgpu/facts.h"
+#include "xbgpu/output.h"
+#include "xbgpu/stream_info.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/recv.h"
 #include "xbgpu/status.h"
-#include "xbgpu/xinput.h"
-#include "xbgpu/xsend.h"
+#include "xbgpu/input.h"
+#include "xbgpu/send.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -32,7 +32,7 @@
 /* What comes to the worker's inbox; item.object in brackets. */
 enum item_kind {
     ITEM_CHUNK,      /* a full chunk of a member [struct chunk] */
-    ITEM_INPUT_FREE, /* a device input has no readers left [xinput.c's] */
+    ITEM_INPUT_FREE, /* a device input has no readers left [input.c's] */
     ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
     ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
     ITEM_COMMAND,    /* what main wants changed [struct xcommand] */

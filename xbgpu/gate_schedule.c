@@ -1,5 +1,5 @@
-/* gating.c - what gates take of each device input; xinput.c asks when it makes one. */
-#include "xbgpu/gating.h"
+/* gate_schedule.c - what gates take of each device input; input.c asks when it makes one. */
+#include "xbgpu/gate_schedule.h"
 
 #include "common/device/device.h"
 

@@ -1,9 +1,9 @@
-/* facts.h - sensors of what the configuration says of each output, for clients that have no other source of it.
+/* stream_info.h - sensors of what the configuration says of each output, for clients that have no other source of it.
  *
  * Names and meanings are those that a site's controller gives them elsewhere.
  * Threads: main. */
-#ifndef FGPU_FACTS_H
-#define FGPU_FACTS_H
+#ifndef FGPU_STREAM_INFO_H
+#define FGPU_STREAM_INFO_H
 
 #include "common/telemetry/sensor.h"
 #include "fgpu/config.h"

@@ -1,5 +1,5 @@
-/* walk.c - the middle of the middle stage: from an antenna's device inputs to one output's buffers. */
-#include "fgpu/walk.h"
+/* output.c - the middle of the middle stage: from an antenna's device inputs to one output's buffers. */
+#include "fgpu/output.h"
 
 #include "common/device/device.h"
 #include "common/base/presence.h"

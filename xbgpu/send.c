@@ -1,5 +1,5 @@
-/* xsend.c - the last stage of correlation: dumps as heaps on their way out. */
-#include "xbgpu/xsend.h"
+/* send.c - the last stage of correlation: dumps as heaps on their way out. */
+#include "xbgpu/send.h"
 
 #include "common/device/device.h"
 #include "common/base/log.h"
