@@ -70,8 +70,8 @@ static void release_previous(struct fgpu_antenna *a)
 {
     if (!a->previous)
         return;
-    loan_out(&a->previous->loan, 1);
-    device_then(a->compute, loan_put, &a->previous->loan);
+    buffer_ref_set(&a->previous->ref, 1);
+    device_then(a->compute, buffer_ref_put, &a->previous->ref);
     a->previous = NULL;
 }
 
@@ -118,7 +118,7 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
         in->end_samples[pol] = timestamp_samples + (int64_t)chunk->n_times * packet_samples;
         chunk_gather(chunk, a->upload, a->gather);
         device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->source, l->chunk_bytes);
-        device_then(a->upload, loan_put, &chunk->loan);
+        device_then(a->upload, buffer_ref_put, &chunk->ref);
     }
     device_event_record(in->uploaded, a->upload);
     device_stream_wait_event(a->compute, in->uploaded);
@@ -128,7 +128,7 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
 }
 
 /* The digitisers' time was set: the new data do not follow the old ones, and nothing between them is missing. */
-static void forget_past(struct fgpu_antenna *a)
+static void reset_history(struct fgpu_antenna *a)
 {
     release_previous(a);
     a->went_back = true;
@@ -147,7 +147,7 @@ static bool next_input(struct fgpu_antenna *a)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
         if (pair[0] && pair[1]) {
             if (timestamp_samples <= a->newest_samples || a->restarts)
-                forget_past(a);
+                reset_history(a);
             a->newest_samples = timestamp_samples;
             a->restarts = false;
             a->current = a->free_inputs[--a->n_free_inputs];
@@ -157,7 +157,7 @@ static bool next_input(struct fgpu_antenna *a)
         for (unsigned pol = 0; pol < N_POLS; pol++)
             if (pair[pol]) {
                 counter_add(&a->unmatched_chunks, 1);
-                loan_put(&pair[pol]->loan);
+                buffer_ref_put(&pair[pol]->ref);
             }
     }
     return false;
@@ -204,7 +204,7 @@ int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, con
     return fgpu_walk_set_delays(antenna->walks[output], delays);
 }
 
-const struct delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol)
+const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol)
 {
     return fgpu_walk_delays(antenna->walks[output], pol);
 }
@@ -280,7 +280,7 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
     size_t n_heaps = a->layout->history_heaps + a->layout->heaps_per_chunk;
 
     in->antenna = a;
-    loan_init(&in->loan, c->worker, (struct inbox_item){c->input_free_kind, 0, in});
+    buffer_ref_init(&in->ref, c->worker, (struct inbox_item){c->input_free_kind, 0, in});
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         in->samples[pol] = device_alloc(a->device, fgpu_device_input_bytes(a->layout));
         in->present[pol] = calloc(n_heaps, 1);
@@ -295,7 +295,7 @@ static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config
 static void init_level(struct fgpu_antenna *a)
 {
     int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
-    double n_batches = rint(decimal_to_double(a->config->time.adc_sample_rate_hz) / (double)batch_samples);
+    double n_batches = rint(timebase_decimal_to_double(a->config->time.adc_sample_rate_hz) / (double)batch_samples);
 
     fgpu_level_init(&a->level, batch_samples * (n_batches > 1 ? (int64_t)n_batches : 1),
                     (int)a->config->recv.sample_bits);
@@ -327,24 +327,24 @@ static void register_metrics(struct fgpu_antenna *a)
 static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *sensors)
 {
     const struct timebase timebase = fgpu_timebase(a->config);
-    const struct delay_model none = {.start_samples = -1};
+    const struct fgpu_delay_model none = {.start_samples = -1};
     char name[128];
     int err = 0;
 
     for (size_t i = 0; i < a->layout->n_outputs * N_POLS && !err; i++) {
         size_t o = i / N_POLS;
         unsigned pol = i % N_POLS;
-        struct sensor_about about = {
+        struct sensor_desc about = {
             .name = name,
             .description =
                 "Delay model in effect: (ADC timestamp from which it holds, delay in s, its rate in s/s, phase in "
                 "rad, its rate in rad/s); of a quadratic one also the accelerations, in s/s^2 and rad/s^2",
             .units = "",
             .type = SENSOR_STRING,
-            .format = delay_text_format,
+            .format = fgpu_delay_text_format,
         };
         snprintf(name, sizeof(name), "%s.input%zu.delay", fgpu_config_output(a->config, o)->name, ant * N_POLS + pol);
-        struct sensor_reading first = delay_text_reading(&none, &timebase, 0);
+        struct sensor_reading first = fgpu_delay_text_reading(&none, &timebase, 0);
         first.unix_ns = clock_unix_ns();
         err = sensors_add(sensors, fgpu_walk_delay_sensor(a->walks[o], pol), &about, first);
     }

@@ -62,7 +62,7 @@ bool fgpu_antenna_went_back(struct fgpu_antenna *antenna);
 int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
 /* fgpu_walk_delays() of one output. */
-const struct delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol);
+const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol);
 
 /* Gains of one output; fgpu_walk_take_gains() and fgpu_walk_set_gains() of that. */
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);

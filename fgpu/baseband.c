@@ -62,7 +62,7 @@ uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu
 
 int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_output *output, float **filter)
 {
-    double band_hz = decimal_to_double(config->time.adc_sample_rate_hz) / 2 / (double)output->decimation;
+    double band_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz) / 2 / (double)output->decimation;
     const struct design_ddc design = {
         .subsampling = (unsigned)fgpu_subsampling(output),
         .n_taps = (size_t)fgpu_ddc_taps(output),
@@ -214,7 +214,8 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
     b->capacity = capacity_of(layout, config, output);
     b->history_samples = layout->history_samples;
     b->input_samples = layout->history_samples + config->recv.chunk_samples;
-    mixer_init(&b->mixer, decimal_to_double(output->centre_hz), decimal_to_double(config->time.adc_sample_rate_hz));
+    mixer_init(&b->mixer, timebase_decimal_to_double(output->centre_hz),
+               timebase_decimal_to_double(config->time.adc_sample_rate_hz));
     ddc_constants(&b->args, &b->shape, constants);
     b->spacing_samples = fgpu_batch_samples(output) / output->spectra_per_heap;
     err = device_kernel_create(device, &ddc_kernel, constants, DDC_N_CONSTANTS, &b->ddc);

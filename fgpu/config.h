@@ -30,10 +30,10 @@ enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    char *interface;             /* NULL: the kernel's choice */
-    char *pcap_file;             /* NULL: the network */
-    char *from;                  /* networks that may send; NULL: anybody */
-    struct katcp_access senders; /* of these, by the check */
+    char *interface;       /* NULL: the kernel's choice */
+    char *pcap_file;       /* NULL: the network */
+    char *from;            /* networks that may send; NULL: anybody */
+    struct access senders; /* of these, by the check */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -55,10 +55,10 @@ struct fgpu_config_antenna {
     char *name;
     int64_t feng_id;
     struct endpoint_list pols[2];
-    char *from;                  /* as in recv, which it replaces; NULL: that of recv */
-    struct katcp_access senders; /* of these, by the check */
-    char *delays;                /* file of delay models (delay_file.h); NULL: none */
-    char *gains;                 /* file of gains (gain_file.h); NULL: the outputs' own */
+    char *from;            /* as in recv, which it replaces; NULL: that of recv */
+    struct access senders; /* of these, by the check */
+    char *delays;          /* file of delay models (delay_file.h); NULL: none */
+    char *gains;           /* file of gains (gain_file.h); NULL: the outputs' own */
 };
 
 struct fgpu_config_output {
@@ -98,7 +98,7 @@ struct fgpu_config {
 
 extern const struct config_table fgpu_config_table;
 
-/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  For config_main(). */
+/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  For command_line_main(). */
 void fgpu_config_check(void *values, struct config *config);
 
 static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)

@@ -80,7 +80,7 @@ static const char *gain_text(const struct fgpu_control *c, size_t output, size_t
 {
     const float *gain = fgpu_settings_gains(c->settings, input / N_POLS, output) + (chan * N_POLS + input % N_POLS) * 2;
 
-    return python_complex_text((double)gain[0], (double)gain[1], text);
+    return python_number_complex_text((double)gain[0], (double)gain[1], text);
 }
 
 /* Returns how many gains it wrote. */
@@ -307,7 +307,7 @@ static float *parse_gains(struct katcp_call *call, int first, size_t n)
     for (size_t i = 0; i < n && gains; i++) {
         const char *text = katcp_arg(call, first + (int)i), *wrong = NULL;
         double real, imaginary;
-        if (!python_complex(text, &real, &imaginary))
+        if (!python_number_complex(text, &real, &imaginary))
             wrong = "a gain must be a complex number like 1-0.5j";
         else if (!isfinite((float)real) || !isfinite((float)imaginary))
             wrong = "a gain must be finite, in single precision";
@@ -391,7 +391,7 @@ static bool parse_start(struct fgpu_control *c, struct katcp_call *call, int64_t
     int64_t unix_ns;
 
     if (timebase_parse_unix_ns(text, &unix_ns)) {
-        if (!python_float(text, &seconds) || !(fabs(seconds) < 9e9)) {
+        if (!python_number_float(text, &seconds) || !(fabs(seconds) < 9e9)) {
             katcp_fail(call, "the start time must be a UNIX time in seconds, not '%.64s'", text);
             return false;
         }
@@ -405,7 +405,7 @@ static bool parse_start(struct fgpu_control *c, struct katcp_call *call, int64_t
 
 /* A typing error must not move the output far ahead. */
 static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, const char *text,
-                             const struct delay_model *model)
+                             const struct fgpu_delay_model *model)
 {
     if (fabs(model->delay_samples) > c->config->recv.max_delay_s * c->rate_hz) {
         katcp_fail(call, "a delay must be at most %g s either way, as recv.max_delay says: '%.200s'",
@@ -421,7 +421,7 @@ static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, co
 
 /* The models of a request, by input; those that it does not name start at -1. */
 static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
-                         struct delay_model *models)
+                         struct fgpu_delay_model *models)
 {
     size_t n = (size_t)katcp_n_args(call) - 2;
     bool addressed = n > 0 && strchr(katcp_arg(call, 2), '=');
@@ -444,7 +444,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
             return false;
         }
         models[input].start_samples = start_samples;
-        const char *wrong = delay_text_parse(addressed ? equals + 1 : text, c->rate_hz, &models[input]);
+        const char *wrong = fgpu_delay_text_parse(addressed ? equals + 1 : text, c->rate_hz, &models[input]);
         if (wrong) {
             katcp_fail(call, "%s: '%.200s'", wrong, text);
             return false;
@@ -455,7 +455,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
     return true;
 }
 
-static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t output, const struct delay_model *models)
+static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t output, const struct fgpu_delay_model *models)
 {
     for (size_t i = 0; i < c->n_inputs; i++)
         if (models[i].start_samples >= 0 &&
@@ -476,7 +476,7 @@ static void request_delays(struct katcp_call *call, void *arg)
 
     if (!find_output(c, call, &output) || !parse_start(c, call, &start_samples))
         return;
-    struct delay_model *models = calloc(c->n_inputs, sizeof(*models));
+    struct fgpu_delay_model *models = calloc(c->n_inputs, sizeof(*models));
     if (!models) {
         katcp_fail(call, "out of memory");
         return;
@@ -565,7 +565,7 @@ void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *de
 static int add_eq(struct fgpu_control *c, size_t output, size_t input)
 {
     char name[128];
-    const struct sensor_about about = {
+    const struct sensor_desc about = {
         .name = name,
         .description = "Gains of this input: complex, without unit, of all channels together if they are the same, "
                        "else of each, in order",
@@ -587,7 +587,7 @@ static bool is_rx(const char *name)
 
 static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config *config)
 {
-    const struct sensor_about rx = {.name = "rx.device-status",
+    const struct sensor_desc rx = {.name = "rx.device-status",
                                     .description =
                                         "Degraded while any sensor of what is received (rx) is worse than nominal",
                                     .units = "",
@@ -613,7 +613,7 @@ int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_co
         return -ENOMEM;
     c->config = config->config;
     c->timebase = fgpu_timebase(config->config);
-    c->rate_hz = decimal_to_double(config->config->time.adc_sample_rate_hz);
+    c->rate_hz = timebase_decimal_to_double(config->config->time.adc_sample_rate_hz);
     c->n_inputs = config->config->antennas.n * N_POLS;
     c->pipeline = config->pipeline;
     c->settings = config->settings;

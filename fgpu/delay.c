@@ -11,7 +11,7 @@
 /* Delays and times within this add up to less than 63 bits. */
 #define MAX_SAMPLES (INT64_C(1) << 61)
 
-double delay_wrap(double angle_rad)
+double fgpu_delay_wrap(double angle_rad)
 {
     const double turn = 2.0 * M_PI;
     double wrapped = angle_rad - turn * floor((angle_rad + M_PI) / turn);
@@ -22,28 +22,28 @@ double delay_wrap(double angle_rad)
     return wrapped < -M_PI ? -M_PI : wrapped;
 }
 
-struct delay_values delay_evaluate(const struct delay_model *model, int64_t t_samples)
+struct fgpu_delay_values fgpu_delay_evaluate(const struct fgpu_delay_model *model, int64_t t_samples)
 {
     double r = (double)(t_samples - model->start_samples);
     double delay = model->delay_samples + (model->rate + 0.5 * model->acceleration * r) * r;
 
     delay = fmin(fmax(delay, -(double)MAX_SAMPLES), (double)MAX_SAMPLES);
     double coarse = rint(delay);
-    return (struct delay_values){
+    return (struct fgpu_delay_values){
         .coarse_samples = (int64_t)coarse,
         .fine_samples = delay - coarse,
         .phase_rad =
-            delay_wrap(model->phase_rad + (model->phase_rate_rad + 0.5 * model->phase_acceleration_rad * r) * r),
+            fgpu_delay_wrap(model->phase_rad + (model->phase_rate_rad + 0.5 * model->phase_acceleration_rad * r) * r),
     };
 }
 
-void delay_queue_init(struct delay_queue *queue)
+void fgpu_delay_queue_init(struct fgpu_delay_queue *queue)
 {
     queue->n = 1;
-    queue->models[0] = (struct delay_model){.start_samples = -1};
+    queue->models[0] = (struct fgpu_delay_model){.start_samples = -1};
 }
 
-int delay_queue_add(struct delay_queue *queue, const struct delay_model *model)
+int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay_model *model)
 {
     size_t n = queue->n;
 
@@ -58,7 +58,7 @@ int delay_queue_add(struct delay_queue *queue, const struct delay_model *model)
 }
 
 /* The model that holds at 't_samples' >= 0: the last one that has started, by halves. */
-static size_t find(const struct delay_queue *queue, int64_t t_samples)
+static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
     size_t low = 0, high = queue->n; /* 'low' has started, 'high' has not */
 
@@ -72,14 +72,14 @@ static size_t find(const struct delay_queue *queue, int64_t t_samples)
     return low;
 }
 
-const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples)
+const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
     return &queue->models[find(queue, t_samples)];
 }
 
 /* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot,
  * the exact time decides, and at last the later one. */
-void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples)
+void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
     int64_t aligned = floor_div(2 * start + grid_samples - later, 2 * grid_samples) * grid_samples;
@@ -88,16 +88,17 @@ void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_sa
     values->fine_samples += (double)(aligned - start);
 }
 
-struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples)
+struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queue, int64_t t_samples,
+                                             int64_t grid_samples)
 {
-    struct delay_values values = delay_evaluate(delay_queue_model(queue, t_samples), t_samples);
+    struct fgpu_delay_values values = fgpu_delay_evaluate(fgpu_delay_queue_model(queue, t_samples), t_samples);
 
     if (grid_samples > 1)
-        delay_align(&values, t_samples, grid_samples);
+        fgpu_delay_align(&values, t_samples, grid_samples);
     return values;
 }
 
-bool delay_queue_forget_oldest(struct delay_queue *queue, int64_t t_samples)
+bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples)
 {
     if (queue->n < 3 || queue->models[2].start_samples > t_samples)
         return false;
@@ -109,7 +110,7 @@ bool delay_queue_forget_oldest(struct delay_queue *queue, int64_t t_samples)
 /* ---- Where to begin again ---------------------------------------------------------------------------------------- */
 
 struct skip {
-    const struct delay_queue *const *queues;
+    const struct fgpu_delay_queue *const *queues;
     const int64_t *first_samples;
     size_t n;
     int64_t grid_samples;
@@ -122,7 +123,7 @@ static bool all_there(const struct skip *s, int64_t k)
     int64_t t = k * s->align_samples;
 
     for (size_t i = 0; i < s->n; i++)
-        if (t - delay_queue_at(s->queues[i], t, s->grid_samples).coarse_samples < s->first_samples[i])
+        if (t - fgpu_delay_queue_at(s->queues[i], t, s->grid_samples).coarse_samples < s->first_samples[i])
             return false;
     return true;
 }
@@ -131,7 +132,7 @@ static bool all_there(const struct skip *s, int64_t k)
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {
-        const struct delay_queue *queue = s->queues[i];
+        const struct fgpu_delay_queue *queue = s->queues[i];
         size_t next = find(queue, k * s->align_samples) + 1;
         if (next == queue->n)
             continue;
@@ -158,8 +159,8 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 
 /* While no model changes, windows never start earlier at a later time, so what was not there is found in steps that
  * double, and then by halves.  At a change anything may happen, so the search begins anew. */
-int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
-                   int64_t grid_samples, int64_t start_samples, int64_t align_samples)
+int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
+                        int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {
     const struct skip s = {queues, first_samples, n, grid_samples, align_samples};
     const int64_t last = MAX_SAMPLES / align_samples;
@@ -181,7 +182,7 @@ int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first
     return INT64_MAX;
 }
 
-double delay_wideband_phase(const struct delay_values *values)
+double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values)
 {
-    return delay_wrap(values->phase_rad + M_PI / 2.0 * (double)(values->coarse_samples & 3));
+    return fgpu_delay_wrap(values->phase_rad + M_PI / 2.0 * (double)(values->coarse_samples & 3));
 }

@@ -31,7 +31,7 @@
 
 #define DELAY_MAX_MODELS 256 /* in a queue: a night of one a minute or two */
 
-struct delay_model {
+struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* samples per sample; |rate| < 1 */
@@ -41,49 +41,50 @@ struct delay_model {
     double phase_acceleration_rad; /* per sample squared */
 };
 
-struct delay_queue {
+struct fgpu_delay_queue {
     size_t n; /* >= 1; in order of start; the first is zero, from time -1 on, and stays */
-    struct delay_model models[DELAY_MAX_MODELS];
+    struct fgpu_delay_model models[DELAY_MAX_MODELS];
 };
 
 /* What a model says of one output time. */
-struct delay_values {
+struct fgpu_delay_values {
     int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
     double fine_samples;    /* [-1/2, 1/2], or half of the grid's step */
     double phase_rad;       /* at the band's centre, [-pi, pi) */
 };
 
 /* The same angle in [-pi, pi). */
-double delay_wrap(double angle_rad);
+double fgpu_delay_wrap(double angle_rad);
 
-struct delay_values delay_evaluate(const struct delay_model *model, int64_t t_samples);
+struct fgpu_delay_values fgpu_delay_evaluate(const struct fgpu_delay_model *model, int64_t t_samples);
 
 /* One model that is zero, from time -1 on. */
-void delay_queue_init(struct delay_queue *queue);
+void fgpu_delay_queue_init(struct fgpu_delay_queue *queue);
 
 /* Returns 0, or -ENOSPC, with the queue as it was, when there is no room behind those that start before 'model'. */
-int delay_queue_add(struct delay_queue *queue, const struct delay_model *model);
+int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay_model *model);
 
 /* Moves the start of the window at output time 't_samples' to the grid. */
-void delay_align(struct delay_values *values, int64_t t_samples, int64_t grid_samples);
+void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples);
 
 /* What the queue says of one output time, on the grid. */
-struct delay_values delay_queue_at(const struct delay_queue *queue, int64_t t_samples, int64_t grid_samples);
+struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queue, int64_t t_samples,
+                                             int64_t grid_samples);
 
 /* The model that holds at an output time >= 0. */
-const struct delay_model *delay_queue_model(const struct delay_queue *queue, int64_t t_samples);
+const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples);
 
 /* Forgets the oldest model that was set, if it holds at no time from 't_samples' on.  Returns whether it did. */
-bool delay_queue_forget_oldest(struct delay_queue *queue, int64_t t_samples);
+bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
 /* Where to begin again: the smallest multiple of 'align_samples' at or after 'start_samples' (>= 0) at which the windows
  * of all 'n' queues start at or after first_samples[i] of their inputs; INT64_MAX where there is none
  * below 2^61, so a delay grows as fast as time.  Minimal as long as rates stay within +-1. */
-int64_t delay_skip(const struct delay_queue *const *queues, const int64_t *first_samples, size_t n,
-                   int64_t grid_samples, int64_t start_samples, int64_t align_samples);
+int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
+                        int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
 /* What turns a wideband spectrum of which the coarse delay was an offset of the input: the centre of its band, at a
  * quarter of the sample rate, went on by a quarter of a turn for every sample.  Radians, [-pi, pi). */
-double delay_wideband_phase(const struct delay_values *values);
+double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

@@ -20,10 +20,10 @@
 
 /* Gives both polarisations' queues, of which the first model is zero, as in a new queue.  Refuses a delay beyond
  * recv.max_delay, either way.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
-int delay_file_read(const char *path, const struct timebase *timebase, double max_delay_s,
-                    struct delay_queue pols[N_POLS], char *why, size_t why_bytes);
+int fgpu_delay_file_read(const char *path, const struct timebase *timebase, double max_delay_s,
+                         struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
-/* Writes what delay_file_read() would read as the same, but for the start, which has whole nanoseconds. */
-void delay_file_write(FILE *out, const struct timebase *timebase, const struct delay_queue pols[N_POLS]);
+/* Writes what fgpu_delay_file_read() would read as the same, but for the start, which has whole nanoseconds. */
+void fgpu_delay_file_write(FILE *out, const struct timebase *timebase, const struct fgpu_delay_queue pols[N_POLS]);
 
 #endif

@@ -13,7 +13,8 @@
 
 /* ---- Seconds and samples ----------------------------------------------------------------------------------------- */
 
-const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double rate_hz, struct delay_model *model)
+const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double rate_hz,
+                                    struct fgpu_delay_model *model)
 {
     for (int i = 0; i < DELAY_N_NUMBERS; i++)
         if (!isfinite(numbers[i]))
@@ -22,12 +23,12 @@ const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double rat
         return "the delay must be at most 2^53 samples";
     if (!(fabs(numbers[DELAY_RATE]) < 1.0))
         return "the rate must be between -1 and 1";
-    *model = (struct delay_model){
+    *model = (struct fgpu_delay_model){
         .start_samples = model->start_samples,
         .delay_samples = numbers[DELAY_S] * rate_hz,
         .rate = numbers[DELAY_RATE],
         .acceleration = numbers[DELAY_ACCELERATION] / rate_hz,
-        .phase_rad = delay_wrap(numbers[DELAY_PHASE]),
+        .phase_rad = fgpu_delay_wrap(numbers[DELAY_PHASE]),
         .phase_rate_rad = numbers[DELAY_PHASE_RATE] / rate_hz,
         .phase_acceleration_rad = numbers[DELAY_PHASE_ACCELERATION] / rate_hz / rate_hz,
     };
@@ -65,7 +66,7 @@ static double invert(double (*to)(double x, double rate_hz), double rate_hz, dou
     return guess;
 }
 
-void delay_to_seconds(const struct delay_model *m, double rate_hz, double numbers[DELAY_N_NUMBERS])
+void fgpu_delay_to_seconds(const struct fgpu_delay_model *m, double rate_hz, double numbers[DELAY_N_NUMBERS])
 {
     numbers[DELAY_S] = invert(times, rate_hz, m->delay_samples, m->delay_samples / rate_hz);
     numbers[DELAY_RATE] = m->rate;
@@ -89,14 +90,14 @@ static bool parse_part(const char *text, size_t n_bytes, double *numbers[3])
     memcpy(part, text, n_bytes);
     part[n_bytes] = '\0';
     while ((field = strsep(&rest, ","))) {
-        if (n == 3 || !python_float(field, numbers[n]))
+        if (n == 3 || !python_number_float(field, numbers[n]))
             return false;
         n++;
     }
     return n >= 2;
 }
 
-const char *delay_text_parse(const char *text, double adc_sample_rate_hz, struct delay_model *model)
+const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model)
 {
     const char *colon = strchr(text, ':');
     double numbers[DELAY_N_NUMBERS] = {0};
@@ -106,19 +107,19 @@ const char *delay_text_parse(const char *text, double adc_sample_rate_hz, struct
     if (!colon || !parse_part(text, (size_t)(colon - text), delay) || !parse_part(colon + 1, strlen(colon + 1), phase))
         return "a model must be delay,rate:phase,phase_rate or "
                "delay,rate,acceleration:phase,phase_rate,phase_acceleration";
-    return delay_from_seconds(numbers, adc_sample_rate_hz, model);
+    return fgpu_delay_from_seconds(numbers, adc_sample_rate_hz, model);
 }
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The start is an integer, in the bits of the first number; what follows is in the order of enum delay_number, and as
+/* The start is an integer, in the bits of the first number; what follows is in the order of enum fgpu_delay_number, and as
  * the reference computes it. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a model must fit a reading");
 
-struct sensor_reading delay_text_reading(const struct delay_model *model, const struct timebase *timebase,
-                                         int64_t since_samples)
+struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
+                                              int64_t since_samples)
 {
-    const double rate_hz = decimal_to_double(timebase->adc_sample_rate_hz);
+    const double rate_hz = timebase_decimal_to_double(timebase->adc_sample_rate_hz);
     struct sensor_reading reading = {timebase_unix_ns(timebase, since_samples), SENSOR_NOMINAL, {0}};
     double *numbers = reading.value.numbers + 1;
 
@@ -132,7 +133,7 @@ struct sensor_reading delay_text_reading(const struct delay_model *model, const 
     return reading;
 }
 
-void delay_text_format(const union sensor_value *value, char *text, size_t text_bytes)
+void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes)
 {
     const double *numbers = value->numbers + 1;
     bool linear = numbers[DELAY_ACCELERATION] == 0 && numbers[DELAY_PHASE_ACCELERATION] == 0;
@@ -142,7 +143,7 @@ void delay_text_format(const union sensor_value *value, char *text, size_t text_
     memcpy(&start, value->numbers, sizeof(start));
     size_t end = (size_t)snprintf(text, text_bytes, "(%lld", (long long)start);
     for (int i = 0; i < (linear ? DELAY_ACCELERATION : DELAY_N_NUMBERS) && end < text_bytes; i++)
-        end += (size_t)snprintf(text + end, text_bytes - end, ", %s", python_float_text(numbers[i], number));
+        end += (size_t)snprintf(text + end, text_bytes - end, ", %s", python_number_float_text(numbers[i], number));
     if (end < text_bytes)
         snprintf(text + end, text_bytes - end, ")");
 }

@@ -14,7 +14,14 @@
 #include "fgpu/delay.h"
 
 /* A model's numbers in seconds and radians, in this order. */
-enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
+enum fgpu_delay_number {
+    DELAY_S,
+    DELAY_RATE,
+    DELAY_PHASE,
+    DELAY_PHASE_RATE,
+    DELAY_ACCELERATION,
+    DELAY_PHASE_ACCELERATION
+};
 #define DELAY_N_NUMBERS 6
 
 /* What a request may ask for, in s/s.  The sky needs 3e-9; more than this is a typing error. */
@@ -22,18 +29,19 @@ enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_AC
 
 /* Sets all of the model but its start; the phase is wrapped.  Returns NULL or, with the model as it was, what is wrong:
  * a limit of delay.h, or a number that is not finite. */
-const char *delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
-                               struct delay_model *model);
+const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
+                                    struct fgpu_delay_model *model);
 
-/* Numbers of which delay_from_seconds() makes the same model, to the last bit where there are such. */
-void delay_to_seconds(const struct delay_model *model, double adc_sample_rate_hz, double numbers[DELAY_N_NUMBERS]);
+/* Numbers of which fgpu_delay_from_seconds() makes the same model, to the last bit where there are such. */
+void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
+                           double numbers[DELAY_N_NUMBERS]);
 
-/* Reads a request's text; returns as delay_from_seconds() does. */
-const char *delay_text_parse(const char *text, double adc_sample_rate_hz, struct delay_model *model);
+/* Reads a request's text; returns as fgpu_delay_from_seconds() does. */
+const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model);
 
 /* A sensor's reading of 'model', which is in effect since 'since_samples'; and what makes text of it. */
-struct sensor_reading delay_text_reading(const struct delay_model *model, const struct timebase *timebase,
-                                         int64_t since_samples);
-void delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
+struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
+                                              int64_t since_samples);
+void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
 
 #endif

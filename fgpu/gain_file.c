@@ -43,21 +43,21 @@ static int read_row(const struct table_row *row, void *context)
     size_t o = 0;
 
     if (row->n != N_FIELDS)
-        return table_refuse(row, "a line must have output, polarisation, channels, real and imaginary part", NULL);
+        return table_file_refuse(row, "a line must have output, polarisation, channels, real and imaginary part", NULL);
     while (o < r->config->outputs.n && strcmp(fgpu_config_output(r->config, o)->name, row->fields[0]) != 0)
         o++;
     if (o == r->config->outputs.n || !r->gains[o])
-        return table_refuse(row, "the output must be the name of one", row->fields[0]);
+        return table_file_refuse(row, "the output must be the name of one", row->fields[0]);
     if (strcmp(row->fields[1], "0") != 0 && strcmp(row->fields[1], "1") != 0)
-        return table_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
+        return table_file_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
     if (!parse_channels(row->fields[2], fgpu_config_output(r->config, o)->n_chan, &first, &last))
-        return table_refuse(row, "channels must be *, one channel of the output, or first-last", row->fields[2]);
-    if (!table_number(row->fields[3], &real))
-        return table_refuse(row, "the real part must be a number", row->fields[3]);
-    if (!table_number(row->fields[4], &imaginary))
-        return table_refuse(row, "the imaginary part must be a number", row->fields[4]);
+        return table_file_refuse(row, "channels must be *, one channel of the output, or first-last", row->fields[2]);
+    if (!table_file_number(row->fields[3], &real))
+        return table_file_refuse(row, "the real part must be a number", row->fields[3]);
+    if (!table_file_number(row->fields[4], &imaginary))
+        return table_file_refuse(row, "the imaginary part must be a number", row->fields[4]);
     if (hypot(real, imaginary) > FGPU_GAIN_MAX)
-        return table_refuse(
+        return table_file_refuse(
             row, "the gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT ", from which on all values saturate",
             NULL);
     for (int64_t chan = first; chan <= last; chan++) {
@@ -68,7 +68,8 @@ static int read_row(const struct table_row *row, void *context)
     return 0;
 }
 
-int gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why, size_t why_bytes)
+int fgpu_gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why,
+                        size_t why_bytes)
 {
     struct reader r = {config, gains};
 

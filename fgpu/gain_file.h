@@ -16,7 +16,7 @@
 
 /* gains[output] is complex [chan][pol], and has the defaults already; NULL of an output that the file must not name.
  * Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
-int gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why,
-                   size_t why_bytes);
+int fgpu_gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why,
+                        size_t why_bytes);
 
 #endif

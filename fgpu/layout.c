@@ -97,16 +97,17 @@ size_t fgpu_batch_bytes(const struct fgpu_config_output *output)
     return (size_t)(output->n_chan * output->spectra_per_heap * N_POLS * 2 * output->sample_bits / 8);
 }
 
-size_t fgpu_look_spectra(const struct fgpu_config_output *output)
+size_t fgpu_preview_spectra(const struct fgpu_config_output *output)
 {
-    size_t n_spectra = FGPU_LOOK_SAMPLES / N_POLS / (size_t)output->n_chan, n_heap = (size_t)output->spectra_per_heap;
+    size_t n_spectra = FGPU_PREVIEW_SAMPLES / N_POLS / (size_t)output->n_chan,
+           n_heap = (size_t)output->spectra_per_heap;
 
     return n_spectra < 1 ? 1 : n_spectra < n_heap ? n_spectra : n_heap;
 }
 
-size_t fgpu_look_bytes(const struct fgpu_config_output *output)
+size_t fgpu_preview_bytes(const struct fgpu_config_output *output)
 {
-    return (size_t)output->n_chan * fgpu_look_spectra(output) * N_POLS * 2 * (size_t)output->sample_bits / 8;
+    return (size_t)output->n_chan * fgpu_preview_spectra(output) * N_POLS * 2 * (size_t)output->sample_bits / 8;
 }
 
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output)
@@ -139,7 +140,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     size_t n_packets = (heap_bytes + payload - 1) / payload;
     size_t batch_bytes =
         n_substreams * (heap_bytes + n_packets * spead_built_header_bytes(N_OUTPUT_ITEMS + config->send.crc));
-    double batch_s = (double)fgpu_batch_samples(output) / decimal_to_double(config->time.adc_sample_rate_hz);
+    double batch_s = (double)fgpu_batch_samples(output) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
         return 0; /* a file need not be spared */
@@ -191,7 +192,7 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
         return;
     }
     bytes_add(&l->device_bytes, l->n_ants, device_exported_bytes(bytes_times(n_buffers / l->n_ants, voltages)));
-    bytes_add(&l->host_bytes, l->n_ants, device_pinned_bytes(fgpu_look_bytes(output), on_gpu));
+    bytes_add(&l->host_bytes, l->n_ants, device_pinned_bytes(fgpu_preview_bytes(output), on_gpu));
 }
 
 /* What an output takes beside its buffers, of one antenna (output.c, settings.c). */
@@ -388,29 +389,29 @@ static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
     for (size_t o = 0; o < config->outputs.n && !config->recv.pcap_file && !config->send.pcap_file; o++)
         for (size_t i = 0; i < config->antennas.n * N_POLS; i++)
-            if (config_check_loop(input_endpoints(config, i), &fgpu_config_output(config, o)->destinations, errors))
+            if (send_keys_check_loop(input_endpoints(config, i), &fgpu_config_output(config, o)->destinations, errors))
                 break;
 }
 
 static void check_senders(struct fgpu_config *config, struct config *errors)
 {
-    config_check_from(&config->recv.from, &config->recv.senders, errors);
+    recv_keys_check_from(&config->recv.from, &config->recv.senders, errors);
     for (size_t a = 0; a < config->antennas.n; a++) {
         struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
-        config_check_from(&ant->from, &ant->senders, errors);
+        recv_keys_check_from(&ant->from, &ant->senders, errors);
         for (size_t pol = 0; pol < N_POLS; pol++)
-            config_set_senders(&ant->pols[pol], ant->from ? &ant->senders : &config->recv.senders);
+            recv_keys_set_senders(&ant->pols[pol], ant->from ? &ant->senders : &config->recv.senders);
     }
 }
 
 /* What only a narrow band has. */
 static void check_narrow(const struct fgpu_config *config, const struct fgpu_config_output *out, struct config *errors)
 {
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double band_hz = rate_hz / 2 / (double)out->decimation;
     int64_t subsampling = fgpu_subsampling(out);
 
-    if (decimal_to_double(out->centre_hz) > rate_hz / 2)
+    if (timebase_decimal_to_double(out->centre_hz) > rate_hz / 2)
         config_error(errors, &out->centre_hz, "centre_frequency must be from 0 to %.9g Hz, half of the sample rate",
                      rate_hz / 2);
     if (subsampling < 2 || subsampling > DESIGN_DDC_MAX_SUBSAMPLING)
@@ -462,7 +463,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                      (long long)out->n_chan, (long long)n_substreams);
         return;
     }
-    config_check_destinations(&config->send, &out->destinations, errors);
+    send_keys_check_destinations(&config->send, &out->destinations, errors);
     /* Not every receiver minds, but one that works packet by packet relies on whole channels or whole fractions. */
     int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
     int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
@@ -509,13 +510,13 @@ void fgpu_config_check(void *values, struct config *errors)
     check_senders(values, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
-    config_check_device(&config->device, errors);
-    config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        &config->device, errors);
+    device_keys_check(&config->device, errors);
+    recv_keys_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport,
+                           config->recv.pcap_file, &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
-    config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
-    config_check_katcp(&config->katcp, &config->http.listen, errors);
-    config_check_http(&config->http, errors);
+    send_keys_check(&config->send, &config->device, config->recv.pcap_file, errors);
+    katcp_keys_check(&config->katcp, &config->http.listen, errors);
+    http_keys_check(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }

@@ -20,7 +20,7 @@
 #define FGPU_N_GAINS 2
 
 /* Complex samples that the status page looks at in a batch. */
-#define FGPU_LOOK_SAMPLES (UINT32_C(1) << 20)
+#define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
 
 struct fgpu_layout {
     size_t n_ants;
@@ -114,8 +114,8 @@ int64_t fgpu_batch_samples(const struct fgpu_config_output *output);
 size_t fgpu_batch_bytes(const struct fgpu_config_output *output);
 
 /* Spectra of a batch that the status page looks at, and bytes of their voltages. */
-size_t fgpu_look_spectra(const struct fgpu_config_output *output);
-size_t fgpu_look_bytes(const struct fgpu_config_output *output);
+size_t fgpu_preview_spectra(const struct fgpu_config_output *output);
+size_t fgpu_preview_bytes(const struct fgpu_config_output *output);
 
 /* Bytes of an output's gains, complex float [chan][pol], and what they are unless something else is said. */
 size_t fgpu_gain_bytes(const struct fgpu_config_output *output);

@@ -16,7 +16,7 @@ static const struct daemon daemon_fgpu = {
     .create = fgpu_pipeline_create,
     .control = fgpu_pipeline_control,
     .start = fgpu_pipeline_start,
-    .begin = fgpu_pipeline_begin,
+    .enable = fgpu_pipeline_enable,
     .stop = fgpu_pipeline_stop,
     .destroy = fgpu_pipeline_destroy,
 };

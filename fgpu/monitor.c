@@ -38,7 +38,7 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *m, struct sensors *sensors, si
         snprintf(names[k], sizeof(names[k]), "input%zu.%s", i, ends[k]);
     const struct {
         struct sensor *sensor;
-        struct sensor_about about;
+        struct sensor_desc about;
         struct sensor_reading first;
     } rows[] = {
         {&m->clip_cnt,

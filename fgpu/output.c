@@ -29,8 +29,8 @@ struct fgpu_walk {
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
-    struct delay_queue delays[N_POLS];
-    struct delay_model shown[N_POLS]; /* what 'delay_sensors' say */
+    struct fgpu_delay_queue delays[N_POLS];
+    struct fgpu_delay_model shown[N_POLS]; /* what 'delay_sensors' say */
     int64_t shown_since[N_POLS];      /* and since when */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
@@ -60,7 +60,7 @@ static void upload_new_gains(struct fgpu_walk *w)
     if (!w->new_gains)
         return;
     device_copy(w->compute, w->gain, w->new_gains->values, fgpu_gain_bytes(w->stream->output));
-    device_then(w->compute, loan_put, &w->new_gains->loan);
+    device_then(w->compute, buffer_ref_put, &w->new_gains->ref);
     w->new_gains = NULL;
 }
 
@@ -85,13 +85,13 @@ static void download_voltages(struct fgpu_walk *w, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = w->stream->output;
     size_t batch_bytes = fgpu_batch_bytes(output), batch = fgpu_buffer_first_sent(buffer);
-    size_t n_chan = (size_t)output->n_chan, look_bytes = fgpu_look_bytes(output) / n_chan;
+    size_t n_chan = (size_t)output->n_chan, look_bytes = fgpu_preview_bytes(output) / n_chan;
 
-    buffer->looked_at = batch < buffer->job.n_groups && snapshot_begin(&w->stream->look);
+    buffer->sampled_for_status = batch < buffer->job.n_groups && snapshot_begin(&w->stream->look);
     if (buffer->voltages)
         device_copy(w->download, buffer->voltages, buffer->parts.voltages, batch_bytes * buffer->job.n_groups);
-    else if (buffer->looked_at)
-        device_copy_2d(w->download, w->stream->look_voltages, look_bytes, buffer->parts.voltages + batch * batch_bytes,
+    else if (buffer->sampled_for_status)
+        device_copy_2d(w->download, w->stream->preview_voltages, look_bytes, buffer->parts.voltages + batch * batch_bytes,
                        batch_bytes / n_chan, look_bytes, n_chan);
 }
 
@@ -122,11 +122,11 @@ static void finish_buffer(struct fgpu_walk *w)
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    loan_out(&buffer->download, 1);
+    buffer_ref_set(&buffer->download, 1);
     /* A card may read the voltages from then on: a callback begins as if the event before it had been waited for
      * (cudaLaunchHostFunc), and what CUDA's synchronisation orders is all that a third device that reads the GPU's
      * memory needs (GPUDirect RDMA, "Synchronization and Memory Ordering"); only what it writes must be flushed. */
-    device_then(w->download, loan_put, &buffer->download);
+    device_then(w->download, buffer_ref_put, &buffer->download);
     w->n_finished++;
 }
 
@@ -162,7 +162,7 @@ static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_inp
     enum fit fit = FITS;
 
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        struct delay_values values = delay_queue_at(&w->delays[pol], t_samples, w->subsampling);
+        struct fgpu_delay_values values = fgpu_delay_queue_at(&w->delays[pol], t_samples, w->subsampling);
         int64_t start = t_samples - values.coarse_samples;
         if (start < first_of(w, in, pol))
             fit = TOO_EARLY;
@@ -172,7 +172,7 @@ static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_inp
             .offset = start - in->timestamp_samples,
             .fine = (float)(values.fine_samples / (double)w->decimation),
             /* A mixer goes by the timestamps of the input, so that its delay does not turn the centre. */
-            .phase = (float)(w->baseband ? values.phase_rad : delay_wideband_phase(&values)),
+            .phase = (float)(w->baseband ? values.phase_rad : fgpu_delay_wideband_phase(&values)),
         };
     }
     return fit;
@@ -193,10 +193,10 @@ static size_t place_spectra(struct fgpu_walk *w, const struct fgpu_device_input 
  * delays never allow any: then only other delays will help. */
 static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
 {
-    const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
+    const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
     int64_t next =
-        delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0, w->batch_samples);
+        fgpu_delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0, w->batch_samples);
 
     fgpu_walk_flush(w);
     if (next == INT64_MAX)
@@ -246,14 +246,14 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
 static void show_delay(struct fgpu_walk *w)
 {
     double delay_samples = fmax(fabs(w->shown[0].delay_samples), fabs(w->shown[1].delay_samples));
-    double delay_ps = 1e12 * delay_samples / decimal_to_double(w->timebase.adc_sample_rate_hz);
+    double delay_ps = 1e12 * delay_samples / timebase_decimal_to_double(w->timebase.adc_sample_rate_hz);
 
     gauge_set(&w->stream->delay_ps, delay_ps < 0x1p62 ? (int64_t)delay_ps : INT64_MAX);
 }
 
 static void show_model(struct fgpu_walk *w, unsigned pol)
 {
-    struct sensor_reading reading = delay_text_reading(&w->shown[pol], &w->timebase, w->shown_since[pol]);
+    struct sensor_reading reading = fgpu_delay_text_reading(&w->shown[pol], &w->timebase, w->shown_since[pol]);
 
     if (w->is_ahead)
         reading.status = SENSOR_ERROR;
@@ -291,7 +291,7 @@ static void note_run(struct fgpu_walk *w, int64_t n_samples)
 static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last_samples)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        const struct delay_model *model = delay_queue_model(&w->delays[pol], last_samples);
+        const struct fgpu_delay_model *model = fgpu_delay_queue_model(&w->delays[pol], last_samples);
         int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
         /* One that holds since a time from which time went back holds since it went back. */
         if (memcmp(model, &w->shown[pol], sizeof(*model)) == 0 && w->shown_since[pol] <= since)
@@ -376,9 +376,9 @@ static int64_t set_steady(struct fgpu_walk *w, int64_t samples)
 /* Takes 'next' back to the first batch whose windows lie behind all input that there was, if it is later than that. */
 static void resume(struct fgpu_walk *w)
 {
-    const struct delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
+    const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t ends_samples[N_POLS] = {w->end_samples[0], w->end_samples[1]};
-    int64_t next = delay_skip(delays, ends_samples, N_POLS, w->subsampling, 0, w->batch_samples);
+    int64_t next = fgpu_delay_skip(delays, ends_samples, N_POLS, w->subsampling, 0, w->batch_samples);
 
     if (!w->started || next >= w->next_samples)
         return;
@@ -414,7 +414,7 @@ struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *w, unsigned pol)
     return &w->delay_sensors[pol];
 }
 
-const struct delay_queue *fgpu_walk_delays(const struct fgpu_walk *w, unsigned pol)
+const struct fgpu_delay_queue *fgpu_walk_delays(const struct fgpu_walk *w, unsigned pol)
 {
     return &w->delays[pol];
 }
@@ -428,9 +428,9 @@ struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *w)
 
 int64_t fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
 {
-    loan_out(&gains->loan, 1);
+    buffer_ref_set(&gains->ref, 1);
     if (w->new_gains)
-        loan_put(&w->new_gains->loan);
+        buffer_ref_put(&w->new_gains->ref);
     w->new_gains = gains;
     if (w->filling)
         return set_steady(w, w->filling->timestamp_samples + (int64_t)w->n_buffer_spectra * w->spacing_samples);
@@ -475,7 +475,7 @@ static int create_gains(struct fgpu_walk *w, size_t output)
         if (!gains->values)
             return -ENOMEM;
         fgpu_default_gains(w->stream->output, gains->values);
-        loan_init(&gains->loan, w->free_gains, (struct inbox_item){0, 0, gains});
+        buffer_ref_init(&gains->ref, w->free_gains, (struct inbox_item){0, 0, gains});
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
@@ -508,7 +508,7 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     w->n_buffer_spectra = (size_t)config.n_batches * config.spectra_per_heap;
     int err = 0;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        delay_queue_init(&w->delays[pol]);
+        fgpu_delay_queue_init(&w->delays[pol]);
         w->shown[pol] = w->delays[pol].models[0];
         w->spectra[pol] = calloc(w->n_buffer_spectra, sizeof(*w->spectra[pol]));
         if (!w->spectra[pol])

@@ -36,7 +36,7 @@ struct fgpu_walk;
 
 /* A pair of chunks on the device, behind its history. */
 struct fgpu_device_input {
-    struct loan loan;              /* home: the worker's inbox */
+    struct buffer_ref ref;         /* home: the worker's inbox */
     struct fgpu_antenna *antenna;  /* [const] */
     uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
     uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
@@ -64,15 +64,15 @@ struct fgpu_walk_config {
 
 /* The delay models of both polarisations. */
 struct fgpu_delays {
-    struct delay_queue pols[N_POLS];
+    struct fgpu_delay_queue pols[N_POLS];
     bool resumes; /* an output that waits for its input does not wait any longer */
 };
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct loan loan;   /* home: the walk's free ones */
-    size_t ant, output; /* [const] */
-    float *values;      /* [const] pinned host: complex [chan][pol] */
+    struct buffer_ref ref; /* home: the walk's free ones */
+    size_t ant, output;    /* [const] */
+    float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **walk);
@@ -86,7 +86,7 @@ bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *i
 int64_t fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
 
 /* The models of a polarisation.  The worker's. */
-const struct delay_queue *fgpu_walk_delays(const struct fgpu_walk *walk, unsigned pol);
+const struct fgpu_delay_queue *fgpu_walk_delays(const struct fgpu_walk *walk, unsigned pol);
 
 /* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
 struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *walk);
@@ -107,7 +107,7 @@ int64_t fgpu_walk_steady_samples(const struct fgpu_walk *walk);
 /* From any thread: the last time that was confirmed, or what came behind it and was earlier; 0 before the first. */
 int64_t fgpu_walk_confirmed_samples(const struct fgpu_walk *walk);
 
-/* The delay model in effect of a polarisation; of delay_text_format(). */
+/* The delay model in effect of a polarisation; of fgpu_delay_text_format(). */
 struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *walk, unsigned pol);
 
 /* Output buffers handed to the device so far. */

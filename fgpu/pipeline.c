@@ -169,7 +169,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (!device_ok(p->device))
             return take_back(p, buffer); /* there may be anything in it */
         fgpu_antenna_measure(p->antennas[buffer->stream->ant], buffer);
-        fgpu_status_look(p->status, p->antennas[buffer->stream->ant], buffer);
+        fgpu_status_sample(p->status, p->antennas[buffer->stream->ant], buffer);
         fgpu_send_push(buffer);
         return NULL;
     case ITEM_SENT: return take_back(p, item->object);
@@ -349,7 +349,7 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     }
     fgpu_tune_load(p->config, p->device, p->choices);
     fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices,
-                     interface_mtu(p->config->recv.interface));
+                     endpoint_interface_mtu(p->config->recv.interface));
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
         err = create_commands(p);
@@ -457,11 +457,11 @@ int fgpu_pipeline_start(void *arg)
     return err ? err : threads_probe(pipeline->layout->n_ants * device_n_threads(pipeline->device));
 }
 
-int fgpu_pipeline_begin(void *arg, char *why, size_t why_bytes)
+int fgpu_pipeline_enable(void *arg, char *why, size_t why_bytes)
 {
     struct fgpu_pipeline *pipeline = arg;
 
-    return fgpu_recv_begin(pipeline->recv, why, why_bytes);
+    return fgpu_recv_enable(pipeline->recv, why, why_bytes);
 }
 
 bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
@@ -473,7 +473,7 @@ bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     fgpu_control_stop(pipeline->control);
     fgpu_settings_stop(pipeline->settings);
     fgpu_recv_stop(pipeline->recv);
-    fgpu_send_hurry(pipeline->send, give_up_ns);
+    fgpu_send_set_deadline(pipeline->send, give_up_ns);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);

@@ -21,7 +21,7 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
 int fgpu_pipeline_start(void *pipeline);
 
 /* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
-int fgpu_pipeline_begin(void *pipeline, char *why, size_t why_bytes);
+int fgpu_pipeline_enable(void *pipeline, char *why, size_t why_bytes);
 
 /* [main] Posts delay models of one antenna's one output, in place of those that there are; fgpu_walk_set_delays() says
  * when they hold, and a copy is made.  What was posted before the start holds from the first spectrum on.  Returns 0,

@@ -81,7 +81,7 @@ static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c
     gauge_set(&in->antenna_timestamp, -1);
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(recv->config, input / N_POLS)->name);
     stats_label(labels, sizeof(labels), "pol", pol);
-    assembler_stats_register("fgpu_input", labels, &in->stats);
+    receiver_metrics_add_assembler("fgpu_input", labels, &in->stats);
     return 0;
 }
 
@@ -212,9 +212,9 @@ int fgpu_recv_start(struct fgpu_recv *recv)
     return receiver_set_start(&recv->receivers);
 }
 
-int fgpu_recv_begin(struct fgpu_recv *recv, char *why, size_t why_bytes)
+int fgpu_recv_enable(struct fgpu_recv *recv, char *why, size_t why_bytes)
 {
-    return receiver_set_begin(&recv->receivers, why, why_bytes);
+    return receiver_set_enable(&recv->receivers, why, why_bytes);
 }
 
 size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
@@ -243,7 +243,7 @@ void fgpu_recv_log(const struct fgpu_recv *recv)
 
     for (size_t i = 0; i < recv->layout->n_inputs; i++) {
         snprintf(name, sizeof(name), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name, i % N_POLS);
-        assembler_stats_log(name, &recv->inputs[i].stats);
+        receiver_metrics_log(name, &recv->inputs[i].stats);
     }
 }
 

@@ -29,7 +29,7 @@ int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **r
 int fgpu_recv_start(struct fgpu_recv *recv);
 
 /* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
-int fgpu_recv_begin(struct fgpu_recv *recv, char *why, size_t why_bytes);
+int fgpu_recv_enable(struct fgpu_recv *recv, char *why, size_t why_bytes);
 
 /* Number of receive threads: how many end items there can be. */
 size_t fgpu_recv_n_threads(const struct fgpu_recv *recv);

@@ -99,7 +99,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer)
         share_group(buffer, b);
     }
     tell(stream, buffer);
-    loan_out(&buffer->loan, (int)stream->n_shares);
+    buffer_ref_set(&buffer->ref, (int)stream->n_shares);
     for (size_t i = 0; i < stream->n_shares; i++)
         sender_push(stream->sends[i], &buffer->shares[i]);
 }
@@ -120,7 +120,7 @@ static int create_shares(struct fgpu_buffer *buffer)
     for (size_t i = 0; buffer->shares && i < stream->n_shares; i++) {
         size_t first = first_destination(stream, i), end = first_destination(stream, i + 1);
         struct send_group *groups = calloc(n_batches, sizeof(*groups));
-        buffer->shares[i] = (struct send_job){.loan = &buffer->loan, .groups = groups, .n_groups = n_batches};
+        buffer->shares[i] = (struct send_job){.ref = &buffer->ref, .groups = groups, .n_groups = n_batches};
         if (!groups)
             return -ENOMEM;
         for (size_t b = 0; b < n_batches; b++) {
@@ -142,7 +142,7 @@ static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint6
     struct send_heap *heaps = calloc(n_batches * n_substreams, sizeof(*heaps));
 
     buffer->job = (struct send_job){
-        .loan = &buffer->loan, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
+        .ref = &buffer->ref, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
     if (!heaps || !buffer->job.groups) {
         free(heaps);
         free(buffer->job.groups);
@@ -222,8 +222,8 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     }
     /* Spectra that are never appended have no delay, rather than whatever was there. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
-    loan_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
-    loan_init(&buffer->loan, c->worker, (struct inbox_item){c->free_kind, 0, buffer});
+    buffer_ref_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
+    buffer_ref_init(&buffer->ref, c->worker, (struct inbox_item){c->free_kind, 0, buffer});
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     if (!err)
         err = device_event_create(send->device, &buffer->finished);
@@ -290,7 +290,7 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
     int err = 0;
 
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
-        const struct sensor_about about = {.name = name,
+        const struct sensor_desc about = {.name = name,
                                            .description = "Complex samples sent that saturated, since the start",
                                            .units = "",
                                            .type = SENSOR_INTEGER,
@@ -384,8 +384,8 @@ static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, c
         snprintf(why, why_bytes, "send.gpudirect: %s", reason);
         return err;
     }
-    stream->look_voltages = device_alloc_pinned(send->device, fgpu_look_bytes(stream->output));
-    return stream->look_voltages ? 0 : -ENOMEM;
+    stream->preview_voltages = device_alloc_pinned(send->device, fgpu_preview_bytes(stream->output));
+    return stream->preview_voltages ? 0 : -ENOMEM;
 }
 
 static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
@@ -463,9 +463,9 @@ int fgpu_send_start(struct fgpu_send *send)
     return sender_group_start(send->senders);
 }
 
-void fgpu_send_hurry(struct fgpu_send *send, int64_t give_up_ns)
+void fgpu_send_set_deadline(struct fgpu_send *send, int64_t give_up_ns)
 {
-    sender_group_hurry(send->senders, give_up_ns);
+    sender_group_set_deadline(send->senders, give_up_ns);
 }
 
 void fgpu_send_stop(struct fgpu_send *send)
@@ -491,7 +491,7 @@ void fgpu_send_destroy(struct fgpu_send *send)
         for (size_t b = 0; b < stream->n_buffers; b++)
             destroy_buffer(send, &stream->buffers[b]);
         device_free_exported(send->device, &stream->exported);
-        device_free_pinned(send->device, stream->look_voltages);
+        device_free_pinned(send->device, stream->preview_voltages);
         free(stream->buffers);
         free(stream->free);
         free(stream->sends);

@@ -28,12 +28,12 @@ struct fgpu_buffer {
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL where nobody asks */
     struct device_event *finished;  /* [const] */
-    struct loan download;           /* the device's: back as {downloaded_kind, 0, buffer} */
-    struct loan loan;               /* the senders': back as {free_kind, 0, buffer} */
+    struct buffer_ref download;     /* the device's: back as {downloaded_kind, 0, buffer} */
+    struct buffer_ref ref;          /* the senders': back as {free_kind, 0, buffer} */
     int64_t timestamp_samples;      /* of spectrum 0 */
     size_t n_filled;                /* spectra that were made */
     bool whole;                     /* none of them missed input */
-    bool looked_at;                 /* by the status page (status.h) */
+    bool sampled_for_status;        /* by the status page (status.h) */
     struct send_job job;            /* its groups are the batches; group->send says which are valid */
     struct send_job *shares;        /* [n_shares] what of it each share of the stream sends */
 };
@@ -46,7 +46,7 @@ struct fgpu_stream {
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, the voltages of all buffers; else zeros */
-    uint8_t *look_voltages;    /* [const] then, pinned, those of a batch that are looked at, [chan][spectrum][pol] */
+    uint8_t *preview_voltages; /* [const] then, pinned, those of a batch that are looked at, [chan][spectrum][pol] */
     struct snapshot look;      /* whether a buffer is wanted for that; between the worker and HTTP */
     struct fgpu_buffer **free; /* [worker] stack of [n_free] */
     size_t n_free;
@@ -95,7 +95,7 @@ size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void fgpu_send_hurry(struct fgpu_send *send, int64_t give_up_ns);
+void fgpu_send_set_deadline(struct fgpu_send *send, int64_t give_up_ns);
 
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);

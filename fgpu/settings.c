@@ -165,26 +165,26 @@ static int64_t past_samples(const struct setting *item)
     return confirmed > past ? confirmed : past;
 }
 
-static bool has_room(const struct setting *item, unsigned pol, const struct delay_model *model)
+static bool has_room(const struct setting *item, unsigned pol, const struct fgpu_delay_model *model)
 {
-    struct delay_queue queue = item->delays.pols[pol];
+    struct fgpu_delay_queue queue = item->delays.pols[pol];
 
-    return delay_queue_add(&queue, model) == 0;
+    return fgpu_delay_queue_add(&queue, model) == 0;
 }
 
 bool fgpu_settings_has_room(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol, int64_t start_samples)
 {
-    const struct delay_model model = {.start_samples = start_samples};
+    const struct fgpu_delay_model model = {.start_samples = start_samples};
     struct setting *item = setting_of(s, ant, output);
 
-    return has_room(item, pol, &model) || delay_queue_forget_oldest(&item->delays.pols[pol], past_samples(item));
+    return has_room(item, pol, &model) || fgpu_delay_queue_forget_oldest(&item->delays.pols[pol], past_samples(item));
 }
 
 void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output, unsigned pol,
-                             const struct delay_model *model)
+                             const struct fgpu_delay_model *model)
 {
     struct setting *item = setting_of(s, ant, output);
-    int err = delay_queue_add(&item->delays.pols[pol], model);
+    int err = fgpu_delay_queue_add(&item->delays.pols[pol], model);
 
     assert(!err);
     item->post_delays = true;
@@ -204,7 +204,7 @@ static bool write_delays(FILE *text, void *arg)
 {
     const struct setting *item = arg;
 
-    delay_file_write(text, &item->settings->timebase, item->delays.pols);
+    fgpu_delay_file_write(text, &item->settings->timebase, item->delays.pols);
     return item->keep_delays;
 }
 
@@ -219,8 +219,8 @@ static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, si
 
     if (!path)
         return 0;
-    int err = delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
-                              sizeof(sentence));
+    int err = fgpu_delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
+                                   sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
     for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
@@ -244,7 +244,7 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
         fgpu_default_gains(output_of(&items[o]), gains[o]);
     }
     if (!err && path) {
-        err = gain_file_read(path, s->config, gains, sentence, sizeof(sentence));
+        err = fgpu_gain_file_read(path, s->config, gains, sentence, sizeof(sentence));
         if (err)
             snprintf(why, why_bytes, "antennas[%zu].gains: %s", ant, sentence);
     }
@@ -271,8 +271,8 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    int err = delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s, scratch->pols,
-                              sentence, sizeof(sentence));
+    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
+                                   scratch->pols, sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
         snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
         err = -EINVAL;
@@ -311,7 +311,7 @@ static void restore_gains(struct setting *item, float **gains)
         return;
     for (int64_t i = 0; i < n_chan * N_POLS * 2; i++)
         read[i] = NAN;
-    int err = gain_file_read(path, item->settings->config, gains, sentence, sizeof(sentence));
+    int err = fgpu_gain_file_read(path, item->settings->config, gains, sentence, sizeof(sentence));
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         int64_t n = count_gains(read, n_chan, pol);
         if (n == 0 || n == n_chan)
@@ -387,7 +387,7 @@ static int init_setting(struct fgpu_settings *s, size_t i)
     item->output = i % s->config->outputs.n;
     const char *antenna = fgpu_config_antenna(s->config, item->ant)->name, *output = output_of(item)->name;
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        delay_queue_init(&item->delays.pols[pol]);
+        fgpu_delay_queue_init(&item->delays.pols[pol]);
     item->gains = malloc(fgpu_gain_bytes(output_of(item)));
     item->config_gains = malloc(fgpu_gain_bytes(output_of(item)));
     if (!item->gains || !item->config_gains)

@@ -49,7 +49,7 @@ bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t o
 
 /* Adds a model, for which there is room. */
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
-                             const struct delay_model *model);
+                             const struct fgpu_delay_model *model);
 
 /* Has an output resume that is ahead of its input (output.h); nothing that was set changes. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);

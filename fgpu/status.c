@@ -19,7 +19,7 @@ struct facts {
     int64_t timestamp_samples; /* of the first spectrum; -1: nothing yet */
     size_t n_spectra;
     int64_t next_samples; /* behind the buffer */
-    struct delay_model delays[N_POLS];
+    struct fgpu_delay_model delays[N_POLS];
     size_t n_later[N_POLS]; /* models that wait for their time */
 };
 
@@ -89,21 +89,22 @@ void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, 
     }
 }
 
-void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer)
+void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *antenna,
+                        const struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
     size_t o = (size_t)(output - fgpu_config_output(status->config, 0));
     struct look *look = &status->looks[buffer->stream->ant * status->layout->n_outputs + o];
-    size_t batch = fgpu_buffer_first_sent(buffer), n_spectra = fgpu_look_spectra(output);
+    size_t batch = fgpu_buffer_first_sent(buffer), n_spectra = fgpu_preview_spectra(output);
 
-    if (!buffer->looked_at)
+    if (!buffer->sampled_for_status)
         return;
     int64_t start_ns = clock_monotonic_ns();
     if (buffer->voltages)
         fgpu_status_power(buffer->voltages + batch * fgpu_batch_bytes(output), (int)output->sample_bits,
                           (size_t)output->n_chan, (size_t)output->spectra_per_heap, n_spectra, look->power);
     else
-        fgpu_status_power(buffer->stream->look_voltages, (int)output->sample_bits, (size_t)output->n_chan, n_spectra,
+        fgpu_status_power(buffer->stream->preview_voltages, (int)output->sample_bits, (size_t)output->n_chan, n_spectra,
                           n_spectra, look->power);
     look->facts = (struct facts){
         .timestamp_samples = buffer->timestamp_samples + (int64_t)batch * fgpu_batch_samples(output),
@@ -112,8 +113,8 @@ void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *ant
                         (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap,
     };
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        const struct delay_queue *queue = fgpu_antenna_delays(antenna, o, pol);
-        const struct delay_model *model = delay_queue_model(queue, look->facts.next_samples);
+        const struct fgpu_delay_queue *queue = fgpu_antenna_delays(antenna, o, pol);
+        const struct fgpu_delay_model *model = fgpu_delay_queue_model(queue, look->facts.next_samples);
         look->facts.delays[pol] = *model;
         look->facts.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);
     }
@@ -155,7 +156,7 @@ static double full_scale(const struct fgpu_config_output *output)
 
 static double band_hz(const struct fgpu_status *status, const struct fgpu_config_output *output)
 {
-    return decimal_to_double(status->config->time.adc_sample_rate_hz) / 2 / (double)fgpu_decimation(output);
+    return timebase_decimal_to_double(status->config->time.adc_sample_rate_hz) / 2 / (double)fgpu_decimation(output);
 }
 
 /* Of channel 0, in the digitiser's band. */
@@ -163,7 +164,7 @@ static double first_hz(const struct fgpu_status *status, const struct fgpu_confi
 {
     if (output->kind != FGPU_NARROWBAND)
         return 0;
-    return decimal_to_double(output->centre_hz) - band_hz(status, output) / 2;
+    return timebase_decimal_to_double(output->centre_hz) - band_hz(status, output) / 2;
 }
 
 /* Mean power over all channels. */
@@ -180,9 +181,9 @@ static double level_of(const struct fgpu_status *status, size_t l, size_t pol)
 static json_t *describe_delay(const struct fgpu_status *status, size_t l, unsigned pol)
 {
     const struct facts *found = &status->looks[l].found;
-    const struct delay_model *model = &found->delays[pol];
-    double rate_hz = decimal_to_double(status->config->time.adc_sample_rate_hz);
-    struct delay_values now = delay_evaluate(model, found->next_samples);
+    const struct fgpu_delay_model *model = &found->delays[pol];
+    double rate_hz = timebase_decimal_to_double(status->config->time.adc_sample_rate_hz);
+    struct fgpu_delay_values now = fgpu_delay_evaluate(model, found->next_samples);
 
     return json_pack(
         "{s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I}", "antenna",
@@ -274,8 +275,8 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
         if (!spectrum && is_asked(status, query, l))
             spectrum = describe_look(status, l, query->channels);
     }
-    json_object_set_new(into, "sync_time", status_number(decimal_to_double(time->sync_time_s)));
-    json_object_set_new(into, "adc_sample_rate", status_number(decimal_to_double(time->adc_sample_rate_hz)));
+    json_object_set_new(into, "sync_time", status_number(timebase_decimal_to_double(time->sync_time_s)));
+    json_object_set_new(into, "adc_sample_rate", status_number(timebase_decimal_to_double(time->adc_sample_rate_hz)));
     describe_config(status, into);
     json_object_set_new(into, "levels", levels);
     json_object_set_new(into, "delays", delays);

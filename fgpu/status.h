@@ -3,10 +3,10 @@
  * Flow:      HTTP asks --snapshot.h--> worker, of the next buffer of a stream that it finishes (output.h), when that has
  *            been downloaded: looks --> HTTP
  * Looks:     at most one a second of each stream, and none unless somebody asks.  A look averages the power of spectra
- *            of one batch that will be sent, as many as make FGPU_LOOK_SAMPLES complex samples: a millisecond or so of
+ *            of one batch that will be sent, as many as make FGPU_PREVIEW_SAMPLES complex samples: a millisecond or so of
  *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.  With send.gpudirect
  *            these spectra, 2 MiB at most, are what is downloaded of the buffer.
- * Threads:   fgpu_status_look() is the worker's, fgpu_status_describe() HTTP's. */
+ * Threads:   fgpu_status_sample() is the worker's, fgpu_status_describe() HTTP's. */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H
 
@@ -20,7 +20,8 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
                        struct fgpu_status **status);
 
 /* A downloaded buffer, before it is sent, of a stream of 'antenna': looks at it if that is wanted. */
-void fgpu_status_look(struct fgpu_status *status, const struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
+void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *antenna,
+                        const struct fgpu_buffer *buffer);
 
 /* As of status.h; 'arg' is the struct fgpu_status. */
 void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into);

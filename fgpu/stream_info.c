@@ -50,7 +50,7 @@ static struct sensor *add(struct fgpu_facts *f, const struct fgpu_config_output 
     char name[128];
 
     snprintf(name, sizeof(name), "%s.%s", output->name, fact->name);
-    const struct sensor_about about = {
+    const struct sensor_desc about = {
         .name = name, .description = fact->description, .units = fact->units, .type = type};
     if (!f->err)
         f->err = sensors_add(f->sensors, sensor, &about, (struct sensor_reading){f->now_ns, SENSOR_NOMINAL, value});
@@ -82,7 +82,7 @@ static void add_text(struct fgpu_facts *f, const struct fgpu_config_output *outp
 
 static void add_times(struct fgpu_facts *f, const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     add_integer(f, output, &(struct fact){"adc-bits", "Bits of a digitiser's sample", ""}, config->recv.sample_bits);
     add_real(f, output, &(struct fact){"adc-sample-rate", "Samples per second of each digitiser", "Hz"}, rate_hz);
@@ -90,7 +90,7 @@ static void add_times(struct fgpu_facts *f, const struct fgpu_config *config, co
              &(struct fact){"scale-factor-timestamp", "Timestamps divided by this are seconds since sync-time", "Hz"},
              rate_hz);
     add_real(f, output, &(struct fact){"sync-time", "UNIX time of timestamp 0", "s"},
-             decimal_to_double(config->time.sync_time_s));
+             timebase_decimal_to_double(config->time.sync_time_s));
     add_integer(f, output, &(struct fact){"n-samples-between-spectra", "ADC samples from one spectrum to the next", ""},
                 fgpu_batch_samples(output) / output->spectra_per_heap);
     add_real(f, output, &(struct fact){"pfb-group-delay", "Delay of all filters together, in ADC samples", ""},
@@ -103,9 +103,9 @@ static void add_times(struct fgpu_facts *f, const struct fgpu_config *config, co
 
 static void add_band(struct fgpu_facts *f, const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double bandwidth_hz = rate_hz / 2 / (double)fgpu_decimation(output);
-    double centre_hz = output->kind == FGPU_NARROWBAND ? decimal_to_double(output->centre_hz) : rate_hz / 4;
+    double centre_hz = output->kind == FGPU_NARROWBAND ? timebase_decimal_to_double(output->centre_hz) : rate_hz / 4;
 
     add_integer(f, output, &(struct fact){"n-chans", "Channels of the stream", ""}, output->n_chan);
     add_integer(f, output, &(struct fact){"n-chans-per-substream", "Channels that go to one destination", ""},

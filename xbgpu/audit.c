@@ -12,10 +12,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-int audit_init(struct audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants, size_t n_chan,
-               size_t n_spectra)
+int xbgpu_audit_init(struct xbgpu_audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants,
+                     size_t n_chan, size_t n_spectra)
 {
-    *audit = (struct audit){
+    *audit = (struct xbgpu_audit){
         .format = format, .n_ants = n_ants, .n_chan = n_chan, .n_spectra = n_spectra, .n_samples = n_samples};
     audit->samples = calloc(n_samples ? n_samples : 1, sizeof(*audit->samples));
     if (!audit->samples)
@@ -23,7 +23,7 @@ int audit_init(struct audit *audit, size_t n_samples, enum voltage_format format
     return getrandom(&audit->seed, sizeof(audit->seed), 0) == sizeof(audit->seed) ? 0 : -EIO;
 }
 
-void audit_fini(struct audit *audit)
+void xbgpu_audit_fini(struct xbgpu_audit *audit)
 {
     free(audit->samples);
     audit->samples = NULL;
@@ -35,12 +35,12 @@ static size_t scale(uint32_t bits, size_t n)
     return (size_t)(((uint64_t)bits * n) >> 32);
 }
 
-void audit_draw(struct audit *audit)
+void xbgpu_audit_draw(struct xbgpu_audit *audit)
 {
     const uint32_t key[2] = {(uint32_t)audit->seed, (uint32_t)(audit->seed >> 32)};
 
     for (size_t i = 0; i < audit->n_samples; i++) {
-        struct audit_sample *s = &audit->samples[i];
+        struct xbgpu_audit_sample *s = &audit->samples[i];
         const uint32_t counter[4] = {(uint32_t)audit->n_drawn, (uint32_t)(audit->n_drawn >> 32), (uint32_t)i, 0};
         uint32_t bits[4];
 
@@ -76,7 +76,8 @@ static void read_integers(enum voltage_format format, const uint8_t *at, int par
         }
 }
 
-static void add_integers(struct audit_sample *s, enum voltage_format format, const uint8_t *at1, const uint8_t *at2)
+static void add_integers(struct xbgpu_audit_sample *s, enum voltage_format format, const uint8_t *at1,
+                         const uint8_t *at2)
 {
     int x[N_POLS][2], y[N_POLS][2];
 
@@ -95,7 +96,7 @@ static void read_halves(const uint8_t *at, double parts[N_POLS][2])
         parts[i / 2][i % 2] = half_to_float((uint16_t)(at[2 * i] | at[2 * i + 1] << 8));
 }
 
-static void add_halves(struct audit_sample *s, const uint8_t *at1, const uint8_t *at2)
+static void add_halves(struct xbgpu_audit_sample *s, const uint8_t *at1, const uint8_t *at2)
 {
     double x[N_POLS][2], y[N_POLS][2];
 
@@ -110,7 +111,8 @@ static void add_halves(struct audit_sample *s, const uint8_t *at1, const uint8_t
     }
 }
 
-void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *first, const uint8_t *second, size_t n_spectra)
+void xbgpu_audit_add_spectra(struct xbgpu_audit *audit, size_t i, const uint8_t *first, const uint8_t *second,
+                             size_t n_spectra)
 {
     size_t spectrum_bytes = N_POLS * voltage_bytes(audit->format);
     const uint8_t *x = first, *y = second;
@@ -122,15 +124,15 @@ void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *first, cons
             add_integers(&audit->samples[i], audit->format, x, y);
 }
 
-void audit_add(struct audit *audit, const uint8_t *const *heaps)
+void xbgpu_audit_add(struct xbgpu_audit *audit, const uint8_t *const *heaps)
 {
     size_t chan_bytes = audit->n_spectra * N_POLS * voltage_bytes(audit->format);
 
     for (size_t i = 0; i < audit->n_samples; i++) {
-        const struct audit_sample *s = &audit->samples[i];
+        const struct xbgpu_audit_sample *s = &audit->samples[i];
         if (heaps[s->ant1] && heaps[s->ant2])
-            audit_add_spectra(audit, i, heaps[s->ant1] + s->chan * chan_bytes, heaps[s->ant2] + s->chan * chan_bytes,
-                              audit->n_spectra);
+            xbgpu_audit_add_spectra(audit, i, heaps[s->ant1] + s->chan * chan_bytes,
+                                    heaps[s->ant2] + s->chan * chan_bytes, audit->n_spectra);
     }
 }
 
@@ -139,7 +141,7 @@ static int32_t saturate(int64_t sum)
     return (int32_t)(sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum);
 }
 
-static bool integers_agree(const struct audit_sample *sample, const int32_t *v, bool flagged)
+static bool integers_agree(const struct xbgpu_audit_sample *sample, const int32_t *v, bool flagged)
 {
     for (int product = 0; product < N_POL_PRODUCTS; product++) {
         int32_t re = flagged ? REDUCE_MISSING_RE : saturate(sample->sums.integer[product][0]);
@@ -151,7 +153,7 @@ static bool integers_agree(const struct audit_sample *sample, const int32_t *v, 
 }
 
 /* Sums of what is infinite or not a number are so in any order. */
-static bool floats_agree(const struct audit_sample *sample, const float *v, bool flagged)
+static bool floats_agree(const struct xbgpu_audit_sample *sample, const float *v, bool flagged)
 {
     for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {
         double sum = sample->sums.real[i / 2][i % 2], tolerance = AUDIT_TOLERANCE * sample->magnitudes[i / 2][i % 2];
@@ -162,8 +164,8 @@ static bool floats_agree(const struct audit_sample *sample, const float *v, bool
     return true;
 }
 
-bool audit_agrees(const struct audit_sample *sample, enum voltage_format format, size_t n_baselines,
-                  const void *visibilities, bool flagged)
+bool xbgpu_audit_agrees(const struct xbgpu_audit_sample *sample, enum voltage_format format, size_t n_baselines,
+                        const void *visibilities, bool flagged)
 {
     size_t baseline = correlate_baseline(sample->ant1, sample->ant2);
     size_t at = (sample->chan * n_baselines + baseline) * N_POL_PRODUCTS * 2;

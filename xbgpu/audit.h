@@ -25,7 +25,7 @@
 
 #define AUDIT_TOLERANCE 0x1p-10 /* ~ 17 * 2^-23 * (CORRELATE_FLOAT_SPECTRA / 8) / 2 */
 
-struct audit_sample {
+struct xbgpu_audit_sample {
     size_t ant1, ant2; /* ant1 <= ant2 */
     size_t chan;
     union {
@@ -35,32 +35,32 @@ struct audit_sample {
     double magnitudes[N_POL_PRODUCTS][2]; /* of half floats: of what is summed */
 };
 
-struct audit {
+struct xbgpu_audit {
     enum voltage_format format;       /* [const] */
     size_t n_ants, n_chan, n_spectra; /* [const] */
     size_t n_samples;                 /* [const] */
-    struct audit_sample *samples;
+    struct xbgpu_audit_sample *samples;
     uint64_t seed;
     uint64_t n_drawn; /* accumulations drawn so far */
 };
 
 /* Returns 0 or negative errno.  The draw is random and different for every process. */
-int audit_init(struct audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants, size_t n_chan,
-               size_t n_spectra);
-void audit_fini(struct audit *audit);
+int xbgpu_audit_init(struct xbgpu_audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants,
+                     size_t n_chan, size_t n_spectra);
+void xbgpu_audit_fini(struct xbgpu_audit *audit);
 
 /* A new accumulation: draws, and starts at zero. */
-void audit_draw(struct audit *audit);
+void xbgpu_audit_draw(struct xbgpu_audit *audit);
 
 /* Adds a batch: heaps[ant] is the antenna's heap [chan][spectrum][pol] in host memory, or NULL where absent. */
-void audit_add(struct audit *audit, const uint8_t *const *heaps);
+void xbgpu_audit_add(struct xbgpu_audit *audit, const uint8_t *const *heaps);
 
 /* Adds to sample 'i' alone 'n_spectra' spectra [spectrum][pol] of its first antenna and of its second. */
-void audit_add_spectra(struct audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
+void xbgpu_audit_add_spectra(struct xbgpu_audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
 
 /* Compares a drawn sample with a dump's visibilities, int32 or of half floats float [chan][baseline][product][re, im];
  * 'flagged': the baseline must say that it is missing.  Returns whether they agree. */
-bool audit_agrees(const struct audit_sample *sample, enum voltage_format format, size_t n_baselines,
-                  const void *visibilities, bool flagged);
+bool xbgpu_audit_agrees(const struct xbgpu_audit_sample *sample, enum voltage_format format, size_t n_baselines,
+                        const void *visibilities, bool flagged);
 
 #endif

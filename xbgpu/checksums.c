@@ -10,7 +10,7 @@
 
 #define CHECK_WORDS VERDICT_LENGTH /* where words[chan][2] begin in a dump's checks, behind the verdict */
 
-static struct checksum_args add_args(const struct checksums *c, const struct correlate_args *correlate)
+static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {
     return (struct checksum_args){
         .voltages = correlate->voltages,
@@ -24,7 +24,7 @@ static struct checksum_args add_args(const struct checksums *c, const struct cor
     };
 }
 
-static int create_kernels(struct checksums *c, size_t n_spectra)
+static int create_kernels(struct xbgpu_checksums *c, size_t n_spectra)
 {
     const struct xbgpu_layout *l = c->layout;
     struct checksum_args add = {.format = l->format,
@@ -42,10 +42,10 @@ static int create_kernels(struct checksums *c, size_t n_spectra)
                                       &c->dump);
 }
 
-int checksums_init(struct checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
-                   size_t n_spectra)
+int xbgpu_checksums_init(struct xbgpu_checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
+                         size_t n_spectra)
 {
-    *checksums = (struct checksums){.layout = layout, .device = device};
+    *checksums = (struct xbgpu_checksums){.layout = layout, .device = device};
     int err = create_kernels(checksums, n_spectra);
     if (err)
         return err;
@@ -53,7 +53,7 @@ int checksums_init(struct checksums *checksums, const struct xbgpu_layout *layou
     return checksums->rows ? 0 : -ENOMEM;
 }
 
-void checksums_fini(struct checksums *checksums)
+void xbgpu_checksums_fini(struct xbgpu_checksums *checksums)
 {
     device_kernel_destroy(checksums->add);
     device_kernel_destroy(checksums->dump);
@@ -61,13 +61,14 @@ void checksums_fini(struct checksums *checksums)
         device_free(checksums->device, checksums->rows);
 }
 
-void checksums_clear(const struct checksums *checksums, struct device_stream *stream)
+void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream)
 {
     if (checksums->rows)
         device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes); /* of either type, 0 */
 }
 
-void checksums_add(const struct checksums *checksums, struct device_stream *stream, const struct correlate_args *args)
+void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
+                         const struct correlate_args *args)
 {
     if (!checksums->rows)
         return;
@@ -76,8 +77,8 @@ void checksums_add(const struct checksums *checksums, struct device_stream *stre
     device_launch(stream, checksums->add, &grid, &add);
 }
 
-void checksums_finish(const struct checksums *checksums, struct device_stream *stream, const struct reduce_args *args,
-                      uint64_t *device_checks)
+void xbgpu_checksums_finish(const struct xbgpu_checksums *checksums, struct device_stream *stream,
+                            const struct reduce_args *args, uint64_t *device_checks)
 {
     if (!checksums->rows)
         return;
@@ -99,8 +100,8 @@ void checksums_finish(const struct checksums *checksums, struct device_stream *s
     device_launch(stream, checksums->dump, &grid, &dump);
 }
 
-bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
-                     uint64_t n_saturated, char *why, size_t why_bytes)
+bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
+                           uint64_t n_saturated, char *why, size_t why_bytes)
 {
     size_t chan_rows = layout->n_ants * N_POLS, n_rows = chan_rows * layout->n_chan;
     size_t n_words = layout->vis_bytes / sizeof(uint32_t) / layout->n_chan;
@@ -127,8 +128,8 @@ bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, 
     }
     for (size_t chan = 0; chan < layout->n_chan; chan++) {
         uint64_t sums[2] = {0, 0};
-        checksum_words((const uint32_t *)visibilities + chan * n_words, 0, n_words, correlate_sums_real(layout->format),
-                       sums);
+        checksum_dump_words((const uint32_t *)visibilities + chan * n_words, 0, n_words,
+                            correlate_sums_real(layout->format), sums);
         if (memcmp(sums, checks + CHECK_WORDS + 2 * chan, sizeof(sums)) != 0) {
             snprintf(why, why_bytes, "channel %zu came off the device with other values than its sums have", chan);
             return false;

@@ -1,7 +1,7 @@
 /* checksums.h - one output's checksums: whether each cell of a dump, on its way through the device, is as it must be.
  *
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
- *            worker, when the dump is in host memory: checksums_agree(checks, visibilities)
+ *            worker, when the dump is in host memory: xbgpu_checksums_agree(checks, visibilities)
  * Finds:     any single integer that changes in sums, totals or rows, in what correlate multiplied (unless all other inputs
  *            were 0 in that spectrum), in reduce, in the dump and its count of clipped visibilities on the device, during its download and in host memory until it is compared.
  *            Half floats: sums that are wrong by more than CHECKSUM_TOLERANCE; behind them every bit.
@@ -19,7 +19,7 @@
 struct device;
 struct device_stream;
 
-struct checksums {
+struct xbgpu_checksums {
     const struct xbgpu_layout *layout;
     struct device *device;
     struct device_kernel *add, *dump;
@@ -27,19 +27,20 @@ struct checksums {
 };
 
 /* The kernels of heaps of 'n_spectra' spectra.  Returns 0 or negative errno, and then fini must be called all the same. */
-int checksums_init(struct checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
-                   size_t n_spectra);
+int xbgpu_checksums_init(struct xbgpu_checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
+                         size_t n_spectra);
 /* Zeroed ones are accepted. */
-void checksums_fini(struct checksums *checksums);
+void xbgpu_checksums_fini(struct xbgpu_checksums *checksums);
 
 /* Queue: rows of zero; what is correlated by 'args'; before reduce gets 'args', the checks of what it will make. */
-void checksums_clear(const struct checksums *checksums, struct device_stream *stream);
-void checksums_add(const struct checksums *checksums, struct device_stream *stream, const struct correlate_args *args);
-void checksums_finish(const struct checksums *checksums, struct device_stream *stream, const struct reduce_args *args,
-                      uint64_t *device_checks);
+void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream);
+void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
+                         const struct correlate_args *args);
+void xbgpu_checksums_finish(const struct xbgpu_checksums *checksums, struct device_stream *stream,
+                            const struct reduce_args *args, uint64_t *device_checks);
 
 /* Compares a dump in host memory, and its count of clipped visibilities, with its checks.  Returns false with a reason in 'why' if they disagree. */
-bool checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
-                     uint64_t n_saturated, char *why, size_t why_bytes);
+bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
+                           uint64_t n_saturated, char *why, size_t why_bytes);
 
 #endif

@@ -26,11 +26,11 @@ enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
 
 struct xbgpu_config_recv {
     struct endpoint_list sources;
-    char *interface;             /* NULL: the kernel's choice */
-    char *pcap_file;             /* NULL: the network */
-    char *from;                  /* networks that may send; NULL: anybody */
-    struct katcp_access senders; /* of these, by the check */
-    bool crc;                    /* packets without a CRC are refused */
+    char *interface;       /* NULL: the kernel's choice */
+    char *pcap_file;       /* NULL: the network */
+    char *from;            /* networks that may send; NULL: anybody */
+    struct access senders; /* of these, by the check */
+    bool crc;              /* packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -87,7 +87,7 @@ struct xbgpu_config {
 
 extern const struct config_table xbgpu_config_table;
 
-/* Checks across keys: channels and substreams, integration lengths, memory.  For config_main(). */
+/* Checks across keys: channels and substreams, integration lengths, memory.  For command_line_main(). */
 void xbgpu_config_check(void *values, struct config *config);
 
 static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu_config *config, size_t i)

@@ -24,14 +24,14 @@
 #define N_SPARE_COMMANDS 16 /* beside one for each thing that may be kept */
 
 struct xcontrol {
-    struct xcontrol_config c;
-    struct xsettings settings;
+    struct xbgpu_control_config c;
+    struct xbgpu_settings settings;
     struct state_files *files;
     struct state_file *file;
     struct sensor state_status;
-    struct xcommand *commands; /* [n_commands] */
+    struct xbgpu_command *commands; /* [n_commands] */
     size_t n_commands;
-    struct xcommand **free; /* stack of [n_free] */
+    struct xbgpu_command **free; /* stack of [n_free] */
     size_t n_free;
     struct inbox *obeyed; /* of main, and how it hears of it */
     ev_async wake;
@@ -45,7 +45,7 @@ static size_t n_inputs(const struct xcontrol *control)
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */
 
-size_t xcontrol_n_commands(const struct xbgpu_config *config)
+size_t xbgpu_control_n_commands(const struct xbgpu_config *config)
 {
     return config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS;
 }
@@ -59,20 +59,20 @@ static bool has_slot(const struct xcontrol *c, struct katcp_call *call)
 }
 
 /* A slot; nobody waits for the command where 'call' is NULL. */
-static struct xcommand *take_command(struct xcontrol *c, enum xcommand_what what, struct katcp_call *call)
+static struct xbgpu_command *take_command(struct xcontrol *c, enum xbgpu_command_what what, struct katcp_call *call)
 {
     assert(c->n_free > 0);
-    struct xcommand *command = c->free[--c->n_free];
-    *command = (struct xcommand){.what = what, .call = call, .delays = command->delays};
+    struct xbgpu_command *command = c->free[--c->n_free];
+    *command = (struct xbgpu_command){.what = what, .call = call, .delays = command->delays};
     return command;
 }
 
-static void post(struct xcontrol *c, struct xcommand *command)
+static void post(struct xcontrol *c, struct xbgpu_command *command)
 {
     inbox_push(c->c.worker, &(struct inbox_item){c->c.command_kind, 0, command});
 }
 
-void xcontrol_obeyed(struct xcontrol *control, struct xcommand *command)
+void xbgpu_control_obeyed(struct xcontrol *control, struct xbgpu_command *command)
 {
     if (command->holds_samples > atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
         atomic_store_explicit(&control->steady_samples, command->holds_samples, memory_order_relaxed);
@@ -80,7 +80,7 @@ void xcontrol_obeyed(struct xcontrol *control, struct xcommand *command)
     ev_async_send(control->c.loop, &control->wake);
 }
 
-void xcontrol_time_went_back(struct xcontrol *control, int64_t first_samples)
+void xbgpu_control_time_went_back(struct xcontrol *control, int64_t first_samples)
 {
     if (first_samples >= atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
         return;
@@ -109,8 +109,8 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
     struct inbox_item item;
 
     while (inbox_try_pop(c->obeyed, &item) == 0) {
-        struct xcommand *command = item.object;
-        gate_destroy(command->gate);
+        struct xbgpu_command *command = item.object;
+        xbgpu_gate_destroy(command->gate);
         command->gate = NULL;
         show_steady(c);
         if (command->call && command->what == XCOMMAND_CAPTURE)
@@ -127,19 +127,19 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
 
 static void set_capture(struct xcontrol *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
 {
-    struct xcommand *command = take_command(c, XCOMMAND_CAPTURE, call);
+    struct xbgpu_command *command = take_command(c, XCOMMAND_CAPTURE, call);
 
     command->index = output;
     command->on = on;
     command->from_samples = from_samples;
-    c->settings.captures[output] = (struct xsettings_capture){true, on, from_samples};
+    c->settings.captures[output] = (struct xbgpu_settings_capture){true, on, from_samples};
     post(c, command);
     state_file_changed(c->file);
 }
 
 static void set_shifts(struct xcontrol *c, const int64_t *shifts, struct katcp_call *call)
 {
-    struct xcommand *command = take_command(c, XCOMMAND_SHIFTS, call);
+    struct xbgpu_command *command = take_command(c, XCOMMAND_SHIFTS, call);
 
     for (size_t i = 0; i < n_inputs(c); i++)
         command->delays[i] = xbgpu_delay(c->c.layout, shifts[i]);
@@ -151,9 +151,9 @@ static void set_shifts(struct xcontrol *c, const int64_t *shifts, struct katcp_c
 }
 
 /* Gate 'g' becomes what the settings have of it; 'made' is that, and the command's from now on. */
-static void set_gate(struct xcontrol *c, size_t g, struct gate *made, struct katcp_call *call)
+static void set_gate(struct xcontrol *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
-    struct xcommand *command = take_command(c, XCOMMAND_GATE, call);
+    struct xbgpu_command *command = take_command(c, XCOMMAND_GATE, call);
 
     command->index = g;
     command->gate = made;
@@ -169,7 +169,7 @@ static void set_gate(struct xcontrol *c, size_t g, struct gate *made, struct kat
 
 static bool arg_output(const struct xcontrol *c, struct katcp_call *call, size_t *output)
 {
-    int o = xsettings_find_output(&c->settings, katcp_arg(call, 0));
+    int o = xbgpu_settings_find_output(&c->settings, katcp_arg(call, 0));
 
     if (o < 0)
         katcp_fail(call, "there is no stream '%s'", katcp_arg(call, 0));
@@ -193,7 +193,7 @@ static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
 
 static bool arg_input(const struct xcontrol *c, struct katcp_call *call, int i, size_t *input)
 {
-    long found = xlabels_find(c->c.labels, katcp_arg(call, i));
+    long found = xbgpu_labels_find(c->c.labels, katcp_arg(call, i));
 
     if (found < 0)
         katcp_fail(call, "there is no input '%s': they are 0 to %zu, or have labels like %s", katcp_arg(call, i),
@@ -261,7 +261,7 @@ static bool arg_shifts(const struct xcontrol *c, struct katcp_call *call, int64_
         seen[input] = true;
         if (!katcp_arg_integer(call, i + 1, "the shift", &shifts[input]))
             return false;
-        if (!xsettings_shift_fits(&c->settings, shifts[input])) {
+        if (!xbgpu_settings_shift_fits(&c->settings, shifts[input])) {
             katcp_fail(call,
                        "the shift of input %s must be from %" PRId64 " to %" PRId64
                        " spectra, for which there is room (recv.max_shift), but is %" PRId64,
@@ -309,7 +309,7 @@ static void reply_gate_names(const struct xcontrol *c, struct katcp_call *call)
     katcp_ok(call, (int)n, names);
 }
 
-static void reply_gate(const struct xsettings_gate *gate, struct katcp_call *call)
+static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call *call)
 {
     const char *args[1 + XBGPU_N_GATE_KEYS];
     char *text = NULL, *rest = NULL, from[24];
@@ -362,9 +362,9 @@ static bool arg_gate_keys(const struct xcontrol *c, struct katcp_call *call, con
 
 static void change_gate(struct xcontrol *c, struct katcp_call *call, size_t g)
 {
-    struct xsettings_gate *entry = &c->settings.gates[g];
+    struct xbgpu_settings_gate *entry = &c->settings.gates[g];
     struct xbgpu_config_gate definition;
-    struct gate *made;
+    struct xbgpu_gate *made;
     int64_t from_samples;
 
     if (katcp_n_args(call) == 2) {
@@ -381,7 +381,7 @@ static void change_gate(struct xcontrol *c, struct katcp_call *call, size_t g)
         xbgpu_gate_free(&definition);
         return;
     }
-    if (gate_create(&definition, c->c.config, &made)) {
+    if (xbgpu_gate_create(&definition, c->c.config, &made)) {
         katcp_fail(call, "there is no memory for the gate");
         xbgpu_gate_free(&definition);
         return;
@@ -447,7 +447,7 @@ static const struct katcp_request requests[] = {
      .changes_from = 2},
 };
 
-void xcontrol_serve(struct xcontrol *control, struct katcp_device *device)
+void xbgpu_control_serve(struct xcontrol *control, struct katcp_device *device)
 {
     device->requests = requests;
     device->n_requests = ARRAY_LEN(requests);
@@ -458,7 +458,7 @@ void xcontrol_serve(struct xcontrol *control, struct katcp_device *device)
 
 static int create_commands(struct xcontrol *c)
 {
-    c->n_commands = xcontrol_n_commands(c->c.config);
+    c->n_commands = xbgpu_control_n_commands(c->c.config);
     c->commands = calloc(c->n_commands, sizeof(*c->commands));
     c->free = calloc(c->n_commands, sizeof(*c->free));
     if (!c->commands || !c->free)
@@ -478,7 +478,7 @@ static int restore(struct xcontrol *c)
     const char *path = state_file_path(c->file);
     char why[512] = "";
     bool whole = true;
-    int err = path ? xsettings_read(&c->settings, path, &whole, why, sizeof(why)) : 0;
+    int err = path ? xbgpu_settings_read(&c->settings, path, &whole, why, sizeof(why)) : 0;
 
     if (!path || err == -ENOMEM)
         return err;
@@ -489,17 +489,17 @@ static int restore(struct xcontrol *c)
         return 0;
     }
     for (size_t o = 0; o < c->c.layout->n_outputs; o++) {
-        const struct xsettings_capture *capture = &c->settings.captures[o];
+        const struct xbgpu_settings_capture *capture = &c->settings.captures[o];
         if (capture->set)
             set_capture(c, o, capture->on, capture->from_samples, NULL);
     }
     if (c->settings.shifts_set)
         set_shifts(c, c->settings.shifts, NULL);
     for (size_t g = 0; g < c->c.layout->n_gates && !err; g++) {
-        struct gate *made;
+        struct xbgpu_gate *made;
         if (!c->settings.gates[g].set)
             continue;
-        err = gate_create(&c->settings.gates[g].gate, c->c.config, &made);
+        err = xbgpu_gate_create(&c->settings.gates[g].gate, c->c.config, &made);
         if (!err)
             set_gate(c, g, made, NULL);
     }
@@ -508,7 +508,8 @@ static int restore(struct xcontrol *c)
     return err;
 }
 
-int xcontrol_create(const struct xcontrol_config *config, struct xcontrol **control, char *why, size_t why_bytes)
+int xbgpu_control_create(const struct xbgpu_control_config *config, struct xcontrol **control, char *why,
+                         size_t why_bytes)
 {
     struct xcontrol *c = calloc(1, sizeof(*c));
 
@@ -518,37 +519,37 @@ int xcontrol_create(const struct xcontrol_config *config, struct xcontrol **cont
     ev_async_init(&c->wake, on_obeyed);
     c->wake.data = c;
     ev_async_start(c->c.loop, &c->wake);
-    int err = xsettings_init(&c->settings, config->config, config->layout);
+    int err = xbgpu_settings_init(&c->settings, config->config, config->layout);
     if (!err)
         err = create_commands(c);
     if (!err)
         err = state_files_open(&config->config->state, config->loop, config->all_sensors, &c->state_status, &c->files,
                                why, why_bytes);
     if (!err)
-        err = state_files_add(c->files, "control", xsettings_write, &c->settings, &c->file);
+        err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
     if (!err)
         err = restore(c);
     if (err) {
-        xcontrol_destroy(c);
+        xbgpu_control_destroy(c);
         return err;
     }
     *control = c;
     return 0;
 }
 
-void xcontrol_destroy(struct xcontrol *control)
+void xbgpu_control_destroy(struct xcontrol *control)
 {
     if (!control)
         return;
     ev_async_stop(control->c.loop, &control->wake);
     state_files_close(control->files);
     for (size_t i = 0; control->commands && i < control->n_commands; i++) {
-        gate_destroy(control->commands[i].gate);
+        xbgpu_gate_destroy(control->commands[i].gate);
         free(control->commands[i].delays);
     }
     free(control->commands);
     free(control->free);
     inbox_destroy(control->obeyed);
-    xsettings_fini(&control->settings);
+    xbgpu_settings_fini(&control->settings);
     free(control);
 }

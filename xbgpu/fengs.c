@@ -31,7 +31,7 @@ static const struct {
                        "Heaps of this F-engine whose first packet was refused for another reason."},
 };
 
-static const struct counter *counter_of(const struct xfengs *fengs, size_t feng, int count)
+static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
 {
     const struct assembler_source_stats *stats = &fengs->stats[feng];
     const struct counter *counters[] = {&stats->heaps, &stats->missing_heaps, &stats->late_heaps,
@@ -43,9 +43,9 @@ static const struct counter *counter_of(const struct xfengs *fengs, size_t feng,
 /* ---- Looking ----------------------------------------------------------------------------------------------------- */
 
 /* Takes over the counters of one F-engine.  Returns which of them have moved, as bits. */
-static unsigned take_counts(struct xfengs *fengs, size_t feng)
+static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
 {
-    struct xfeng *f = &fengs->items[feng];
+    struct xbgpu_feng *f = &fengs->items[feng];
     unsigned moved = 0;
 
     for (int i = 0; i < XFENG_N_COUNTS; i++) {
@@ -58,7 +58,7 @@ static unsigned take_counts(struct xfengs *fengs, size_t feng)
 
 /* Heaps that are late or refused are heard.  They are lost where none is complete: beside complete ones they are copies, or
  * count as missing. */
-static void note_moves(const struct xfengs *fengs, struct xfeng *f, unsigned moved, int64_t now_ns)
+static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XFENG_LATE | 1u << XFENG_REFUSED);
 
@@ -71,7 +71,7 @@ static void note_moves(const struct xfengs *fengs, struct xfeng *f, unsigned mov
         f->lost_ns = now_ns;
 }
 
-static enum xfeng_state judge(const struct xfengs *fengs, const struct xfeng *f, int64_t now_ns)
+static enum xbgpu_feng_state judge(const struct xbgpu_fengs *fengs, const struct xbgpu_feng *f, int64_t now_ns)
 {
     int64_t losing_ns = LOSING_NS > 2 * fengs->silent_ns ? LOSING_NS : 2 * fengs->silent_ns;
 
@@ -82,7 +82,7 @@ static enum xfeng_state judge(const struct xfengs *fengs, const struct xfeng *f,
     return f->lost_ns > 0 && now_ns - f->lost_ns < losing_ns ? XFENG_LOSING : XFENG_RECEIVING;
 }
 
-static enum sensor_status status_of(enum xfeng_state state, bool any_heard)
+static enum sensor_status status_of(enum xbgpu_feng_state state, bool any_heard)
 {
     switch (state) {
     case XFENG_DEAD: return any_heard ? SENSOR_ERROR : SENSOR_UNKNOWN;
@@ -92,9 +92,10 @@ static enum sensor_status status_of(enum xfeng_state state, bool any_heard)
     }
 }
 
-static void set_sensors(struct xfengs *fengs, size_t feng, unsigned moved, enum sensor_status status, int64_t unix_ns)
+static void set_sensors(struct xbgpu_fengs *fengs, size_t feng, unsigned moved, enum sensor_status status,
+                        int64_t unix_ns)
 {
-    struct xfeng *f = &fengs->items[feng];
+    struct xbgpu_feng *f = &fengs->items[feng];
     struct sensor_reading before = sensor_read(&f->state_sensor);
     int64_t state = gauge_get(&f->state);
 
@@ -106,8 +107,8 @@ static void set_sensors(struct xfengs *fengs, size_t feng, unsigned moved, enum 
 }
 
 /* "m000, m003 and 5 more", as they changed to 'state' since the look before. */
-static size_t list_changed(const struct xfengs *fengs, const uint8_t *changed, enum xfeng_state state, char *text,
-                           size_t text_bytes)
+static size_t list_changed(const struct xbgpu_fengs *fengs, const uint8_t *changed, enum xbgpu_feng_state state,
+                           char *text, size_t text_bytes)
 {
     size_t n = 0, used = 0;
 
@@ -124,7 +125,7 @@ static size_t list_changed(const struct xfengs *fengs, const uint8_t *changed, e
     return n;
 }
 
-static void log_changes(struct xfengs *fengs, const uint8_t *changed)
+static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
 {
     char text[600];
 
@@ -136,16 +137,16 @@ static void log_changes(struct xfengs *fengs, const uint8_t *changed)
         log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
 }
 
-void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns)
+void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns)
 {
     uint8_t *changed = fengs->changed;
     bool any_heard = false;
 
     for (size_t i = 0; i < fengs->n; i++) {
-        struct xfeng *f = &fengs->items[i];
+        struct xbgpu_feng *f = &fengs->items[i];
         unsigned moved = fengs->moved[i] = take_counts(fengs, i);
         note_moves(fengs, f, moved, now_ns);
-        enum xfeng_state state = judge(fengs, f, now_ns);
+        enum xbgpu_feng_state state = judge(fengs, f, now_ns);
         changed[i] = gauge_get(&f->state) != (int64_t)state;
         if (changed[i])
             gauge_set(&f->since_unix_ns, state == XFENG_SILENT ? unix_ns - (now_ns - f->heard_ns) : unix_ns);
@@ -154,20 +155,20 @@ void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns)
     }
     for (size_t i = 0; i < fengs->n; i++)
         set_sensors(fengs, i, fengs->moved[i],
-                    status_of((enum xfeng_state)gauge_get(&fengs->items[i].state), any_heard), unix_ns);
+                    status_of((enum xbgpu_feng_state)gauge_get(&fengs->items[i].state), any_heard), unix_ns);
     log_changes(fengs, changed);
 }
 
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    struct xfengs *fengs = CONTAINER_OF(timer, struct xfengs, look);
+    struct xbgpu_fengs *fengs = CONTAINER_OF(timer, struct xbgpu_fengs, look);
 
-    xfengs_look(fengs, clock_monotonic_ns(), clock_unix_ns());
+    xbgpu_fengs_poll(fengs, clock_monotonic_ns(), clock_unix_ns());
 }
 
 /* ---- /status.json ------------------------------------------------------------------------------------------------ */
 
-static json_t *describe_labels(const struct xlabels *labels, size_t feng)
+static json_t *describe_labels(const struct xbgpu_labels *labels, size_t feng)
 {
     json_t *pair = json_array();
 
@@ -176,12 +177,12 @@ static json_t *describe_labels(const struct xlabels *labels, size_t feng)
     return pair;
 }
 
-void xfengs_describe(const struct xfengs *fengs, json_t *into)
+void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into)
 {
     json_t *all = json_object_get(into, "fengs");
 
     for (size_t i = 0; i < fengs->n && i < json_array_size(all); i++) {
-        const struct xfeng *f = &fengs->items[i];
+        const struct xbgpu_feng *f = &fengs->items[i];
         int64_t since_unix_ns = gauge_get(&f->since_unix_ns);
         json_t *feng = json_array_get(all, i);
         json_object_set_new(feng, "labels", describe_labels(fengs->labels, i));
@@ -193,7 +194,7 @@ void xfengs_describe(const struct xfengs *fengs, json_t *into)
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-static void register_metrics(struct xfengs *fengs, size_t feng)
+static void register_metrics(struct xbgpu_fengs *fengs, size_t feng)
 {
     char labels[400] = "", number[24];
 
@@ -208,9 +209,9 @@ static void register_metrics(struct xfengs *fengs, size_t feng)
                 &fengs->items[feng].state);
 }
 
-int xfengs_init(struct xfengs *fengs, const struct xlabels *labels)
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels)
 {
-    *fengs = (struct xfengs){.n = labels->n / N_POLS, .labels = labels};
+    *fengs = (struct xbgpu_fengs){.n = labels->n / N_POLS, .labels = labels};
     fengs->stats = calloc(fengs->n, sizeof(*fengs->stats));
     fengs->items = calloc(fengs->n, sizeof(*fengs->items));
     fengs->changed = calloc(fengs->n, sizeof(*fengs->changed));
@@ -222,22 +223,22 @@ int xfengs_init(struct xfengs *fengs, const struct xlabels *labels)
     return 0;
 }
 
-static int add_sensors(struct xfengs *fengs, size_t feng, struct sensors *sensors)
+static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *sensors)
 {
-    struct xfeng *f = &fengs->items[feng];
+    struct xbgpu_feng *f = &fengs->items[feng];
     char name[600];
-    struct sensor_about about = {.name = name,
-                                 .description =
-                                     "Stream of this antenna's F-engine: dead is one of which nothing has come "
-                                     "since the start.",
-                                 .units = "",
-                                 .type = SENSOR_DISCRETE,
-                                 .words = state_names};
+    struct sensor_desc about = {.name = name,
+                                .description =
+                                    "Stream of this antenna's F-engine: dead is one of which nothing has come "
+                                    "since the start.",
+                                .units = "",
+                                .type = SENSOR_DISCRETE,
+                                .words = state_names};
 
     snprintf(name, sizeof(name), "%s.rx.state", fengs->labels->antennas[feng]);
     int err = sensors_add(sensors, &f->state_sensor, &about, (struct sensor_reading){0});
     for (int i = 0; !err && i < XFENG_N_COUNTS; i++) {
-        about = (struct sensor_about){
+        about = (struct sensor_desc){
             .name = name, .description = counts[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
         snprintf(name, sizeof(name), "%s.%s", fengs->labels->antennas[feng], counts[i].sensor);
         err = sensors_add(sensors, &f->count_sensors[i], &about,
@@ -246,7 +247,7 @@ static int add_sensors(struct xfengs *fengs, size_t feng, struct sensors *sensor
     return err;
 }
 
-int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns)
+int xbgpu_fengs_watch(struct xbgpu_fengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns)
 {
     int err = 0;
 
@@ -261,7 +262,7 @@ int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *
     return 0;
 }
 
-void xfengs_fini(struct xfengs *fengs)
+void xbgpu_fengs_fini(struct xbgpu_fengs *fengs)
 {
     if (fengs->loop)
         ev_timer_stop(fengs->loop, &fengs->look);
@@ -269,5 +270,5 @@ void xfengs_fini(struct xfengs *fengs)
     free(fengs->items);
     free(fengs->changed);
     free(fengs->moved);
-    *fengs = (struct xfengs){0};
+    *fengs = (struct xbgpu_fengs){0};
 }

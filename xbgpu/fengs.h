@@ -6,7 +6,7 @@
  *            losing     data come, and heaps were missing in the last seconds, or all are late or refused
  *            receiving  data come, and none was missing
  *            Where nothing has come from any F-engine, dead is no fault of one of them: its sensors are unknown then.
- * Threads:   the assemblers' counters, but for them main; xfengs_describe() HTTP's. */
+ * Threads:   the assemblers' counters, but for them main; xbgpu_fengs_describe() HTTP's. */
 #ifndef XBGPU_FENGS_H
 #define XBGPU_FENGS_H
 
@@ -20,14 +20,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct xlabels;
+struct xbgpu_labels;
 
-enum xfeng_state { XFENG_DEAD, XFENG_SILENT, XFENG_LOSING, XFENG_RECEIVING, XFENG_N_STATES };
+enum xbgpu_feng_state { XFENG_DEAD, XFENG_SILENT, XFENG_LOSING, XFENG_RECEIVING, XFENG_N_STATES };
 
 enum { XFENG_HEAPS, XFENG_MISSING, XFENG_LATE, XFENG_REFUSED, XFENG_N_COUNTS };
 
-struct xfeng {
-    struct gauge state;         /* enum xfeng_state */
+struct xbgpu_feng {
+    struct gauge state;         /* enum xbgpu_feng_state */
     struct gauge since_unix_ns; /* when that began; 0: with the start */
     struct sensor state_sensor, count_sensors[XFENG_N_COUNTS];
     /* [main] */
@@ -36,12 +36,12 @@ struct xfeng {
     int64_t complete_ns;             /* the same: when a heap was complete */
 };
 
-struct xfengs {
+struct xbgpu_fengs {
     size_t n;                             /* [const] */
     int64_t silent_ns;                    /* [const] */
-    const struct xlabels *labels;         /* [const] */
+    const struct xbgpu_labels *labels;    /* [const] */
     struct assembler_source_stats *stats; /* [n] [const] the assemblers' */
-    struct xfeng *items;                  /* [n] [const] */
+    struct xbgpu_feng *items;             /* [n] [const] */
     struct ev_loop *loop;                 /* [const] */
     ev_timer look;
     struct log_limit silent_limit, losing_limit, receiving_limit;
@@ -49,17 +49,17 @@ struct xfengs {
 };
 
 /* Makes the counters and their metrics.  'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
-int xfengs_init(struct xfengs *fengs, const struct xlabels *labels);
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels);
 
 /* Adds the sensors and begins to look.  Silent is who has not been heard for 'silent_ns'.  Returns 0 or -ENOMEM. */
-int xfengs_watch(struct xfengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns);
+int xbgpu_fengs_watch(struct xbgpu_fengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns);
 
 /* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */
-void xfengs_look(struct xfengs *fengs, int64_t now_ns, int64_t unix_ns);
+void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
 /* Adds states, and labels of the inputs, to the section 'fengs' of /status.json, which has the metrics, in the same order. */
-void xfengs_describe(const struct xfengs *fengs, json_t *into);
+void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into);
 
-void xfengs_fini(struct xfengs *fengs);
+void xbgpu_fengs_fini(struct xbgpu_fengs *fengs);
 
 #endif

@@ -109,19 +109,20 @@ static turns divide_by_rate(struct decimal value, struct decimal rate, int power
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
-bool gate_is_dispersed(const struct xbgpu_config_gate *config)
+bool xbgpu_gate_is_dispersed(const struct xbgpu_config_gate *config)
 {
     return config->kind == XBGPU_GATE_PHASE && config->dispersion_measure > 0;
 }
 
-size_t gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
+size_t xbgpu_gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
 {
-    return gate_is_dispersed(config) ? (size_t)all->recv.n_chan_substream : 1;
+    return xbgpu_gate_is_dispersed(config) ? (size_t)all->recv.n_chan_substream : 1;
 }
 
-double gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
+double xbgpu_gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
 {
-    double width_hz = decimal_to_double(all->time.adc_sample_rate_hz) / (double)all->recv.samples_between_spectra;
+    double width_hz =
+        timebase_decimal_to_double(all->time.adc_sample_rate_hz) / (double)all->recv.samples_between_spectra;
 
     return config->centre_frequency_hz +
            (double)(all->recv.chan_offset + (int64_t)chan - all->recv.n_chan / 2) * width_hz;
@@ -132,12 +133,13 @@ static double per_mhz2(double frequency_hz)
     return frequency_hz > 0 ? 1e12 / (frequency_hz * frequency_hz) : 0;
 }
 
-double gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan)
+double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all,
+                                     size_t chan)
 {
     double delay_s = DISPERSION_S_MHZ2 * config->dispersion_measure *
-                     (per_mhz2(gate_channel_hz(config, all, chan)) - per_mhz2(config->reference_frequency_hz));
+                     (per_mhz2(xbgpu_gate_channel_hz(config, all, chan)) - per_mhz2(config->reference_frequency_hz));
 
-    return delay_s * decimal_to_double(all->time.adc_sample_rate_hz);
+    return delay_s * timebase_decimal_to_double(all->time.adc_sample_rate_hz);
 }
 
 static int64_t epoch_of(const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
@@ -150,12 +152,12 @@ static int64_t epoch_of(const struct xbgpu_config_gate *config, const struct xbg
     return timebase_samples_at(&timebase, time.mantissa * (int64_t)power_of_ten(9 - time.n_decimals));
 }
 
-int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
+int xbgpu_gate_init(struct xbgpu_gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all)
 {
     struct decimal rate = all->time.adc_sample_rate_hz;
-    struct gate g = {.is_switch = config->kind == XBGPU_GATE_SWITCH,
-                     .epoch_samples = epoch_of(config, all),
-                     .n_rows = gate_n_rows(config, all)};
+    struct xbgpu_gate g = {.is_switch = config->kind == XBGPU_GATE_SWITCH,
+                           .epoch_samples = epoch_of(config, all),
+                           .n_rows = xbgpu_gate_n_rows(config, all)};
 
     g.delays_samples = calloc(g.n_rows, sizeof(*g.delays_samples));
     if (!g.delays_samples)
@@ -177,23 +179,23 @@ int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const s
             g.stretch_end[bin] = same ? g.stretch_end[bin + 1] : (uint16_t)(bin + 1);
         }
     }
-    if (gate_is_dispersed(config))
+    if (xbgpu_gate_is_dispersed(config))
         for (size_t chan = 0; chan < g.n_rows; chan++)
-            g.delays_samples[chan] = llround(gate_dispersion_samples(config, all, chan));
+            g.delays_samples[chan] = llround(xbgpu_gate_dispersion_samples(config, all, chan));
     *gate = g;
     return 0;
 }
 
-void gate_fini(struct gate *gate)
+void xbgpu_gate_fini(struct xbgpu_gate *gate)
 {
     free(gate->delays_samples);
     gate->delays_samples = NULL;
 }
 
-int gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct gate **gate)
+int xbgpu_gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct xbgpu_gate **gate)
 {
-    struct gate *g = malloc(sizeof(*g));
-    int err = g ? gate_init(g, config, all) : -ENOMEM;
+    struct xbgpu_gate *g = malloc(sizeof(*g));
+    int err = g ? xbgpu_gate_init(g, config, all) : -ENOMEM;
 
     if (err) {
         free(g);
@@ -203,36 +205,36 @@ int gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_confi
     return 0;
 }
 
-void gate_destroy(struct gate *gate)
+void xbgpu_gate_destroy(struct xbgpu_gate *gate)
 {
     if (!gate)
         return;
-    gate_fini(gate);
+    xbgpu_gate_fini(gate);
     free(gate);
 }
 
 /* ---- Decisions --------------------------------------------------------------------------------------------------- */
 
-static turns phase_at(const struct gate *gate, int64_t dt)
+static turns phase_at(const struct xbgpu_gate *gate, int64_t dt)
 {
     turns t = (turns)(__int128)dt; /* modulo 2^128, as all that follows */
 
     return gate->phase + gate->slope * t + gate->curve * t * t;
 }
 
-static uint64_t switch_at(const struct gate *gate, int64_t dt)
+static uint64_t switch_at(const struct xbgpu_gate *gate, int64_t dt)
 {
     int64_t rest = dt % (int64_t)gate->period_samples;
 
     return (uint64_t)(rest < 0 ? rest + (int64_t)gate->period_samples : rest);
 }
 
-static uint32_t bin_at(const struct gate *gate, uint64_t phase)
+static uint32_t bin_at(const struct xbgpu_gate *gate, uint64_t phase)
 {
     return (uint32_t)((turns)phase * gate->n_bins >> 64);
 }
 
-bool gate_takes(const struct gate *gate, size_t row, int64_t timestamp_samples)
+bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
 
@@ -244,7 +246,7 @@ bool gate_takes(const struct gate *gate, size_t row, int64_t timestamp_samples)
 /* The most that the phase moves on from spectrum to spectrum over 'n' of them, in 2^-64 of a turn; UINT64_MAX where it
  * may move back, or by half a turn or more.  From one to the next what it moves by changes evenly, so that either the
  * first or the last time is the most; all of that by less than a half turn (check_phase()). */
-static uint64_t largest_move(const struct gate *gate, int64_t dt, int64_t step, size_t n)
+static uint64_t largest_move(const struct xbgpu_gate *gate, int64_t dt, int64_t step, size_t n)
 {
     int64_t last = dt + (int64_t)(n - 1) * step;
     uint64_t a = (uint64_t)((phase_at(gate, dt + step) - phase_at(gate, dt)) >> 64);
@@ -255,7 +257,8 @@ static uint64_t largest_move(const struct gate *gate, int64_t dt, int64_t step, 
     return (a > b ? a : b) + 1;
 }
 
-size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples, size_t n_max)
+size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
+                      size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
     uint64_t left, move; /* to the next edge, and per spectrum */
@@ -279,15 +282,15 @@ size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, 
 }
 
 /* Writes the spectra of a batch, or of a part of it, that are taken, counted from 'first'.  Returns how many. */
-static size_t list_spectra(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
+static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                            size_t first, size_t n_spectra, uint32_t *spectra)
 {
     size_t n = 0;
 
     for (size_t s = 0; s < n_spectra;) {
         int64_t t = timestamp_samples + (int64_t)s * step_samples;
-        bool takes = gate_takes(gate, row, t);
-        size_t end = s + gate_run(gate, row, t, step_samples, n_spectra - s);
+        bool takes = xbgpu_gate_takes(gate, row, t);
+        size_t end = s + xbgpu_gate_run(gate, row, t, step_samples, n_spectra - s);
         for (; s < end; s++)
             if (takes)
                 spectra[n++] = (uint32_t)(first + s);
@@ -305,8 +308,9 @@ static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t 
 }
 
 /* As list_spectra() of a whole batch, by one gate after the other. */
-static size_t list_batch(const struct gate_change *changes, size_t n_changes, size_t row, int64_t timestamp_samples,
-                         int64_t step_samples, size_t first, size_t n_spectra, uint32_t *spectra)
+static size_t list_batch(const struct xbgpu_gate_change *changes, size_t n_changes, size_t row,
+                         int64_t timestamp_samples, int64_t step_samples, size_t first, size_t n_spectra,
+                         uint32_t *spectra)
 {
     size_t n = 0, begin = 0;
 
@@ -322,8 +326,9 @@ static size_t list_batch(const struct gate_change *changes, size_t n_changes, si
     return n;
 }
 
-size_t gate_list(const struct gate_change *changes, size_t n_changes, int64_t timestamp_samples, int64_t step_samples,
-                 size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends)
+size_t xbgpu_gate_list(const struct xbgpu_gate_change *changes, size_t n_changes, int64_t timestamp_samples,
+                       int64_t step_samples, size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra,
+                       uint32_t *ends)
 {
     size_t most = 0;
 

@@ -13,9 +13,9 @@
  * Delays:  a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in pc/cm^3
  *          (Manchester and Taylor, Pulsars, 1977; pulsar software has kept the rounded constant, and DMs go with it),
  *          rounded to the nearest sample.
- * Changes: from a timestamp on another gate takes the place of one (struct gate_change), to the spectrum.  Every
+ * Changes: from a timestamp on another gate takes the place of one (struct xbgpu_gate_change), to the spectrum.  Every
  *          spectrum chooses by its own timestamp among all that are known, whatever was listed before.
- * Threads: any; nothing of a gate changes after gate_init(). */
+ * Threads: any; nothing of a gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
 
@@ -28,7 +28,7 @@
 struct xbgpu_config;
 struct xbgpu_config_gate;
 
-struct gate {
+struct xbgpu_gate {
     bool is_switch;
     int64_t epoch_samples;
     unsigned __int128 phase, slope, curve; /* of dt^0, dt^1 and dt^2, in 2^-128 of a turn */
@@ -41,43 +41,46 @@ struct gate {
 };
 
 /* One of the gates that take each other's place; all have the same number of rows. */
-struct gate_change {
-    struct gate *gate;
+struct xbgpu_gate_change {
+    struct xbgpu_gate *gate;
     int64_t from_samples; /* of spectra with this timestamp or a later one it decides, until the next one's */
 };
 
 /* Returns 0 or -ENOMEM. */
-int gate_init(struct gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
-void gate_fini(struct gate *gate);
+int xbgpu_gate_init(struct xbgpu_gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
+void xbgpu_gate_fini(struct xbgpu_gate *gate);
 
 /* The same on the heap; destroy accepts NULL. */
-int gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct gate **gate);
-void gate_destroy(struct gate *gate);
+int xbgpu_gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct xbgpu_gate **gate);
+void xbgpu_gate_destroy(struct xbgpu_gate *gate);
 
 /* Whether what it takes differs from channel to channel. */
-bool gate_is_dispersed(const struct xbgpu_config_gate *config);
+bool xbgpu_gate_is_dispersed(const struct xbgpu_config_gate *config);
 
 /* How many rows of decisions such a gate has: 1, or the engine's channels where they differ. */
-size_t gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
+size_t xbgpu_gate_n_rows(const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 
 /* Radio frequency of the centre of the engine's channel 'chan'. */
-double gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan);
+double xbgpu_gate_channel_hz(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan);
 
 /* By how much dispersion delays it, in samples, not rounded. */
-double gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, size_t chan);
+double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, const struct xbgpu_config *all,
+                                     size_t chan);
 
 /* Whether the spectrum with this timestamp is taken. */
-bool gate_takes(const struct gate *gate, size_t row, int64_t timestamp_samples);
+bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples);
 
 /* How many spectra, 'step_samples' apart from this one on, have certainly the same answer: 1 to 'n_max', which is at most
  * a heap. */
-size_t gate_run(const struct gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples, size_t n_max);
+size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
+                      size_t n_max);
 
 /* The spectra that 'n_changes' (>= 1) gates, in order of time, take of 'n_batches' batches of 'n_spectra', the first of
  * which has this timestamp.  The first gate decides of all before the second one's time, too.  Writes
  * spectra[row][row_pitch], counted from the first, and ends[row][n_batches + 1], how many of them are in batches before
  * each.  Returns the number of the row that has most. */
-size_t gate_list(const struct gate_change *changes, size_t n_changes, int64_t timestamp_samples, int64_t step_samples,
-                 size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra, uint32_t *ends);
+size_t xbgpu_gate_list(const struct xbgpu_gate_change *changes, size_t n_changes, int64_t timestamp_samples,
+                       int64_t step_samples, size_t n_spectra, size_t n_batches, size_t row_pitch, uint32_t *spectra,
+                       uint32_t *ends);
 
 #endif

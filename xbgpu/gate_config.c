@@ -79,8 +79,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
 /* The first channel is delayed most; the last one least, or by the reference frequency to the other side. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
-    double first_samples = gate_dispersion_samples(gate, config, 0);
-    double last_samples = gate_dispersion_samples(gate, config, (size_t)config->recv.n_chan_substream - 1);
+    double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);
+    double last_samples = xbgpu_gate_dispersion_samples(gate, config, (size_t)config->recv.n_chan_substream - 1);
     double most_samples = fmax(fabs(first_samples), fabs(last_samples));
 
     if (most_samples > FAR / 4)
@@ -97,19 +97,20 @@ static void check_dispersion(const struct xbgpu_config *config, const struct xbg
     if (gate->centre_frequency_hz == 0)
         config_error(errors, &gate->dispersion_measure, "gate %s with a dispersion_measure needs a centre_frequency",
                      gate->name);
-    else if (gate_channel_hz(gate, config, 0) <= 0)
+    else if (xbgpu_gate_channel_hz(gate, config, 0) <= 0)
         config_error(errors, &gate->centre_frequency_hz,
                      "gate %s with a centre_frequency of %.9g Hz has channel %lld at %.9g Hz, not above 0", gate->name,
-                     gate->centre_frequency_hz, (long long)config->recv.chan_offset, gate_channel_hz(gate, config, 0));
+                     gate->centre_frequency_hz, (long long)config->recv.chan_offset,
+                     xbgpu_gate_channel_hz(gate, config, 0));
     else
         check_delay(config, gate, errors);
 }
 
 static void check_phase(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double step_s = (double)config->recv.samples_between_spectra / rate_hz;
-    double change = decimal_to_double(gate->frequency_derivative) * step_s * step_s;
+    double change = timebase_decimal_to_double(gate->frequency_derivative) * step_s * step_s;
 
     for (size_t i = 0; i < gate->bins.n; i++)
         if (gate->bins.items[i] >= gate->n_bins)
@@ -117,9 +118,9 @@ static void check_phase(const struct xbgpu_config *config, const struct xbgpu_co
                          (long long)gate->bins.items[i], (long long)gate->n_bins, (long long)gate->n_bins - 1);
     if (gate->bins.n == 0)
         config_error(errors, &gate->bins, "gate %s takes no bins", gate->name);
-    if (decimal_to_double(gate->frequency_hz) >= rate_hz)
+    if (timebase_decimal_to_double(gate->frequency_hz) >= rate_hz)
         config_error(errors, &gate->frequency_hz, "gate %s has a frequency of %.9g Hz, not below adc_sample_rate",
-                     gate->name, decimal_to_double(gate->frequency_hz));
+                     gate->name, timebase_decimal_to_double(gate->frequency_hz));
     if (fabs(change) * (double)config->recv.spectra_per_heap > 0.25)
         config_error(errors, &gate->frequency_derivative,
                      "gate %s changes its frequency by more than a quarter of a turn per spectrum within a heap",
@@ -156,8 +157,10 @@ static void check_gate(const struct xbgpu_config *config, const struct xbgpu_con
         check_phase(config, gate, errors);
     else
         check_switch(gate, errors);
-    double epoch_s = decimal_to_double(gate->epoch_time_s) - decimal_to_double(config->time.sync_time_s);
-    if (gate->epoch_time_s.mantissa != 0 && fabs(epoch_s) * decimal_to_double(config->time.adc_sample_rate_hz) > FAR)
+    double epoch_s =
+        timebase_decimal_to_double(gate->epoch_time_s) - timebase_decimal_to_double(config->time.sync_time_s);
+    if (gate->epoch_time_s.mantissa != 0 &&
+        fabs(epoch_s) * timebase_decimal_to_double(config->time.adc_sample_rate_hz) > FAR)
         config_error(errors, &gate->epoch_time_s,
                      "gate %s has an epoch_time %.9g s from sync_time, more than 2^62 samples", gate->name, epoch_s);
     if (gate->epoch_samples != 0 && gate->epoch_time_s.mantissa != 0)
@@ -170,7 +173,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
         const struct xbgpu_config_gate *gate = xbgpu_config_gate(&config->gates, g);
         if (xbgpu_find_gate(&config->gates, gate->name) != (int)g)
             config_error(errors, &gate->name, "two gates are called %s", gate->name);
-        if (!xlabel_is_name(gate->name))
+        if (!xbgpu_label_is_name(gate->name))
             config_error(errors, &gate->name, "a gate's name has letters, digits, '.', '-' and '_', but '%s' is given",
                          gate->name);
         if (!is_used(config, gate->name))
@@ -244,9 +247,9 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
     if (!book)
         return -ENOMEM;
     check_gate(config, gate, book);
-    if (gate_is_dispersed(before) != gate_is_dispersed(gate))
+    if (xbgpu_gate_is_dispersed(before) != xbgpu_gate_is_dispersed(gate))
         config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as it began", gate->name,
-                     gate_is_dispersed(before) ? "above" : "of");
+                     xbgpu_gate_is_dispersed(before) ? "above" : "of");
     if (config_first_error(book)) {
         snprintf(why, why_bytes, "%s", config_first_error(book));
         err = -EINVAL;

@@ -9,34 +9,35 @@
 
 /* ---- Changes ----------------------------------------------------------------------------------------------------- */
 
-void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples)
+void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
+                             int64_t from_samples, int64_t next_samples)
 {
-    struct gating_gate *entry = &gating->gates[g];
-    struct gate_change *changes = entry->changes;
+    struct xbgpu_gate_schedule_entry *entry = &gating->gates[g];
+    struct xbgpu_gate_change *changes = entry->changes;
     size_t n = entry->n;
 
     while (n > 1 && (changes[n - 1].from_samples >= from_samples || changes[n - 1].from_samples > next_samples))
         n--;
-    struct gate_change unneeded = changes[n < GATING_MAX_CHANGES ? n : 0];
+    struct xbgpu_gate_change unneeded = changes[n < GATING_MAX_CHANGES ? n : 0];
     if (n == GATING_MAX_CHANGES)
         memmove(changes, changes + 1, --n * sizeof(*changes));
-    changes[n] = (struct gate_change){*gate, from_samples};
+    changes[n] = (struct xbgpu_gate_change){*gate, from_samples};
     entry->n = n + 1;
     *gate = unneeded.gate;
 }
 
-void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batches, struct device_stream *upload,
-                 struct correlation_gate *lists)
+void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
+                              struct device_stream *upload, struct xbgpu_correlation_gate *lists)
 {
     const struct xbgpu_layout *l = gating->layout;
 
     for (size_t g = 0; g < l->n_gates; g++) {
-        const struct gating_gate *entry = &gating->gates[g];
-        struct correlation_gate *list = &lists[g];
+        const struct xbgpu_gate_schedule_entry *entry = &gating->gates[g];
+        struct xbgpu_correlation_gate *list = &lists[g];
 
         size_t most =
-            gate_list(entry->changes, entry->n, timestamp_samples, gating->config->recv.samples_between_spectra,
-                      l->n_spectra, n_batches, list->row_pitch, list->spectra, list->ends);
+            xbgpu_gate_list(entry->changes, entry->n, timestamp_samples, gating->config->recv.samples_between_spectra,
+                            l->n_spectra, n_batches, list->row_pitch, list->spectra, list->ends);
         list->ends_pitch = n_batches + 1;
         device_copy(upload, list->device_ends, list->ends, list->n_rows * list->ends_pitch * sizeof(*list->ends));
         if (most > 0)
@@ -47,37 +48,37 @@ void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batc
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-int gating_init(struct gating *gating, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                struct device *device)
+int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xbgpu_config *config,
+                             const struct xbgpu_layout *layout, struct device *device)
 {
-    *gating = (struct gating){config, layout, device, calloc(layout->n_gates + 1, sizeof(*gating->gates))};
+    *gating = (struct xbgpu_gate_schedule){config, layout, device, calloc(layout->n_gates + 1, sizeof(*gating->gates))};
     int err = gating->gates ? 0 : -ENOMEM;
 
     for (size_t g = 0; !err && g < layout->n_gates; g++) {
-        struct gating_gate *entry = &gating->gates[g];
+        struct xbgpu_gate_schedule_entry *entry = &gating->gates[g];
         entry->n = 1;
         entry->changes[0].from_samples = INT64_MIN;
-        err = gate_create(xbgpu_config_gate(&config->gates, g), config, &entry->changes[0].gate);
+        err = xbgpu_gate_create(xbgpu_config_gate(&config->gates, g), config, &entry->changes[0].gate);
     }
     return err;
 }
 
-void gating_fini(struct gating *gating)
+void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating)
 {
     for (size_t g = 0; gating->gates && g < gating->layout->n_gates; g++)
         for (size_t i = 0; i < GATING_MAX_CHANGES; i++)
-            gate_destroy(gating->gates[g].changes[i].gate);
+            xbgpu_gate_destroy(gating->gates[g].changes[i].gate);
     free(gating->gates);
 }
 
-static int create_list(const struct gating *gating, struct correlation_gate *list, size_t n_rows)
+static int create_list(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *list, size_t n_rows)
 {
     const struct xbgpu_layout *l = gating->layout;
     size_t row_pitch = l->n_batches * l->n_spectra;
     size_t list_bytes = n_rows * row_pitch * sizeof(uint32_t),
            end_bytes = n_rows * (l->n_batches + 1) * sizeof(uint32_t);
 
-    *list = (struct correlation_gate){
+    *list = (struct xbgpu_correlation_gate){
         .n_rows = n_rows,
         .row_pitch = row_pitch,
         .spectra = device_alloc_pinned(gating->device, list_bytes),
@@ -88,22 +89,22 @@ static int create_list(const struct gating *gating, struct correlation_gate *lis
     return list->spectra && list->ends && list->device_spectra && list->device_ends ? 0 : -ENOMEM;
 }
 
-int gating_create_lists(const struct gating *gating, struct correlation_gate **lists)
+int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate **lists)
 {
-    struct correlation_gate *made = calloc(gating->layout->n_gates + 1, sizeof(*made));
+    struct xbgpu_correlation_gate *made = calloc(gating->layout->n_gates + 1, sizeof(*made));
     int err = made ? 0 : -ENOMEM;
 
     for (size_t g = 0; !err && g < gating->layout->n_gates; g++)
         err = create_list(gating, &made[g], gating->gates[g].changes[0].gate->n_rows);
     if (err) {
-        gating_free_lists(gating, made);
+        xbgpu_gate_schedule_free_lists(gating, made);
         return err;
     }
     *lists = made;
     return 0;
 }
 
-void gating_free_lists(const struct gating *gating, struct correlation_gate *lists)
+void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *lists)
 {
     for (size_t g = 0; lists && g < gating->layout->n_gates; g++) {
         device_free_pinned(gating->device, lists[g].spectra);

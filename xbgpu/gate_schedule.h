@@ -1,6 +1,6 @@
 /* gate_schedule.h - the gates of a running xbgpu: what each was, is and will be, and lists of what they take of device inputs.
  *
- * Flow:      gating_set() (a command) ... each input: gating_list() --> lists, host and device --> output.c
+ * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and device --> output.c
  * Changes:   a set of gates in order of time, from which every spectrum chooses by its timestamp: so time may jump
  *            ahead and back, and the same gates decide as before.  A new change takes the place of those that begin at
  *            its time or later, and of one that waits for its time.  The last GATING_MAX_CHANGES are kept.  The oldest
@@ -16,32 +16,34 @@
 
 #define GATING_MAX_CHANGES 8
 
-struct gating {
+struct xbgpu_gate_schedule {
     const struct xbgpu_config *config; /* [const] */
     const struct xbgpu_layout *layout; /* [const] */
     struct device *device;             /* [const] */
-    struct gating_gate {
-        size_t n;                                       /* changes in order of time; >= 1 */
-        struct gate_change changes[GATING_MAX_CHANGES]; /* of those behind the n-th the gates are spare, or NULL */
-    } * gates;                                          /* [n_gates] */
+    struct xbgpu_gate_schedule_entry {
+        size_t n; /* changes in order of time; >= 1 */
+        struct xbgpu_gate_change
+            changes[GATING_MAX_CHANGES]; /* of those behind the n-th the gates are spare, or NULL */
+    } * gates;                           /* [n_gates] */
 };
 
 /* Gates as configured.  Returns 0 or -ENOMEM. */
-int gating_init(struct gating *gating, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                struct device *device);
-void gating_fini(struct gating *gating);
+int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xbgpu_config *config,
+                             const struct xbgpu_layout *layout, struct device *device);
+void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 
 /* Room for what all gates take of one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
-int gating_create_lists(const struct gating *gating, struct correlation_gate **lists);
-void gating_free_lists(const struct gating *gating, struct correlation_gate *lists);
+int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate **lists);
+void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *lists);
 
 /* Gate 'g' is to be '*gate' from this timestamp on; a change that begins later than 'next_samples', the end of what has
  * been listed, waits.  '*gate' becomes one that is not needed any more, or NULL. */
-void gating_set(struct gating *gating, size_t g, struct gate **gate, int64_t from_samples, int64_t next_samples);
+void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
+                             int64_t from_samples, int64_t next_samples);
 
 /* Decides what each gate takes of 'n_batches' batches, the first of which has this timestamp, and queues the upload of
  * that. */
-void gating_list(struct gating *gating, int64_t timestamp_samples, size_t n_batches, struct device_stream *upload,
-                 struct correlation_gate *lists);
+void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
+                              struct device_stream *upload, struct xbgpu_correlation_gate *lists);
 
 #endif

@@ -15,18 +15,18 @@
 #include <string.h>
 
 struct device_input {
-    struct loan loan;        /* home: the worker's inbox */
+    struct buffer_ref ref;   /* home: the worker's inbox */
     uint8_t *voltages;       /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
     uint8_t *present;        /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present; /* [const] the same on the device */
     uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
     uint32_t *device_delays; /* [const] the same on the device */
-    struct correlation_gate *gates; /* [const] [n_gates] what they take of it */
-    struct device_event *uploaded;  /* [const] */
+    struct xbgpu_correlation_gate *gates; /* [const] [n_gates] what they take of it */
+    struct device_event *uploaded;        /* [const] */
 };
 
 struct xinputs {
-    struct xinput_config c;
+    struct xbgpu_input_config c;
     const struct xbgpu_layout *layout;
     size_t row_bytes; /* [const] of a batch: all antennas' heaps */
     struct device_input inputs[XBGPU_N_DEVICE_INPUTS];
@@ -37,9 +37,9 @@ struct xinputs {
     struct device_kernel *select; /* where inputs are shifted, with what follows */
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
-    struct gating gating;
+    struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* what is earlier, but not before time went back, has been walked, or is being walked */
-    bool went_back;       /* since xinputs_went_back() */
+    bool went_back;       /* since xbgpu_inputs_went_back() */
     int64_t back_samples; /* and to where */
     struct timebase timebase;
     bool readable; /* [const] by the host: chunks */
@@ -62,12 +62,12 @@ struct xinputs {
     bool restarts; /* a chunk of the current input begins a stream */
 };
 
-bool xinputs_have_room(const struct xinputs *inputs)
+bool xbgpu_inputs_have_room(const struct xinputs *inputs)
 {
     return inputs->n_free > 0;
 }
 
-void xinputs_give(struct xinputs *inputs, void *input)
+void xbgpu_inputs_give(struct xinputs *inputs, void *input)
 {
     assert(inputs->n_free < XBGPU_N_DEVICE_INPUTS);
     inputs->free[inputs->n_free++] = input;
@@ -77,15 +77,15 @@ void xinputs_give(struct xinputs *inputs, void *input)
 
 static void send_home(struct xinputs *x, struct device_input *input)
 {
-    loan_out(&input->loan, 1);
-    device_then(x->c.compute, loan_put, &input->loan);
+    buffer_ref_set(&input->ref, 1);
+    device_then(x->c.compute, buffer_ref_put, &input->ref);
 }
 
 static void put_set(struct xinputs *x, struct chunk **set)
 {
     for (size_t m = 0; m < x->layout->n_members; m++) {
         if (set[m])
-            device_then(x->c.upload, loan_put, &set[m]->loan);
+            device_then(x->c.upload, buffer_ref_put, &set[m]->ref);
         set[m] = NULL;
     }
 }
@@ -120,12 +120,12 @@ static void hold_set(struct xinputs *x)
     memset(x->set, 0, n_members * sizeof(*x->set));
 }
 
-int64_t xinputs_next_samples(const struct xinputs *inputs)
+int64_t xbgpu_inputs_next_samples(const struct xinputs *inputs)
 {
     return inputs->next_samples;
 }
 
-bool xinputs_went_back(struct xinputs *inputs, int64_t *first_samples)
+bool xbgpu_inputs_went_back(struct xinputs *inputs, int64_t *first_samples)
 {
     bool went_back = inputs->went_back;
 
@@ -135,18 +135,18 @@ bool xinputs_went_back(struct xinputs *inputs, int64_t *first_samples)
     return went_back;
 }
 
-void xinputs_set_delays(struct xinputs *inputs, const uint32_t *delays)
+void xbgpu_inputs_set_delays(struct xinputs *inputs, const uint32_t *delays)
 {
     if (inputs->layout->shifted)
         memcpy(inputs->delays, delays, inputs->layout->n_ants * N_POLS * sizeof(*delays));
 }
 
-void xinputs_set_gate(struct xinputs *inputs, size_t gate, struct gate **definition, int64_t from_samples)
+void xbgpu_inputs_set_gate(struct xinputs *inputs, size_t gate, struct xbgpu_gate **definition, int64_t from_samples)
 {
-    gating_set(&inputs->gating, gate, definition, from_samples, inputs->next_samples);
+    xbgpu_gate_schedule_set(&inputs->gating, gate, definition, from_samples, inputs->next_samples);
 }
 
-void xinputs_release(struct xinputs *inputs)
+void xbgpu_inputs_release(struct xinputs *inputs)
 {
     struct device_input *input = inputs->current;
 
@@ -164,7 +164,7 @@ void xinputs_release(struct xinputs *inputs)
         send_home(inputs, input);
 }
 
-void xinputs_end(struct xinputs *inputs)
+void xbgpu_inputs_end(struct xinputs *inputs)
 {
     forget_last(inputs);
 }
@@ -250,7 +250,7 @@ static void shift(struct xinputs *x)
 }
 
 /* What the current input reads is queued: makes it ready to be walked. */
-static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, struct correlation_input *walk)
+static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, struct xbgpu_correlation_input *walk)
 {
     const struct xbgpu_layout *l = x->layout;
     struct device_input *in = x->current;
@@ -264,12 +264,13 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
                 in->present[b * l->n_ants + ant] = reads_present(x, b, ant, 0) && reads_present(x, b, ant, 1);
         device_copy(x->c.upload, in->device_present, in->present, x->n_batches * l->n_ants);
     }
-    gating_list(&x->gating, (first_batch - (int64_t)l->n_lag) * l->batch_samples, x->n_batches, x->c.upload, in->gates);
+    xbgpu_gate_schedule_list(&x->gating, (first_batch - (int64_t)l->n_lag) * l->batch_samples, x->n_batches,
+                             x->c.upload, in->gates);
     device_event_record(in->uploaded, x->c.upload);
     device_stream_wait_event(x->c.compute, in->uploaded);
     if (l->shifted)
         shift(x);
-    *walk = (struct correlation_input){
+    *walk = (struct xbgpu_correlation_input){
         .first_batch = first_batch - (int64_t)l->n_lag,
         .begin = follows ? 0 : l->n_lag,
         .n_batches = x->n_batches,
@@ -305,7 +306,7 @@ static bool misses_heaps(const struct xinputs *x)
 /* A set has been taken; 'follows_gap': sets before it never came. */
 static void set_sensors(struct xinputs *x, bool follows_gap)
 {
-    struct xinput_sensors *sensors = x->c.sensors;
+    struct xbgpu_input_sensors *sensors = x->c.sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
     if (misses_heaps(x) || (x->began && follows_gap)) /* before the others, so that who sees them sees it, too */
@@ -316,7 +317,7 @@ static void set_sensors(struct xinputs *x, bool follows_gap)
 }
 
 /* The batches that wait for what is behind the last chunk: nothing is. */
-static void flush(struct xinputs *x, struct correlation_input *walk)
+static void flush(struct xinputs *x, struct xbgpu_correlation_input *walk)
 {
     const struct xbgpu_layout *l = x->layout;
 
@@ -328,7 +329,7 @@ static void flush(struct xinputs *x, struct correlation_input *walk)
     finish_input(x, x->next_batch, true, walk);
 }
 
-bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *walk)
+bool xbgpu_inputs_next(struct xinputs *inputs, bool ended, struct xbgpu_correlation_input *walk)
 {
     struct xinputs *x = inputs;
     const struct xbgpu_layout *l = x->layout;
@@ -373,10 +374,10 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-int xinput_sensors_add(struct xinput_sensors *s, struct sensors *sensors, int64_t timeout_ns)
+int xbgpu_input_sensors_add(struct xbgpu_input_sensors *s, struct sensors *sensors, int64_t timeout_ns)
 {
     const struct {
-        struct sensor_about about;
+        struct sensor_desc about;
         struct sensor *sensor;
         struct sensor_reading first;
     } rows[] = {
@@ -415,7 +416,7 @@ int xinput_sensors_add(struct xinput_sensors *s, struct sensors *sensors, int64_
     int err = 0;
 
     for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
-        struct sensor_about about = rows[i].about;
+        struct sensor_desc about = rows[i].about;
         about.units = about.units ? about.units : "";
         err = sensors_add(sensors, rows[i].sensor, &about, rows[i].first);
     }
@@ -429,9 +430,9 @@ static int create_input(struct xinputs *x, struct device_input *in)
     const struct xbgpu_layout *l = x->layout;
     size_t n_present = l->n_batches * l->n_ants, delay_bytes = l->n_ants * N_POLS * sizeof(*in->delays);
 
-    loan_init(&in->loan, x->c.worker, (struct inbox_item){x->c.free_kind, 0, in});
+    buffer_ref_init(&in->ref, x->c.worker, (struct inbox_item){x->c.free_kind, 0, in});
     in->voltages = device_alloc(x->c.device, (l->n_history + l->n_batches) * x->row_bytes);
-    if (!in->voltages || gating_create_lists(&x->gating, &in->gates))
+    if (!in->voltages || xbgpu_gate_schedule_create_lists(&x->gating, &in->gates))
         return -ENOMEM;
     if (l->shifted) {
         in->present = device_alloc_pinned(x->c.device, n_present);
@@ -462,7 +463,7 @@ static int create_shift(struct xinputs *x)
     return device_kernel_create(x->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &x->select);
 }
 
-int xinputs_create(const struct xinput_config *config, struct xinputs **inputs)
+int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xinputs **inputs)
 {
     struct xinputs *x = calloc(1, sizeof(*x));
     const struct xbgpu_layout *l = config->layout;
@@ -481,31 +482,31 @@ int xinputs_create(const struct xinput_config *config, struct xinputs **inputs)
     x->heaps = calloc(n_rows * l->n_ants, sizeof(*x->heaps));
     int err = x->set && x->held && x->came && x->heaps ? 0 : -ENOMEM;
     if (!err)
-        err = gating_init(&x->gating, config->config, l, config->device);
+        err = xbgpu_gate_schedule_init(&x->gating, config->config, l, config->device);
     for (size_t i = 0; !err && i < XBGPU_N_DEVICE_INPUTS; i++) {
         err = create_input(x, &x->inputs[i]);
-        xinputs_give(x, &x->inputs[i]);
+        xbgpu_inputs_give(x, &x->inputs[i]);
     }
     if (!err && l->shifted)
         err = create_shift(x);
     if (!err && config->config->recv.gpudirect)
         err = chunk_create_gather(config->device, &x->gather);
     if (err) {
-        xinputs_destroy(x);
+        xbgpu_inputs_destroy(x);
         return err;
     }
     *inputs = x;
     return 0;
 }
 
-void xinputs_destroy(struct xinputs *inputs)
+void xbgpu_inputs_destroy(struct xinputs *inputs)
 {
     if (!inputs)
         return;
     struct device *device = inputs->c.device;
     for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
         struct device_input *in = &inputs->inputs[i];
-        gating_free_lists(&inputs->gating, in->gates);
+        xbgpu_gate_schedule_free_lists(&inputs->gating, in->gates);
         device_event_destroy(in->uploaded);
         device_free(device, in->voltages);
         device_free(device, in->device_present);
@@ -513,7 +514,7 @@ void xinputs_destroy(struct xinputs *inputs)
         device_free(device, in->device_delays);
         device_free_pinned(device, in->delays);
     }
-    gating_fini(&inputs->gating);
+    xbgpu_gate_schedule_fini(&inputs->gating);
     device_kernel_destroy(inputs->gather);
     device_kernel_destroy(inputs->select);
     device_free(device, inputs->shifted);

@@ -26,12 +26,12 @@
 
 #include <stdbool.h>
 
-struct gate;
+struct xbgpu_gate;
 struct matcher;
 struct xinputs;
 
 /* What of it is there, as sensors; set for each set of chunks that was taken. */
-struct xinput_sensors {
+struct xbgpu_input_sensors {
     struct sensor timestamp, unixtime; /* of the set's first sample */
     struct sensor missing_unixtime;    /* the same, of the last set of which something was lost, or before which */
     struct sensor device_status;       /* of those above */
@@ -39,9 +39,9 @@ struct xinput_sensors {
 
 /* Adds them under their names.  Silence of so long is an error, and forgives what was lost before.  Returns 0 or
  * -ENOMEM. */
-int xinput_sensors_add(struct xinput_sensors *xinput_sensors, struct sensors *sensors, int64_t timeout_ns);
+int xbgpu_input_sensors_add(struct xbgpu_input_sensors *xinput_sensors, struct sensors *sensors, int64_t timeout_ns);
 
-struct xinput_config {
+struct xbgpu_input_config {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
@@ -49,42 +49,42 @@ struct xinput_config {
     struct matcher *matcher;
     struct inbox *worker;
     int free_kind; /* a device input has no readers left: {free_kind, 0, input} */
-    struct xinput_sensors *sensors;
+    struct xbgpu_input_sensors *sensors;
 };
 
 /* Returns 0 or negative errno. */
-int xinputs_create(const struct xinput_config *config, struct xinputs **inputs);
+int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xinputs **inputs);
 
 /* Whether the data's time has begun again earlier since it was last asked, and then at which timestamp. */
-bool xinputs_went_back(struct xinputs *inputs, int64_t *first_samples);
+bool xbgpu_inputs_went_back(struct xinputs *inputs, int64_t *first_samples);
 
 /* Makes the next batches the current input and says what there is to walk.  'ended': no more chunks will come.  Returns
  * false if there are none, or nowhere to put them. */
-bool xinputs_next(struct xinputs *inputs, bool ended, struct correlation_input *walk);
+bool xbgpu_inputs_next(struct xinputs *inputs, bool ended, struct xbgpu_correlation_input *walk);
 
 /* The first timestamp of which no walk has been made: what is set now holds from there on.  Where the data's time goes
  * back, so does it; 0 before there was an input. */
-int64_t xinputs_next_samples(const struct xinputs *inputs);
+int64_t xbgpu_inputs_next_samples(const struct xinputs *inputs);
 
 /* Sets delays[ant][pol] (xbgpu_delay()) of all walks that are made from now on; a copy is made. */
-void xinputs_set_delays(struct xinputs *inputs, const uint32_t *delays);
+void xbgpu_inputs_set_delays(struct xinputs *inputs, const uint32_t *delays);
 
-/* Sets what a gate takes from a timestamp on, but not of walks that have been made; as gating_set(). */
-void xinputs_set_gate(struct xinputs *inputs, size_t gate, struct gate **definition, int64_t from_samples);
+/* Sets what a gate takes from a timestamp on, but not of walks that have been made; as xbgpu_gate_schedule_set(). */
+void xbgpu_inputs_set_gate(struct xinputs *inputs, size_t gate, struct xbgpu_gate **definition, int64_t from_samples);
 
 /* The outputs have taken all they need of the current input. */
-void xinputs_release(struct xinputs *inputs);
+void xbgpu_inputs_release(struct xinputs *inputs);
 
 /* An input that came home. */
-void xinputs_give(struct xinputs *inputs, void *input);
+void xbgpu_inputs_give(struct xinputs *inputs, void *input);
 
 /* Whether there is room for another input: if not, there may be more sets. */
-bool xinputs_have_room(const struct xinputs *inputs);
+bool xbgpu_inputs_have_room(const struct xinputs *inputs);
 
 /* No more inputs will be made: chunks that are kept for their history go home. */
-void xinputs_end(struct xinputs *inputs);
+void xbgpu_inputs_end(struct xinputs *inputs);
 
 /* The streams of the device must be idle.  NULL is accepted. */
-void xinputs_destroy(struct xinputs *inputs);
+void xbgpu_inputs_destroy(struct xinputs *inputs);
 
 #endif

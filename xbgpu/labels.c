@@ -26,8 +26,8 @@ static long split(const char *text, char **labels, size_t max)
 }
 
 /* Names as the text has them; where it is empty, name(i) of each. */
-static int fill(const char *text, char **names, size_t n, char *(*name)(const struct xlabels *labels, size_t i),
-                const struct xlabels *labels)
+static int fill(const char *text, char **names, size_t n, char *(*name)(const struct xbgpu_labels *labels, size_t i),
+                const struct xbgpu_labels *labels)
 {
     if (text)
         return split(text, names, n) < 0 ? -ENOMEM : 0;
@@ -37,14 +37,14 @@ static int fill(const char *text, char **names, size_t n, char *(*name)(const st
     return 0;
 }
 
-static char *antenna_name(const struct xlabels *labels, size_t i)
+static char *antenna_name(const struct xbgpu_labels *labels, size_t i)
 {
     char *name;
 
     return asprintf(&name, "a%zu", i) < 0 ? NULL : name;
 }
 
-static char *input_label(const struct xlabels *labels, size_t i)
+static char *input_label(const struct xbgpu_labels *labels, size_t i)
 {
     char *label;
 
@@ -69,7 +69,7 @@ static char *stem_of(const char *label1, const char *label2)
 }
 
 /* Calls antennas by what their labels begin with, if that tells them apart.  Returns 0 or -ENOMEM. */
-static int name_by_labels(struct xlabels *labels)
+static int name_by_labels(struct xbgpu_labels *labels)
 {
     size_t n = labels->n / N_POLS;
     char **stems = calloc(n, sizeof(char *));
@@ -94,11 +94,11 @@ static int name_by_labels(struct xlabels *labels)
     return enough ? 0 : -ENOMEM;
 }
 
-int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config)
+int xbgpu_labels_init(struct xbgpu_labels *labels, const struct xbgpu_config *config)
 {
     size_t n_ants = (size_t)config->recv.n_ants, n = n_ants * N_POLS;
 
-    *labels = (struct xlabels){calloc(n, sizeof(char *)), calloc(n_ants, sizeof(char *)), n};
+    *labels = (struct xbgpu_labels){calloc(n, sizeof(char *)), calloc(n_ants, sizeof(char *)), n};
     if (!labels->labels || !labels->antennas)
         return -ENOMEM;
     int err = fill(config->recv.antenna_names, labels->antennas, n_ants, antenna_name, labels);
@@ -107,7 +107,7 @@ int xlabels_init(struct xlabels *labels, const struct xbgpu_config *config)
     return err || config->recv.antenna_names || !config->recv.input_labels ? err : name_by_labels(labels);
 }
 
-void xlabels_fini(struct xlabels *labels)
+void xbgpu_labels_fini(struct xbgpu_labels *labels)
 {
     for (size_t i = 0; labels->labels && i < labels->n; i++)
         free(labels->labels[i]);
@@ -115,10 +115,10 @@ void xlabels_fini(struct xlabels *labels)
         free(labels->antennas[i]);
     free(labels->labels);
     free(labels->antennas);
-    *labels = (struct xlabels){0};
+    *labels = (struct xbgpu_labels){0};
 }
 
-long xlabels_find(const struct xlabels *labels, const char *text)
+long xbgpu_labels_find(const struct xbgpu_labels *labels, const char *text)
 {
     if (is_number(text)) {
         unsigned long long i = strtoull(text, NULL, 10);
@@ -130,14 +130,14 @@ long xlabels_find(const struct xlabels *labels, const char *text)
     return -1;
 }
 
-void xlabels_write(const struct xlabels *labels, FILE *out)
+void xbgpu_labels_write(const struct xbgpu_labels *labels, FILE *out)
 {
     for (size_t i = 0; i < labels->n; i++)
         fprintf(out, "%s'%s'", i ? ", " : "[", labels->labels[i]);
     fputc(']', out);
 }
 
-void xlabels_write_products(const struct xlabels *labels, FILE *out)
+void xbgpu_labels_write_products(const struct xbgpu_labels *labels, FILE *out)
 {
     const char *between = "[";
 
@@ -149,7 +149,7 @@ void xlabels_write_products(const struct xlabels *labels, FILE *out)
     fputc(']', out);
 }
 
-bool xlabel_is_name(const char *text)
+bool xbgpu_label_is_name(const char *text)
 {
     for (; *text; text++)
         if (!isascii(*text) || !(isalnum((unsigned char)*text) || strchr(".-_", *text)))
@@ -181,7 +181,7 @@ static void check_list(const struct name_list *list, const char *const *field, s
     } else if (n_given >= 0) {
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {
-            if (!xlabel_is_name(names[i]) || is_number(names[i]))
+            if (!xbgpu_label_is_name(names[i]) || is_number(names[i]))
                 config_error(errors, field,
                              "%s has letters, digits, '.', '-' and '_', and not digits only, but '%s' is given",
                              list->one, names[i]);
@@ -194,7 +194,7 @@ static void check_list(const struct name_list *list, const char *const *field, s
     free(names);
 }
 
-void xlabels_check(const struct xbgpu_config *config, struct config *errors)
+void xbgpu_labels_check(const struct xbgpu_config *config, struct config *errors)
 {
     static const struct name_list antennas = {"antenna_names", "of ", "an antenna's name", "antennas have the name"};
     static const struct name_list inputs = {"input_labels", "polarisation of ", "an input label",

@@ -28,7 +28,7 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
     if (output->integration_batches > 0)
         return output->integration_batches;
     double batch_s = (double)(config->recv.spectra_per_heap * config->recv.samples_between_spectra) /
-                     decimal_to_double(config->time.adc_sample_rate_hz);
+                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double n = round(output->integration_time_s / batch_s);
     return n < 1 ? 1 : (int64_t)n;
 }
@@ -74,7 +74,7 @@ size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xb
 {
     int gate = xbgpu_output_gate(config, output);
 
-    return gate < 0 ? 0 : gate_n_rows(xbgpu_config_gate(&config->gates, (size_t)gate), config);
+    return gate < 0 ? 0 : xbgpu_gate_n_rows(xbgpu_config_gate(&config->gates, (size_t)gate), config);
 }
 
 static size_t n_dump_items(const struct xbgpu_config_output *output)
@@ -106,7 +106,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     size_t n_packets = (dump_bytes + payload - 1) / payload;
     double bytes = (double)(dump_bytes + n_packets * spead_built_header_bytes(n_dump_items(output) + config->send.crc));
     double dump_s = (double)(xbgpu_integration_batches(config, output) * layout->batch_samples) /
-                    decimal_to_double(config->time.adc_sample_rate_hz);
+                    timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
         return 0; /* a file need not be spared */
@@ -157,7 +157,7 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     size_t spectrum_bytes = l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
     bytes_add(&l->device_bytes, l->n_selected_batches * l->n_selected_spectra, spectrum_bytes);
     for (size_t g = 0; g < l->n_gates; g++) {
-        size_t n_rows = gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
+        size_t n_rows = xbgpu_gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
         uint64_t list = bytes_times(n_rows * sizeof(uint32_t), n_spectra);
         uint64_t ends = bytes_times(n_rows * sizeof(uint32_t), l->n_batches + 1);
         bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
@@ -363,7 +363,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                          "threads must be 1 with a unicast source: only one socket gets its packets");
             break;
         }
-    config_check_sources(&recv->sources, errors);
+    recv_keys_check_sources(&recv->sources, errors);
     /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
@@ -411,7 +411,7 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
     for (size_t p = 0; p < o; p++)
         if (strcmp(out->name, xbgpu_config_output(config, p)->name) == 0)
             config_error(errors, &out->name, "two outputs are called %s", out->name);
-    if (!xlabel_is_name(out->name))
+    if (!xbgpu_label_is_name(out->name))
         config_error(errors, &out->name, "an output's name has letters, digits, '.', '-' and '_', but '%s' is given",
                      out->name);
     if (batches == time)
@@ -449,24 +449,24 @@ void xbgpu_config_check(void *values, struct config *errors)
     struct xbgpu_config *config = values;
 
     check_recv(config, errors);
-    config_check_from(&config->recv.from, &config->recv.senders, errors);
-    config_set_senders(&config->recv.sources, &config->recv.senders);
+    recv_keys_check_from(&config->recv.from, &config->recv.senders, errors);
+    recv_keys_set_senders(&config->recv.sources, &config->recv.senders);
     for (size_t o = 0; o < config->outputs.n; o++) {
         check_output(config, o, errors);
-        config_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);
+        send_keys_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);
         if (!config->recv.pcap_file && !config->send.pcap_file)
-            config_check_loop(&config->recv.sources, &xbgpu_config_output(config, o)->destination, errors);
+            send_keys_check_loop(&config->recv.sources, &xbgpu_config_output(config, o)->destination, errors);
         check_audit(config, xbgpu_config_output(config, o), errors);
     }
     xbgpu_gates_check(config, errors);
-    xlabels_check(config, errors);
-    config_check_device(&config->device, errors);
-    config_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport, config->recv.pcap_file,
-                        &config->device, errors);
+    xbgpu_labels_check(config, errors);
+    device_keys_check(&config->device, errors);
+    recv_keys_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport,
+                           config->recv.pcap_file, &config->device, errors);
     config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
-    config_check_send(&config->send, &config->device, config->recv.pcap_file, errors);
-    config_check_katcp(&config->katcp, &config->http.listen, errors);
-    config_check_http(&config->http, errors);
+    send_keys_check(&config->send, &config->device, config->recv.pcap_file, errors);
+    katcp_keys_check(&config->katcp, &config->http.listen, errors);
+    http_keys_check(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }

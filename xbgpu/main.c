@@ -11,12 +11,12 @@ static const struct daemon daemon_xbgpu = {
     .device_offset = offsetof(struct xbgpu_config, device),
     .http_offset = offsetof(struct xbgpu_config, http),
     .katcp_offset = offsetof(struct xbgpu_config, katcp),
-    .create = xpipeline_create,
-    .control = xpipeline_control,
-    .start = xpipeline_start,
-    .begin = xpipeline_begin,
-    .stop = xpipeline_stop,
-    .destroy = xpipeline_destroy,
+    .create = xbgpu_pipeline_create,
+    .control = xbgpu_pipeline_control,
+    .start = xbgpu_pipeline_start,
+    .enable = xbgpu_pipeline_enable,
+    .stop = xbgpu_pipeline_stop,
+    .destroy = xbgpu_pipeline_destroy,
 };
 
 int main(int argc, char **argv)

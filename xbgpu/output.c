@@ -15,15 +15,15 @@
 
 #define NO_WINDOW INT64_MIN
 
-static void clear_sums(struct correlation *c)
+static void clear_sums(struct xbgpu_correlation *c)
 {
     device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32 bits for each of the dump's */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
-    checksums_clear(&c->checksums, c->compute);
+    xbgpu_checksums_clear(&c->checksums, c->compute);
 }
 
-static int create_select(struct correlation *c)
+static int create_select(struct xbgpu_correlation *c)
 {
     const struct select_spectra_args sizes = {.format = c->layout->format,
                                               .n_spectra = (uint32_t)c->layout->n_spectra,
@@ -35,7 +35,7 @@ static int create_select(struct correlation *c)
 }
 
 /* Sizes that each launch of correlate has. */
-static struct correlate_args correlate_sizes(const struct correlation *c)
+static struct correlate_args correlate_sizes(const struct xbgpu_correlation *c)
 {
     const struct xbgpu_layout *l = c->layout;
 
@@ -48,7 +48,7 @@ static struct correlate_args correlate_sizes(const struct correlation *c)
     };
 }
 
-static struct reduce_args reduce_sizes(const struct correlation *c)
+static struct reduce_args reduce_sizes(const struct xbgpu_correlation *c)
 {
     return (struct reduce_args){
         .sums = {c->sums},
@@ -59,7 +59,7 @@ static struct reduce_args reduce_sizes(const struct correlation *c)
     };
 }
 
-static int create_kernels(struct correlation *c)
+static int create_kernels(struct xbgpu_correlation *c)
 {
     struct correlate_args correlate = correlate_sizes(c);
     struct reduce_args reduce = reduce_sizes(c);
@@ -74,36 +74,36 @@ static int create_kernels(struct correlation *c)
                                 device_compiles(c->device) ? REDUCE_N_CONSTANTS : 0, &c->reduce);
 }
 
-static void launch_reduce(struct correlation *c, const struct reduce_args *args)
+static void launch_reduce(struct xbgpu_correlation *c, const struct reduce_args *args)
 {
     struct kernel_grid grid = reduce_grid(args);
 
     device_launch(c->compute, c->reduce, &grid, args);
 }
 
-int correlation_init(struct correlation *correlation, const struct xbgpu_config *config,
-                     const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                     struct device_stream *download, void *selected, struct xstream *stream)
+int xbgpu_correlation_init(struct xbgpu_correlation *correlation, const struct xbgpu_config *config,
+                           const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                           struct device_stream *download, void *selected, struct xbgpu_stream *stream)
 {
     const struct xbgpu_config_output *output = stream->output;
 
-    *correlation = (struct correlation){.layout = layout,
-                                        .device = device,
-                                        .compute = compute,
-                                        .download = download,
-                                        .stream = stream,
-                                        .gate = xbgpu_output_gate(config, output),
-                                        .selected = selected,
-                                        .next_window = NO_WINDOW};
-    int err = window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
-                          xbgpu_output_gate_rows(config, output), output->missing == XBGPU_MISSING_WEIGHTS);
+    *correlation = (struct xbgpu_correlation){.layout = layout,
+                                              .device = device,
+                                              .compute = compute,
+                                              .download = download,
+                                              .stream = stream,
+                                              .gate = xbgpu_output_gate(config, output),
+                                              .selected = selected,
+                                              .next_window = NO_WINDOW};
+    int err = xbgpu_window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
+                                xbgpu_output_gate_rows(config, output), output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
-        err = audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
-                         layout->n_chan, layout->n_spectra);
+        err = xbgpu_audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
+                               layout->n_chan, layout->n_spectra);
     if (!err)
         err = create_kernels(correlation);
     if (!err && output->audit_checksum)
-        err = checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
+        err = xbgpu_checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
     if (!err && correlation->gate >= 0)
         err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, layout->vis_bytes)))
@@ -114,18 +114,18 @@ int correlation_init(struct correlation *correlation, const struct xbgpu_config 
     if (!err && !(correlation->audited = malloc(2 * layout->n_spectra * N_POLS * voltage_bytes(layout->format))))
         err = -ENOMEM;
     if (err) {
-        correlation_fini(correlation);
+        xbgpu_correlation_fini(correlation);
         return err;
     }
     clear_sums(correlation);
     return 0;
 }
 
-void correlation_fini(struct correlation *correlation)
+void xbgpu_correlation_fini(struct xbgpu_correlation *correlation)
 {
-    window_fini(&correlation->window);
-    audit_fini(&correlation->audit);
-    checksums_fini(&correlation->checksums);
+    xbgpu_window_fini(&correlation->window);
+    xbgpu_audit_fini(&correlation->audit);
+    xbgpu_checksums_fini(&correlation->checksums);
     free(correlation->audited);
     device_kernel_destroy(correlation->select);
     device_kernel_destroy(correlation->reduce);
@@ -137,17 +137,17 @@ void correlation_fini(struct correlation *correlation)
 }
 
 /* Queues reduction and download of the window that has ended. */
-static void finish_dump(struct correlation *c, struct xdump *dump)
+static void finish_dump(struct xbgpu_correlation *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_layout *l = c->layout;
     size_t weight_bytes = l->n_baselines * sizeof(uint32_t);
     bool by_baseline = c->window.count_baselines;
 
-    dump->timestamp_samples = window_first(&c->window) * l->batch_samples;
+    dump->timestamp_samples = xbgpu_window_first(&c->window) * l->batch_samples;
     dump->min_weight = by_baseline ? 1 : (uint32_t)(c->window.n_length * (int64_t)l->n_spectra);
-    dump->n_weighted = window_weights(&c->window, (uint32_t)l->n_spectra, dump->weights);
+    dump->n_weighted = xbgpu_window_weights(&c->window, (uint32_t)l->n_spectra, dump->weights);
     if (dump->gate_weights)
-        window_gate_weights(&c->window, dump->gate_weights);
+        xbgpu_window_gate_weights(&c->window, dump->gate_weights);
     for (size_t chan = 0; c->gate >= 0 && chan < l->n_chan; chan++)
         dump->gate_spectra[chan] = c->window.n_taken[c->window.n_rows == 1 ? 0 : chan];
     dump->group.ready_ns = c->last_arrival_ns;
@@ -165,7 +165,7 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     args.min_weight = dump->min_weight;
     device_copy(c->compute, dump->device_weights, dump->weights, weight_bytes);
     device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
-    checksums_finish(&c->checksums, c->compute, &args, dump->device_checks);
+    xbgpu_checksums_finish(&c->checksums, c->compute, &args, dump->device_checks);
     launch_reduce(c, &args);
     device_event_record(dump->finished, c->compute);
     device_stream_wait_event(c->download, dump->finished);
@@ -173,14 +173,14 @@ static void finish_dump(struct correlation *c, struct xdump *dump)
     device_copy(c->download, dump->n_saturated, dump->device_n_saturated, sizeof(uint64_t));
     if (dump->checks)
         device_copy(c->download, dump->checks, dump->device_checks, l->checks_bytes);
-    loan_out(&dump->download, 1);
-    device_then(c->download, loan_put, &dump->download);
+    buffer_ref_set(&dump->download, 1);
+    device_then(c->download, buffer_ref_put, &dump->download);
     c->n_finished++;
 }
 
 /* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
  * the first, nor behind a jump that no time that passed accounts for.) */
-static void count_absent(struct correlation *c)
+static void count_absent(struct xbgpu_correlation *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
         counter_add(&c->stream->absent_accs, (uint64_t)(c->window.index - c->next_window));
@@ -188,15 +188,15 @@ static void count_absent(struct correlation *c)
 }
 
 /* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
-static bool close_window(struct correlation *c, bool may_wait)
+static bool close_window(struct xbgpu_correlation *c, bool may_wait)
 {
     if (c->window.n_heaps > 0) {
-        struct xdump *dump = xstream_take(c->stream);
+        struct xbgpu_dump *dump = xbgpu_stream_take(c->stream);
         if (!dump && may_wait)
             return false;
         count_absent(c);
-        xstream_ended(c->stream, window_end(&c->window) * c->layout->batch_samples,
-                      c->window.n_full == c->window.n_length);
+        xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
+                           c->window.n_full == c->window.n_length);
         if (dump) {
             finish_dump(c, dump);
         } else {
@@ -210,7 +210,7 @@ static bool close_window(struct correlation *c, bool may_wait)
     return true;
 }
 
-void correlation_begin(struct correlation *correlation, const struct correlation_input *input)
+void xbgpu_correlation_begin(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input)
 {
     correlation->next = input->begin;
 }
@@ -221,20 +221,20 @@ struct spectra {
     size_t first, n;
 };
 
-static struct spectra find_spectra(const struct correlation *c, const struct correlation_input *input, size_t batch,
-                                   size_t chan)
+static struct spectra find_spectra(const struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input,
+                                   size_t batch, size_t chan)
 {
     if (c->gate < 0)
         return (struct spectra){NULL, batch * c->layout->n_spectra, c->layout->n_spectra};
-    const struct correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
     size_t row = gate->n_rows == 1 ? 0 : chan;
     const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
     return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
 }
 
 /* Copies what the device has of an audited antenna in one channel, out of the heaps as received. */
-static void gather(const struct correlation *c, const struct correlation_input *input, struct spectra spectra,
-                   size_t ant, size_t chan, uint8_t *out)
+static void gather(const struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input,
+                   struct spectra spectra, size_t ant, size_t chan, uint8_t *out)
 {
     const struct xbgpu_layout *l = c->layout;
     size_t bytes = voltage_bytes(l->format), history = input->n_history * l->n_spectra;
@@ -249,33 +249,33 @@ static void gather(const struct correlation *c, const struct correlation_input *
 }
 
 /* Adds a batch to the audit: heap by heap where the device has them as they came, else what it has in their place. */
-static void audit_batch(struct correlation *c, const struct correlation_input *input, size_t batch)
+static void audit_batch(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t batch)
 {
     const struct xbgpu_layout *l = c->layout;
     const uint8_t *present = input->present + batch * l->n_ants;
     uint8_t *x = c->audited, *y = c->audited + l->n_spectra * N_POLS * voltage_bytes(l->format);
 
     if (!input->delays && c->gate < 0) {
-        audit_add(&c->audit, input->heaps + (input->n_history + batch) * l->n_ants);
+        xbgpu_audit_add(&c->audit, input->heaps + (input->n_history + batch) * l->n_ants);
         return;
     }
     for (size_t i = 0; i < c->audit.n_samples; i++) {
-        const struct audit_sample *s = &c->audit.samples[i];
+        const struct xbgpu_audit_sample *s = &c->audit.samples[i];
         if (!present[s->ant1] || !present[s->ant2])
             continue;
         struct spectra spectra = find_spectra(c, input, batch, s->chan);
         gather(c, input, spectra, s->ant1, s->chan, x);
         gather(c, input, spectra, s->ant2, s->chan, y);
-        audit_add_spectra(&c->audit, i, x, y, spectra.n);
+        xbgpu_audit_add_spectra(&c->audit, i, x, y, spectra.n);
     }
 }
 
 /* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
-static void select_taken(struct correlation *c, const struct correlation_input *input, size_t n,
+static void select_taken(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t n,
                          struct correlate_args *correlate)
 {
     const struct xbgpu_layout *l = c->layout;
-    const struct correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
     size_t most = 0;
 
     for (size_t row = 0; row < gate->n_rows; row++) {
@@ -308,25 +308,25 @@ static void select_taken(struct correlation *c, const struct correlation_input *
     correlate->n_batches = args.n_out_batches;
 }
 
-static void count_taken(struct correlation *c, const struct correlation_input *input, size_t batch)
+static void count_taken(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t batch)
 {
-    const struct correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
 
     for (size_t row = 0; row < gate->n_rows; row++) {
         const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
-        window_add_taken(&c->window, input->present + batch * c->layout->n_ants, row, ends[1] - ends[0]);
+        xbgpu_window_add_taken(&c->window, input->present + batch * c->layout->n_ants, row, ends[1] - ends[0]);
     }
 }
 
 /* How many batches 'sums' have room for. */
-static size_t n_room(const struct correlation *c)
+static size_t n_room(const struct xbgpu_correlation *c)
 {
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
 /* Queues the addition of sums to totals, where they have no room for 'n' batches but could have.  Returns how many there
  * is room for, at most 'n'. */
-static size_t make_room(struct correlation *c, size_t n)
+static size_t make_room(struct xbgpu_correlation *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
     struct reduce_args args = reduce_sizes(c);
@@ -340,7 +340,7 @@ static size_t make_room(struct correlation *c, size_t n)
 }
 
 /* Correlates batches [next, next + n), all in the open window; sums have room for them. */
-static void add_batches(struct correlation *c, const struct correlation_input *input, size_t n)
+static void add_batches(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = correlate_sizes(c);
@@ -351,12 +351,12 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     if (c->gate >= 0)
         select_taken(c, input, n, &args);
     if (args.n_batches > 0) {
-        checksums_add(&c->checksums, c->compute, &args);
+        xbgpu_checksums_add(&c->checksums, c->compute, &args);
         correlate_kernels_launch(&c->correlate, c->compute, &args, 0);
     }
     c->n_held += (uint32_t)(n * l->n_spectra);
     for (size_t b = c->next; b < c->next + n; b++) {
-        window_add(&c->window, input->present + b * l->n_ants);
+        xbgpu_window_add(&c->window, input->present + b * l->n_ants);
         if (c->gate >= 0)
             count_taken(c, input, b);
         audit_batch(c, input, b);
@@ -366,14 +366,15 @@ static void add_batches(struct correlation *c, const struct correlation_input *i
     c->end = input->first_batch + (int64_t)c->next;
 }
 
-bool correlation_walk(struct correlation *correlation, const struct correlation_input *input, bool may_wait)
+bool xbgpu_correlation_walk(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input,
+                            bool may_wait)
 {
-    struct correlation *c = correlation;
+    struct xbgpu_correlation *c = correlation;
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
         /* Where time begins again, so does the dump, even of the same window: no batch is in one twice. */
-        bool outside = c->window.open && (batch >= window_end(&c->window) || batch < c->end);
+        bool outside = c->window.open && (batch >= xbgpu_window_end(&c->window) || batch < c->end);
         if (outside && !close_window(c, may_wait))
             return false;
         if (c->next == input->n_batches)
@@ -381,39 +382,39 @@ bool correlation_walk(struct correlation *correlation, const struct correlation_
         if (!c->window.open) {
             if (input->restarts)
                 c->next_window = NO_WINDOW;
-            window_open(&c->window, batch);
-            audit_draw(&c->audit);
+            xbgpu_window_open(&c->window, batch);
+            xbgpu_audit_draw(&c->audit);
         }
-        int64_t n = window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
+        int64_t n = xbgpu_window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
         add_batches(c, input, make_room(c, (size_t)(n < n_left ? n : n_left)));
     }
 }
 
-static bool check_checksums(struct xdump *dump)
+static bool check_checksums(struct xbgpu_dump *dump)
 {
     static struct log_limit limit;
-    const struct xstream *stream = dump->stream;
+    const struct xbgpu_stream *stream = dump->stream;
     char why[240];
 
     if (!dump->checks ||
-        checksums_agree(stream->layout, dump->checks, dump->visibilities, *dump->n_saturated, why, sizeof(why)))
+        xbgpu_checksums_agree(stream->layout, dump->checks, dump->visibilities, *dump->n_saturated, why, sizeof(why)))
         return true;
     log_limited(&limit, LOG_LEVEL_ERROR, "%s: dump %lld is wrong: %s: memory, bus or GPU corrupts data",
                 stream->output->name, (long long)dump->timestamp_samples, why);
     return false;
 }
 
-bool correlation_check(struct xdump *dump)
+bool xbgpu_correlation_check(struct xbgpu_dump *dump)
 {
     static struct log_limit limit;
-    struct xstream *stream = dump->stream;
+    struct xbgpu_stream *stream = dump->stream;
     bool ok = check_checksums(dump);
 
     for (size_t i = 0; i < (size_t)stream->output->audit_samples; i++) {
-        const struct audit_sample *s = &dump->audit[i];
+        const struct xbgpu_audit_sample *s = &dump->audit[i];
         bool flagged = dump->weights[correlate_baseline(s->ant1, s->ant2)] < dump->min_weight;
         counter_add(&stream->audits, 1);
-        if (audit_agrees(s, stream->layout->format, stream->layout->n_baselines, dump->visibilities, flagged))
+        if (xbgpu_audit_agrees(s, stream->layout->format, stream->layout->n_baselines, dump->visibilities, flagged))
             continue;
         counter_add(&stream->audit_failures, 1);
         log_limited(&limit, LOG_LEVEL_ERROR,

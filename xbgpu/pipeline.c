@@ -33,9 +33,9 @@
 enum item_kind {
     ITEM_CHUNK,      /* a full chunk of a member [struct chunk] */
     ITEM_INPUT_FREE, /* a device input has no readers left [input.c's] */
-    ITEM_DOWNLOADED, /* a dump is in host memory [struct xdump] */
-    ITEM_SENT,       /* a dump buffer is free again [struct xdump] */
-    ITEM_COMMAND,    /* what main wants changed [struct xcommand] */
+    ITEM_DOWNLOADED, /* a dump is in host memory [struct xbgpu_dump] */
+    ITEM_SENT,       /* a dump buffer is free again [struct xbgpu_dump] */
+    ITEM_COMMAND,    /* what main wants changed [struct xbgpu_command] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ITEM_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
@@ -55,20 +55,20 @@ struct xpipeline {
     struct xsend *send;
     struct xbgpu_recv *recv;
     struct xinputs *inputs;
-    struct xinput_sensors input_sensors;
-    struct xlabels labels;
-    struct xfengs fengs;
-    struct xfacts facts;
+    struct xbgpu_input_sensors input_sensors;
+    struct xbgpu_labels labels;
+    struct xbgpu_fengs fengs;
+    struct xbgpu_facts facts;
     struct xcontrol *control;
-    void *selected;              /* device: what the outputs with gates use by turns */
-    struct correlation *outputs; /* [n_outputs] */
+    void *selected;                    /* device: what the outputs with gates use by turns */
+    struct xbgpu_correlation *outputs; /* [n_outputs] */
     struct xbgpu_status *status;
     struct thread worker;
     bool started;
     struct counter late_chunks;
     /* [worker] */
     bool walking;
-    struct correlation_input walk; /* what the outputs walk */
+    struct xbgpu_correlation_input walk; /* what the outputs walk */
     bool draining;
     int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
     size_t n_given_up;  /* chunks */
@@ -87,22 +87,22 @@ static bool advance(struct xpipeline *p)
 {
     for (;;) {
         if (!p->walking) {
-            if (!xinputs_next(p->inputs, p->draining, &p->walk))
-                return xinputs_have_room(p->inputs); /* else there may be more sets */
+            if (!xbgpu_inputs_next(p->inputs, p->draining, &p->walk))
+                return xbgpu_inputs_have_room(p->inputs); /* else there may be more sets */
             p->walking = true;
             int64_t first_samples;
-            if (xinputs_went_back(p->inputs, &first_samples))
-                xcontrol_time_went_back(p->control, first_samples);
+            if (xbgpu_inputs_went_back(p->inputs, &first_samples))
+                xbgpu_control_time_went_back(p->control, first_samples);
             for (size_t o = 0; o < p->layout->n_outputs; o++)
-                correlation_begin(&p->outputs[o], &p->walk);
+                xbgpu_correlation_begin(&p->outputs[o], &p->walk);
         }
         bool done = true;
         for (size_t o = 0; o < p->layout->n_outputs; o++)
-            done = correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
+            done = xbgpu_correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
         if (!done)
             return false;
         p->walking = false;
-        xinputs_release(p->inputs);
+        xbgpu_inputs_release(p->inputs);
     }
 }
 
@@ -119,34 +119,34 @@ static void begin_drain(struct xpipeline *p)
 }
 
 /* Carries out a command. */
-static void obey(struct xpipeline *p, struct xcommand *command)
+static void obey(struct xpipeline *p, struct xbgpu_command *command)
 {
-    int64_t next_samples = xinputs_next_samples(p->inputs);
+    int64_t next_samples = xbgpu_inputs_next_samples(p->inputs);
 
     switch (command->what) {
     case XCOMMAND_CAPTURE:
         command->holds_samples =
-            xstream_set_capture(xsend_stream(p->send, command->index), command->on, command->from_samples);
+            xbgpu_stream_set_capture(xbgpu_send_stream(p->send, command->index), command->on, command->from_samples);
         if (command->holds_samples > next_samples) /* a dump of before time went back is still to come */
             command->holds_samples = next_samples;
         break;
     case XCOMMAND_SHIFTS:
-        xinputs_set_delays(p->inputs, command->delays);
+        xbgpu_inputs_set_delays(p->inputs, command->delays);
         command->holds_samples = next_samples;
         break;
     case XCOMMAND_GATE:
-        xinputs_set_gate(p->inputs, command->index, &command->gate, command->from_samples);
+        xbgpu_inputs_set_gate(p->inputs, command->index, &command->gate, command->from_samples);
         command->holds_samples = next_samples;
         break;
     }
-    xcontrol_obeyed(p->control, command);
+    xbgpu_control_obeyed(p->control, command);
 }
 
 /* A dump that is wrong.  One may be an accident; of a device that goes on like that another may be found, or the same
  * one begin again. */
-static void flag_dump(struct xpipeline *p, struct xdump *dump)
+static void flag_dump(struct xpipeline *p, struct xbgpu_dump *dump)
 {
-    xstream_flag(dump);
+    xbgpu_stream_flag(dump);
     if (gauge_get(p->c.healthy))
         service_status(p->c.service, "FAILED: sums of the device are wrong");
     gauge_set(p->c.healthy, 0);
@@ -165,19 +165,19 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
         chunk = item->object;
         matcher_add(p->matcher, chunk->member, chunk);
         break;
-    case ITEM_INPUT_FREE: xinputs_give(p->inputs, item->object); break;
+    case ITEM_INPUT_FREE: xbgpu_inputs_give(p->inputs, item->object); break;
     case ITEM_DOWNLOADED:
         p->n_downloaded++;
         if (!device_ok(p->device)) { /* there may be anything in it */
-            xstream_give(item->object);
+            xbgpu_stream_give(item->object);
             break;
         }
-        if (!correlation_check(item->object))
+        if (!xbgpu_correlation_check(item->object))
             flag_dump(p, item->object);
-        xbgpu_status_look(p->status, item->object);
-        xsend_push(item->object);
+        xbgpu_status_sample(p->status, item->object);
+        xbgpu_send_push(item->object);
         break;
-    case ITEM_SENT: xstream_give(item->object); break;
+    case ITEM_SENT: xbgpu_stream_give(item->object); break;
     case ITEM_COMMAND: obey(p, item->object); break;
     case ITEM_RECV_END:
         if (xbgpu_recv_failed(p->recv))
@@ -214,7 +214,7 @@ static void *run_worker(void *arg)
             p->n_given_up += matcher_drop(p->matcher);
         idle = advance(p);
     }
-    xinputs_end(p->inputs);
+    xbgpu_inputs_end(p->inputs);
     if (p->n_recv_ended == xbgpu_recv_n_threads(p->recv))
         service_stop(p->c.service, 0);
     return NULL;
@@ -230,7 +230,7 @@ static size_t inbox_slots(const struct xpipeline *p)
 
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += xbgpu_output_buffers(p->config, xbgpu_config_output(p->config, o));
-    return n + xcontrol_n_commands(p->config) + p->layout->n_recv_threads + 1 /* drain */;
+    return n + xbgpu_control_n_commands(p->config) + p->layout->n_recv_threads + 1 /* drain */;
 }
 
 static int create_device_side(struct xpipeline *p)
@@ -255,9 +255,9 @@ static int create_device_side(struct xpipeline *p)
         err = device_stream_create(p->device, "download", &p->download);
     if (err)
         return err;
-    struct xinput_config inputs = {p->config,  p->layout, p->device,       p->upload,        p->compute,
-                                   p->matcher, p->inbox,  ITEM_INPUT_FREE, &p->input_sensors};
-    return xinputs_create(&inputs, &p->inputs);
+    struct xbgpu_input_config inputs = {p->config,  p->layout, p->device,       p->upload,        p->compute,
+                                        p->matcher, p->inbox,  ITEM_INPUT_FREE, &p->input_sensors};
+    return xbgpu_inputs_create(&inputs, &p->inputs);
 }
 
 static int create_outputs(struct xpipeline *p)
@@ -268,9 +268,9 @@ static int create_outputs(struct xpipeline *p)
     if (!p->outputs || (selected_bytes && !(p->selected = device_alloc(p->device, selected_bytes))))
         return -ENOMEM;
     for (size_t o = 0; o < p->layout->n_outputs; o++) {
-        struct xstream *stream = xsend_stream(p->send, o);
-        int err = correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
-                                   p->selected, stream);
+        struct xbgpu_stream *stream = xbgpu_send_stream(p->send, o);
+        int err = xbgpu_correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
+                                         p->selected, stream);
         if (err)
             return err;
         if (!stream->output->send_enabled)
@@ -279,32 +279,32 @@ static int create_outputs(struct xpipeline *p)
         log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name,
                  (long long)p->outputs[o].window.n_length,
                  (double)(p->outputs[o].window.n_length * p->layout->batch_samples) /
-                     decimal_to_double(p->config->time.adc_sample_rate_hz));
+                     timebase_decimal_to_double(p->config->time.adc_sample_rate_hz));
     }
     return 0;
 }
 
 static int add_sensors(struct xpipeline *p)
 {
-    double chunk_ns =
-        (double)NS_PER_S * (double)p->layout->chunk_samples / decimal_to_double(p->config->time.adc_sample_rate_hz);
+    double chunk_ns = (double)NS_PER_S * (double)p->layout->chunk_samples /
+                      timebase_decimal_to_double(p->config->time.adc_sample_rate_hz);
     int64_t timeout_ns = chunk_ns < RX_TIMEOUT_MIN_NS / 10 ? RX_TIMEOUT_MIN_NS : (int64_t)(10 * chunk_ns);
-    int err = xinput_sensors_add(&p->input_sensors, p->c.sensors, timeout_ns);
+    int err = xbgpu_input_sensors_add(&p->input_sensors, p->c.sensors, timeout_ns);
 
     if (!err)
-        err = xfengs_watch(&p->fengs, p->c.sensors, service_loop(p->c.service), timeout_ns);
+        err = xbgpu_fengs_watch(&p->fengs, p->c.sensors, service_loop(p->c.service), timeout_ns);
     for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
-        err = xstream_add_sensors(xsend_stream(p->send, o), p->c.sensors);
-    return err ? err : xfacts_init(&p->facts, p->config, p->layout, &p->labels, p->c.sensors);
+        err = xbgpu_stream_add_sensors(xbgpu_send_stream(p->send, o), p->c.sensors);
+    return err ? err : xbgpu_facts_init(&p->facts, p->config, p->layout, &p->labels, p->c.sensors);
 }
 
 static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
 {
-    struct xcontrol_config control = {p->config, p->layout,    &p->labels,         service_loop(p->c.service),
-                                      p->inbox,  ITEM_COMMAND, p->c.katcp_sensors, p->c.sensors};
+    struct xbgpu_control_config control = {p->config, p->layout,    &p->labels,         service_loop(p->c.service),
+                                           p->inbox,  ITEM_COMMAND, p->c.katcp_sensors, p->c.sensors};
     int err = add_sensors(p);
 
-    return err ? err : xcontrol_create(&control, &p->control, why, why_bytes);
+    return err ? err : xbgpu_control_create(&control, &p->control, why, why_bytes);
 }
 
 static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
@@ -317,16 +317,17 @@ static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
         .labels = p->config->recv.antenna_names || p->config->recv.input_labels ? &p->labels : NULL,
         .full_kind = ITEM_CHUNK,
         .end_kind = ITEM_RECV_END};
-    struct xsend_config send = {p->config, p->layout, p->device, p->inbox, ITEM_DOWNLOADED, ITEM_SENT, p->c.service};
+    struct xbgpu_send_config send = {p->config,       p->layout, p->device,   p->inbox,
+                                     ITEM_DOWNLOADED, ITEM_SENT, p->c.service};
 
-    int err = xlabels_init(&p->labels, p->config);
+    int err = xbgpu_labels_init(&p->labels, p->config);
     if (!err)
-        err = xfengs_init(&p->fengs, &p->labels);
+        err = xbgpu_fengs_init(&p->fengs, &p->labels);
     recv.feng_stats = p->fengs.stats;
     if (!err)
         err = xbgpu_recv_create(&recv, &p->recv, why, why_bytes);
     if (!err)
-        err = xsend_create(&send, &p->send, why, why_bytes);
+        err = xbgpu_send_create(&send, &p->send, why, why_bytes);
     if (err)
         return err;
     why[0] = '\0';
@@ -340,13 +341,13 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
 {
     struct xpipeline *p = arg;
 
-    xfengs_describe(&p->fengs, into);
+    xbgpu_fengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
-    xsend_describe(p->send, into);
+    xbgpu_send_describe(p->send, into);
 }
 
-int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
-                     size_t why_bytes)
+int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
+                          size_t why_bytes)
 {
     struct xpipeline *p = calloc(1, sizeof(*p));
 
@@ -357,7 +358,7 @@ int xpipeline_create(const void *values, const struct daemon_context *context, v
     p->device = context->device;
     p->give_up_ns = INT64_MAX;
     xbgpu_layout_init(&p->layout_storage, p->config, device_compiles(p->device),
-                      interface_mtu(p->config->recv.interface));
+                      endpoint_interface_mtu(p->config->recv.interface));
     p->layout = &p->layout_storage;
     int err = xbgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
     if (!err)
@@ -390,21 +391,21 @@ undo:
                  "are needed",
                  (unsigned long long)(p->layout->host_bytes >> 20),
                  (unsigned long long)(p->layout->device_bytes >> 20));
-    xpipeline_destroy(p);
+    xbgpu_pipeline_destroy(p);
     return err;
 }
 
-void xpipeline_control(void *arg, struct katcp_device *device)
+void xbgpu_pipeline_control(void *arg, struct katcp_device *device)
 {
     struct xpipeline *pipeline = arg;
 
-    xcontrol_serve(pipeline->control, device);
+    xbgpu_control_serve(pipeline->control, device);
 }
 
-int xpipeline_start(void *arg)
+int xbgpu_pipeline_start(void *arg)
 {
     struct xpipeline *pipeline = arg;
-    int err = xsend_start(pipeline->send);
+    int err = xbgpu_send_start(pipeline->send);
     if (err)
         return err;
     err = thread_start(&pipeline->worker, "worker", -1, run_worker, pipeline);
@@ -416,21 +417,21 @@ int xpipeline_start(void *arg)
     return err ? err : threads_probe(device_n_threads(pipeline->device));
 }
 
-int xpipeline_begin(void *arg, char *why, size_t why_bytes)
+int xbgpu_pipeline_enable(void *arg, char *why, size_t why_bytes)
 {
     struct xpipeline *pipeline = arg;
 
-    return xbgpu_recv_begin(pipeline->recv, why, why_bytes);
+    return xbgpu_recv_enable(pipeline->recv, why, why_bytes);
 }
 
-bool xpipeline_stop(void *arg, int64_t give_up_ns)
+bool xbgpu_pipeline_stop(void *arg, int64_t give_up_ns)
 {
     struct xpipeline *pipeline = arg;
 
     if (!pipeline->started)
         return true;
     xbgpu_recv_stop(pipeline->recv);
-    xsend_hurry(pipeline->send, give_up_ns);
+    xbgpu_send_set_deadline(pipeline->send, give_up_ns);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);
@@ -438,37 +439,37 @@ bool xpipeline_stop(void *arg, int64_t give_up_ns)
     if (n_late)
         log_warning("%llu chunk%s came too late for %s set: recv.window is short", (unsigned long long)n_late,
                     plural(n_late), n_late == 1 ? "its" : "their");
-    xsend_stop(pipeline->send);
+    xbgpu_send_stop(pipeline->send);
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
     pipeline->started = false;
-    bool drained = drain_is_complete(pipeline->n_given_up, xsend_n_given_up(pipeline->send));
-    return drained && !xsend_failed(pipeline->send);
+    bool drained = drain_is_complete(pipeline->n_given_up, xbgpu_send_n_given_up(pipeline->send));
+    return drained && !xbgpu_send_failed(pipeline->send);
 }
 
-void xpipeline_destroy(void *arg)
+void xbgpu_pipeline_destroy(void *arg)
 {
     struct xpipeline *pipeline = arg;
 
     if (!pipeline)
         return;
-    xpipeline_stop(pipeline, 0); /* of a start that failed */
-    stats_reset();               /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
-    xcontrol_destroy(pipeline->control);
-    xfacts_fini(&pipeline->facts);
+    xbgpu_pipeline_stop(pipeline, 0); /* of a start that failed */
+    stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
+    xbgpu_control_destroy(pipeline->control);
+    xbgpu_facts_fini(&pipeline->facts);
     matcher_destroy(pipeline->matcher);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->compute);
     device_stream_destroy(pipeline->download);
     for (size_t o = 0; pipeline->outputs && o < pipeline->layout->n_outputs; o++)
-        correlation_fini(&pipeline->outputs[o]);
+        xbgpu_correlation_fini(&pipeline->outputs[o]);
     free(pipeline->outputs);
     device_free(pipeline->device, pipeline->selected);
-    xinputs_destroy(pipeline->inputs);
+    xbgpu_inputs_destroy(pipeline->inputs);
     xbgpu_recv_destroy(pipeline->recv);
-    xfengs_fini(&pipeline->fengs);
-    xlabels_fini(&pipeline->labels);
-    xsend_destroy(pipeline->send);
+    xbgpu_fengs_fini(&pipeline->fengs);
+    xbgpu_labels_fini(&pipeline->labels);
+    xbgpu_send_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
     xbgpu_status_destroy(pipeline->status);
     free(pipeline);

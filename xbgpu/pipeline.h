@@ -18,24 +18,24 @@
 
 /* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the
  * pipeline made is a struct xpipeline).  Signature and errors: daemon.h. */
-int xpipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
-                     size_t why_bytes);
+int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
+                          size_t why_bytes);
 
 /* What requests it answers (daemon.h). */
-void xpipeline_control(void *pipeline, struct katcp_device *device);
+void xbgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 
 /* Starts senders, worker and receivers, in that order. */
-int xpipeline_start(void *pipeline);
+int xbgpu_pipeline_start(void *pipeline);
 
 /* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
-int xpipeline_begin(void *pipeline, char *why, size_t why_bytes);
+int xbgpu_pipeline_enable(void *pipeline, char *why, size_t why_bytes);
 
 /* Drains: stops receivers, processes and sends what has been received, sends stop heaps, ends all threads.  An
  * accumulation that has not ended is not sent.  From 'give_up_ns' on no more chunks are begun, and no more dumps sent.
  * Returns false if it had to give up, or if a capture could not be written. */
-bool xpipeline_stop(void *pipeline, int64_t give_up_ns);
+bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
 /* NULL is accepted. */
-void xpipeline_destroy(void *pipeline);
+void xbgpu_pipeline_destroy(void *pipeline);
 
 #endif

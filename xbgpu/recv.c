@@ -61,7 +61,7 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
 }
 
 /* Few antennas one by one, many by the first and the last. */
-static void name_member(struct recv_member *member, const struct xlabels *labels, size_t first, size_t last)
+static void name_member(struct recv_member *member, const struct xbgpu_labels *labels, size_t first, size_t last)
 {
     const size_t n = sizeof(member->name);
     char **a = labels ? labels->antennas : NULL;
@@ -91,7 +91,7 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         return err;
     snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
     stats_label(labels, sizeof(labels), "fengs", fengs);
-    assembler_stats_register("xbgpu_input", labels, &member->stats);
+    receiver_metrics_add_assembler("xbgpu_input", labels, &member->stats);
     stats_counter_times("xbgpu_input_samples", "Complex samples of complete heaps, of both polarisations.", labels,
                         &member->stats.heaps, recv->layout->n_chan * recv->layout->n_spectra * N_POLS);
     return 0;
@@ -139,7 +139,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                                                     &recv->first_ant[first]};
     bool last = end == recv->layout->n_members; /* which hears of F-engines that there are not, too */
     recv->contexts[t].share =
-        (struct packet_share){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
+        (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {
         .source = {.endpoints = &config->sources,
                    .interface = config->interface,
@@ -205,9 +205,9 @@ int xbgpu_recv_start(struct xbgpu_recv *recv)
     return receiver_set_start(&recv->receivers);
 }
 
-int xbgpu_recv_begin(struct xbgpu_recv *recv, char *why, size_t why_bytes)
+int xbgpu_recv_enable(struct xbgpu_recv *recv, char *why, size_t why_bytes)
 {
-    return receiver_set_begin(&recv->receivers, why, why_bytes);
+    return receiver_set_enable(&recv->receivers, why, why_bytes);
 }
 
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
@@ -233,7 +233,7 @@ void xbgpu_recv_stop(struct xbgpu_recv *recv)
 void xbgpu_recv_log(const struct xbgpu_recv *recv)
 {
     for (size_t m = 0; m < recv->layout->n_members; m++)
-        assembler_stats_log(recv->members[m].name, &recv->members[m].stats);
+        receiver_metrics_log(recv->members[m].name, &recv->members[m].stats);
 }
 
 void xbgpu_recv_destroy(struct xbgpu_recv *recv)

@@ -13,7 +13,7 @@
 #include "xbgpu/layout.h"
 
 struct xbgpu_recv;
-struct xlabels;
+struct xbgpu_labels;
 
 struct xbgpu_recv_config {
     const struct xbgpu_config *config;
@@ -22,7 +22,7 @@ struct xbgpu_recv_config {
     struct inbox *worker;
     int full_kind;                             /* {full_kind, 0, chunk}; chunk->member is the member */
     struct assembler_source_stats *feng_stats; /* [n_ants] what is counted of each F-engine */
-    const struct xlabels *labels;              /* for the log; NULL: F-engines have numbers */
+    const struct xbgpu_labels *labels;         /* for the log; NULL: F-engines have numbers */
     int end_kind;                              /* {end_kind, 0, NULL} when a receiver's file has ended */
 };
 
@@ -32,7 +32,7 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
 int xbgpu_recv_start(struct xbgpu_recv *recv);
 
 /* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
-int xbgpu_recv_begin(struct xbgpu_recv *recv, char *why, size_t why_bytes);
+int xbgpu_recv_enable(struct xbgpu_recv *recv, char *why, size_t why_bytes);
 
 /* Number of receive threads: how many end items there can be. */
 size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv);
@@ -56,9 +56,9 @@ void xbgpu_recv_destroy(struct xbgpu_recv *recv);
 struct xbgpu_recv_context {
     uint64_t n_ants;
     uint64_t chan_offset;
-    size_t n_members;          /* of this thread */
-    const size_t *first_ant;   /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
-    struct packet_share share; /* what the kernel is asked for */
+    size_t n_members;           /* of this thread */
+    const size_t *first_ant;    /* [n_members + 1] antennas of member i: [first_ant[i], first_ant[i + 1]) */
+    struct packet_fanout share; /* what the kernel is asked for */
 };
 #define XBGPU_RECV_N_WANTED 3
 extern const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED];

@@ -26,26 +26,26 @@ struct xsend {
     struct device *device;
     struct service *service;
     struct sender_group *senders;
-    struct xstream *streams; /* [n_outputs] */
+    struct xbgpu_stream *streams; /* [n_outputs] */
 };
 
-struct xstream *xsend_stream(struct xsend *send, size_t output)
+struct xbgpu_stream *xbgpu_send_stream(struct xsend *send, size_t output)
 {
     return &send->streams[output];
 }
 
-struct xdump *xstream_take(struct xstream *stream)
+struct xbgpu_dump *xbgpu_stream_take(struct xbgpu_stream *stream)
 {
     return stream->n_free ? stream->free[--stream->n_free] : NULL;
 }
 
-void xstream_give(struct xdump *dump)
+void xbgpu_stream_give(struct xbgpu_dump *dump)
 {
     assert(dump->stream->n_free < dump->stream->n_dumps);
     dump->stream->free[dump->stream->n_free++] = dump;
 }
 
-int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_samples)
+int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples)
 {
     stream->capture = on;
     stream->from_samples = from_samples;
@@ -54,7 +54,7 @@ int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_sample
     return stream->next_samples;
 }
 
-void xsend_describe(const struct xsend *send, json_t *into)
+void xbgpu_send_describe(const struct xsend *send, json_t *into)
 {
     json_t *outputs = json_object_get(into, "outputs");
 
@@ -65,13 +65,13 @@ void xsend_describe(const struct xsend *send, json_t *into)
     }
 }
 
-void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete)
+void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete)
 {
     sensor_set_integer(&stream->synchronised, timebase_unix_ns(&stream->timebase, end_samples),
                        complete ? SENSOR_NOMINAL : SENSOR_ERROR, complete);
 }
 
-static void set_dump_sensors(struct xstream *stream)
+static void set_dump_sensors(struct xbgpu_stream *stream)
 {
     int64_t end_ns = timebase_unix_ns(&stream->timebase, stream->next_samples);
     uint64_t n_failures = counter_get(&stream->audit_failures), n_wrong = counter_get(&stream->wrong_accs);
@@ -83,9 +83,9 @@ static void set_dump_sensors(struct xstream *stream)
     sensor_set_integer(&stream->wrong_dump_cnt, end_ns, n_wrong > 0 ? SENSOR_ERROR : SENSOR_NOMINAL, (int64_t)n_wrong);
 }
 
-void xstream_flag(struct xdump *dump)
+void xbgpu_stream_flag(struct xbgpu_dump *dump)
 {
-    struct xstream *stream = dump->stream;
+    struct xbgpu_stream *stream = dump->stream;
     const struct xbgpu_layout *l = stream->layout;
     int32_t *v = dump->visibilities;
 
@@ -100,9 +100,9 @@ void xstream_flag(struct xdump *dump)
     counter_add(&stream->wrong_accs, 1);
 }
 
-void xsend_push(struct xdump *dump)
+void xbgpu_send_push(struct xbgpu_dump *dump)
 {
-    struct xstream *stream = dump->stream;
+    struct xbgpu_stream *stream = dump->stream;
 
     dump->heap.items[ITEM_TIMESTAMP].value = (uint64_t)dump->timestamp_samples & SPEAD_VALUE_MASK;
     dump->group.send = dump->group.send && stream->capture && dump->timestamp_samples >= stream->from_samples;
@@ -112,11 +112,11 @@ void xsend_push(struct xdump *dump)
     }
     stream->next_samples = dump->timestamp_samples + stream->dump_samples;
     set_dump_sensors(stream);
-    loan_out(&dump->loan, 1);
+    buffer_ref_set(&dump->ref, 1);
     sender_push(stream->send, &dump->job);
 }
 
-static void create_job(struct xsend *send, struct xdump *dump)
+static void create_job(struct xsend *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
@@ -138,11 +138,11 @@ static void create_job(struct xsend *send, struct xdump *dump)
             (struct spead_item){SPEAD_XENG_GATE_SPECTRA, false, vis_bytes + weights_bytes};
     }
     dump->group = (struct send_group){.heaps = &dump->heap, .n_heaps = 1};
-    dump->job = (struct send_job){.loan = &dump->loan, .groups = &dump->group, .n_groups = 1};
+    dump->job = (struct send_job){.ref = &dump->ref, .groups = &dump->group, .n_groups = 1};
 }
 
 /* What lies behind the visibilities. */
-static void place_counts(struct xsend *send, struct xdump *dump)
+static void place_counts(struct xsend *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
@@ -157,7 +157,7 @@ static void place_counts(struct xsend *send, struct xdump *dump)
     dump->weights = dump->gate_spectra + send->layout->n_chan; /* not sent */
 }
 
-static int create_dump(struct xsend *send, const struct xsend_config *c, struct xdump *dump)
+static int create_dump(struct xsend *send, const struct xbgpu_send_config *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weight_bytes = send->layout->n_baselines * sizeof(uint32_t);
@@ -179,13 +179,13 @@ static int create_dump(struct xsend *send, const struct xsend_config *c, struct 
         !dump->n_saturated || !dump->audit)
         return -ENOMEM;
     place_counts(send, dump);
-    loan_init(&dump->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, dump});
-    loan_init(&dump->loan, c->worker, (struct inbox_item){c->free_kind, 0, dump});
+    buffer_ref_init(&dump->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, dump});
+    buffer_ref_init(&dump->ref, c->worker, (struct inbox_item){c->free_kind, 0, dump});
     create_job(send, dump);
     return device_event_create(send->device, &dump->finished);
 }
 
-static void destroy_dump(struct xsend *send, struct xdump *dump)
+static void destroy_dump(struct xsend *send, struct xbgpu_dump *dump)
 {
     device_event_destroy(dump->finished);
     device_free(send->device, dump->device_visibilities);
@@ -198,7 +198,7 @@ static void destroy_dump(struct xsend *send, struct xdump *dump)
     free(dump->audit);
 }
 
-static void register_metrics(struct xstream *stream)
+static void register_metrics(struct xbgpu_stream *stream)
 {
     char labels[128] = "";
     const struct {
@@ -233,7 +233,7 @@ static void register_metrics(struct xstream *stream)
                        labels, &stream->stats.latency_ns, 1e-9);
 }
 
-int xstream_add_sensors(struct xstream *stream, struct sensors *sensors)
+int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
 {
     const struct {
         const char *name, *help;
@@ -261,7 +261,7 @@ int xstream_add_sensors(struct xstream *stream, struct sensors *sensors)
     for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
         char name[160];
         snprintf(name, sizeof(name), "%s.%s", stream->output->name, rows[i].name);
-        const struct sensor_about about = {
+        const struct sensor_desc about = {
             .name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
         err = sensors_add(sensors, rows[i].sensor, &about, (struct sensor_reading){begin_ns, rows[i].status, {0}});
     }
@@ -276,7 +276,7 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     bool real = correlate_sums_real(l->format);
     int64_t n_chan = (int64_t)l->n_chan, n_baselines = (int64_t)l->n_baselines;
     int gate_index = xbgpu_output_gate(send->config, output);
-    bool by_channel = gate_index >= 0 && gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
+    bool by_channel = gate_index >= 0 && xbgpu_gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
     const struct spead_descriptor all[] = {
         {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
         {SPEAD_TIMESTAMP,
@@ -326,7 +326,7 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     return n;
 }
 
-static int open_stream(struct xsend *send, struct xstream *stream, char *why, size_t why_bytes)
+static int open_stream(struct xsend *send, struct xbgpu_stream *stream, char *why, size_t why_bytes)
 {
     const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
@@ -363,9 +363,9 @@ static int open_stream(struct xsend *send, struct xstream *stream, char *why, si
     return err;
 }
 
-static int create_stream(struct xsend *send, const struct xsend_config *c, size_t index, char *why, size_t why_bytes)
+static int create_stream(struct xsend *send, const struct xbgpu_send_config *c, size_t index, char *why, size_t why_bytes)
 {
-    struct xstream *stream = &send->streams[index];
+    struct xbgpu_stream *stream = &send->streams[index];
 
     stream->output = xbgpu_config_output(send->config, index);
     stream->layout = send->layout;
@@ -379,12 +379,12 @@ static int create_stream(struct xsend *send, const struct xsend_config *c, size_
     if (!stream->dumps || !stream->free)
         return -ENOMEM;
     for (stream->n_dumps = 0; stream->n_dumps < n_dumps;) {
-        struct xdump *dump = &stream->dumps[stream->n_dumps++];
+        struct xbgpu_dump *dump = &stream->dumps[stream->n_dumps++];
         dump->stream = stream;
         int err = create_dump(send, c, dump);
         if (err)
             return err;
-        xstream_give(dump);
+        xbgpu_stream_give(dump);
     }
     register_metrics(stream);
     return open_stream(send, stream, why, why_bytes);
@@ -399,7 +399,7 @@ static int create_senders(struct xsend *send)
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
-int xsend_create(const struct xsend_config *config, struct xsend **send, char *why, size_t why_bytes)
+int xbgpu_send_create(const struct xbgpu_send_config *config, struct xsend **send, char *why, size_t why_bytes)
 {
     struct xsend *s = calloc(1, sizeof(*s));
 
@@ -416,28 +416,28 @@ int xsend_create(const struct xsend_config *config, struct xsend **send, char *w
         err = create_stream(s, config, o, why, why_bytes);
     if (err) {
         stats_reset(); /* whoever asks for /metrics now would read what is freed */
-        xsend_destroy(s);
+        xbgpu_send_destroy(s);
         return err;
     }
     *send = s;
     return 0;
 }
 
-int xsend_start(struct xsend *send)
+int xbgpu_send_start(struct xsend *send)
 {
     return sender_group_start(send->senders);
 }
 
-void xsend_hurry(struct xsend *send, int64_t give_up_ns)
+void xbgpu_send_set_deadline(struct xsend *send, int64_t give_up_ns)
 {
-    sender_group_hurry(send->senders, give_up_ns);
+    sender_group_set_deadline(send->senders, give_up_ns);
 }
 
-void xsend_stop(struct xsend *send)
+void xbgpu_send_stop(struct xsend *send)
 {
     sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
-        const struct xstream *stream = &send->streams[o];
+        const struct xbgpu_stream *stream = &send->streams[o];
         uint64_t n_dumps = counter_get(&stream->stats.heaps), n_audits = counter_get(&stream->audits);
         uint64_t n_wrong = counter_get(&stream->wrong_accs);
         log_info(
@@ -452,13 +452,13 @@ void xsend_stop(struct xsend *send)
     }
 }
 
-void xsend_destroy(struct xsend *send)
+void xbgpu_send_destroy(struct xsend *send)
 {
     if (!send)
         return;
     sender_group_destroy(send->senders);
     for (size_t o = 0; send->streams && o < send->layout->n_outputs; o++) {
-        struct xstream *stream = &send->streams[o];
+        struct xbgpu_stream *stream = &send->streams[o];
         for (size_t d = 0; d < stream->n_dumps; d++)
             destroy_dump(send, &stream->dumps[d]);
         free(stream->dumps);
@@ -468,12 +468,12 @@ void xsend_destroy(struct xsend *send)
     free(send);
 }
 
-bool xsend_failed(const struct xsend *send)
+bool xbgpu_send_failed(const struct xsend *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }
 
-uint64_t xsend_n_given_up(const struct xsend *send)
+uint64_t xbgpu_send_n_given_up(const struct xsend *send)
 {
     return sender_group_n_given_up(send->senders);
 }

@@ -1,9 +1,9 @@
 /* send.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
  *
- * Flow:      worker: take -> reduce writes it -> download -> xsend_push --job--> sender thread --> network
+ * Flow:      worker: take -> reduce writes it -> download -> xbgpu_send_push --job--> sender thread --> network
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
  * Ownership: as in fgpu/send.h.
- * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xstream_set_capture()).  Descriptors
+ * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xbgpu_stream_set_capture()).  Descriptors
  *            leave in any case.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef XBGPU_SEND_H
@@ -21,36 +21,36 @@
 struct device;
 struct device_event;
 struct service;
-struct xstream;
+struct xbgpu_stream;
 
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
  * gate [visibilities][gate_weights][gate_spectra]. */
-struct xdump {
-    struct xstream *stream;        /* [const] */
-    void *device_visibilities;     /* [const] int32, or float32 of half floats */
-    uint32_t *device_weights;      /* [const] [baseline] */
-    uint64_t *device_n_saturated;  /* [const] [1] */
-    void *visibilities;            /* [const] pinned */
-    uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
-    uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
-    size_t gate_weights_bytes;     /* [const] */
-    uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */
-    uint64_t *n_saturated;         /* [const] pinned */
-    struct device_event *finished; /* [const] */
-    struct loan download;          /* the device's: back as {downloaded_kind, 0, dump} */
-    struct loan loan;              /* the sender's: back as {free_kind, 0, dump} */
-    int64_t timestamp_samples;     /* first sample of the accumulation */
-    uint32_t min_weight;           /* baselines below it are flagged */
-    size_t n_weighted;             /* baselines that are not */
-    struct audit_sample *audit;    /* [audit_samples] the host's sums */
-    uint64_t *device_checks;       /* [const] what checksums say of it (checksums.h); NULL: there are none */
-    uint64_t *checks;              /* [const] pinned, the same */
+struct xbgpu_dump {
+    struct xbgpu_stream *stream;      /* [const] */
+    void *device_visibilities;        /* [const] int32, or float32 of half floats */
+    uint32_t *device_weights;         /* [const] [baseline] */
+    uint64_t *device_n_saturated;     /* [const] [1] */
+    void *visibilities;               /* [const] pinned */
+    uint32_t *weights;                /* [const] pinned [baseline] what decides about flags; written by the host */
+    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    size_t gate_weights_bytes;        /* [const] */
+    uint32_t *gate_spectra;           /* [const] pinned [chan] that the gate took; NULL: no gate */
+    uint64_t *n_saturated;            /* [const] pinned */
+    struct device_event *finished;    /* [const] */
+    struct buffer_ref download;       /* the device's: back as {downloaded_kind, 0, dump} */
+    struct buffer_ref ref;            /* the sender's: back as {free_kind, 0, dump} */
+    int64_t timestamp_samples;        /* first sample of the accumulation */
+    uint32_t min_weight;              /* baselines below it are flagged */
+    size_t n_weighted;                /* baselines that are not */
+    struct xbgpu_audit_sample *audit; /* [audit_samples] the host's sums */
+    uint64_t *device_checks;          /* [const] what checksums say of it (checksums.h); NULL: there are none */
+    uint64_t *checks;                 /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
 };
 
-struct xstream {
+struct xbgpu_stream {
     const struct xbgpu_config_output *output; /* [const] */
     const struct xbgpu_layout *layout;        /* [const] */
     struct timebase timebase;                 /* [const] */
@@ -59,9 +59,9 @@ struct xstream {
     int64_t from_samples;                     /* [worker] ...that begin here or later */
     int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: they are not */
-    struct xdump *dumps;                      /* [const] [n_dumps] */
+    struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
-    struct xdump **free;                      /* [worker] stack of [n_free] */
+    struct xbgpu_dump **free;                 /* [worker] stack of [n_free] */
     size_t n_free;
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -82,7 +82,7 @@ struct xstream {
 
 struct xsend;
 
-struct xsend_config {
+struct xbgpu_send_config {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
@@ -93,51 +93,51 @@ struct xsend_config {
 };
 
 /* Allocates all dumps, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
-int xsend_create(const struct xsend_config *config, struct xsend **send, char *why, size_t why_bytes);
+int xbgpu_send_create(const struct xbgpu_send_config *config, struct xsend **send, char *why, size_t why_bytes);
 
-struct xstream *xsend_stream(struct xsend *send, size_t output);
+struct xbgpu_stream *xbgpu_send_stream(struct xsend *send, size_t output);
 
-int xsend_start(struct xsend *send);
+int xbgpu_send_start(struct xsend *send);
 
 /* A free dump, or NULL. */
-struct xdump *xstream_take(struct xstream *stream);
+struct xbgpu_dump *xbgpu_stream_take(struct xbgpu_stream *stream);
 /* A dump that came home. */
-void xstream_give(struct xdump *dump);
+void xbgpu_stream_give(struct xbgpu_dump *dump);
 
 /* Adds a stream's sensors.  Returns 0 or -ENOMEM. */
-int xstream_add_sensors(struct xstream *stream, struct sensors *sensors);
+int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensors);
 
 /* Dumps that have not been pushed yet are sent if 'on', and if they begin at 'from_samples' or later.  Returns the first
  * timestamp that may be of one of them. */
-int64_t xstream_set_capture(struct xstream *stream, bool on, int64_t from_samples);
+int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
-void xsend_describe(const struct xsend *send, json_t *into);
+void xbgpu_send_describe(const struct xsend *send, json_t *into);
 
 /* An accumulation has ended, whether it becomes a dump or not. */
-void xstream_ended(struct xstream *stream, int64_t end_samples, bool complete);
+void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
 
 /* Flags all of a downloaded dump, which is known to be wrong, and counts it: no cell of it can be told from the wrong
  * ones.  It leaves as one of which nothing was received does. */
-void xstream_flag(struct xdump *dump);
+void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
 /* Hands a downloaded dump to its sender, to be sent or not. */
-void xsend_push(struct xdump *dump);
+void xbgpu_send_push(struct xbgpu_dump *dump);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void xsend_hurry(struct xsend *send, int64_t give_up_ns);
+void xbgpu_send_set_deadline(struct xsend *send, int64_t give_up_ns);
 
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
-void xsend_stop(struct xsend *send);
+void xbgpu_send_stop(struct xsend *send);
 
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
-bool xsend_failed(const struct xsend *send);
+bool xbgpu_send_failed(const struct xsend *send);
 
 /* After stop: dumps that were given up. */
-uint64_t xsend_n_given_up(const struct xsend *send);
+uint64_t xbgpu_send_n_given_up(const struct xsend *send);
 
 /* NULL is accepted. */
-void xsend_destroy(struct xsend *send);
+void xbgpu_send_destroy(struct xsend *send);
 
 #endif

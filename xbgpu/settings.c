@@ -12,19 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t n_inputs(const struct xsettings *settings)
+static size_t n_inputs(const struct xbgpu_settings *settings)
 {
     return settings->layout->n_ants * N_POLS;
 }
 
-int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_config *config,
+                        const struct xbgpu_layout *layout)
 {
-    struct xsettings s = {.config = config, .layout = layout};
+    struct xbgpu_settings s = {.config = config, .layout = layout};
 
     s.captures = calloc(layout->n_outputs, sizeof(*s.captures));
     s.shifts = calloc(n_inputs(&s), sizeof(*s.shifts));
     s.gates = calloc(layout->n_gates + 1, sizeof(*s.gates));
-    int err = s.captures && s.shifts && s.gates ? xlabels_init(&s.labels, config) : -ENOMEM;
+    int err = s.captures && s.shifts && s.gates ? xbgpu_labels_init(&s.labels, config) : -ENOMEM;
     for (size_t o = 0; !err && o < layout->n_outputs; o++)
         s.captures[o].on = xbgpu_config_output(config, o)->send_enabled;
     for (size_t i = 0; !err && i < n_inputs(&s); i++)
@@ -35,18 +36,18 @@ int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config
     return err;
 }
 
-void xsettings_fini(struct xsettings *settings)
+void xbgpu_settings_fini(struct xbgpu_settings *settings)
 {
     for (size_t g = 0; settings->gates && g < settings->layout->n_gates; g++)
         xbgpu_gate_free(&settings->gates[g].gate);
-    xlabels_fini(&settings->labels);
+    xbgpu_labels_fini(&settings->labels);
     free(settings->gates);
     free(settings->captures);
     free(settings->shifts);
-    *settings = (struct xsettings){0};
+    *settings = (struct xbgpu_settings){0};
 }
 
-int xsettings_find_output(const struct xsettings *settings, const char *name)
+int xbgpu_settings_find_output(const struct xbgpu_settings *settings, const char *name)
 {
     for (size_t o = 0; o < settings->layout->n_outputs; o++)
         if (strcmp(xbgpu_config_output(settings->config, o)->name, name) == 0)
@@ -54,29 +55,29 @@ int xsettings_find_output(const struct xsettings *settings, const char *name)
     return -1;
 }
 
-bool xsettings_shift_fits(const struct xsettings *settings, int64_t shift)
+bool xbgpu_settings_shift_fits(const struct xbgpu_settings *settings, int64_t shift)
 {
     return shift >= settings->layout->min_shift && shift <= settings->layout->max_shift;
 }
 
 /* ---- As text ----------------------------------------------------------------------------------------------------- */
 
-static void write_sync_time(const struct xsettings *settings, FILE *text)
+static void write_sync_time(const struct xbgpu_settings *settings, FILE *text)
 {
     assert(strcmp(config_time_keys[0].name, "sync_time") == 0);
     config_value_write(&config_time_keys[0], &settings->config->time.sync_time_s, text);
 }
 
-bool xsettings_write(FILE *text, void *arg)
+bool xbgpu_settings_write(FILE *text, void *arg)
 {
-    const struct xsettings *s = arg;
+    const struct xbgpu_settings *s = arg;
     bool any = s->shifts_set;
 
     fputs("# Settings of KATCP; xbgpu reads them when it starts, and they go before the YAML.\nsync_time ", text);
     write_sync_time(s, text);
     fputc('\n', text);
     for (size_t o = 0; o < s->layout->n_outputs; o++) {
-        const struct xsettings_capture *capture = &s->captures[o];
+        const struct xbgpu_settings_capture *capture = &s->captures[o];
         if (!capture->set)
             continue;
         any = true;
@@ -86,7 +87,7 @@ bool xsettings_write(FILE *text, void *arg)
     for (size_t i = 0; s->shifts_set && i < n_inputs(s); i++)
         fprintf(text, "shift %s %" PRId64 "\n", s->labels.labels[i], s->shifts[i]);
     for (size_t g = 0; g < s->layout->n_gates; g++) {
-        const struct xsettings_gate *entry = &s->gates[g];
+        const struct xbgpu_settings_gate *entry = &s->gates[g];
         char before[128];
         if (!entry->set)
             continue;
@@ -99,8 +100,8 @@ bool xsettings_write(FILE *text, void *arg)
 
 /* What is read goes here first, since a gate has several rows, and what is wrong with one is wrong with all. */
 struct reading {
-    struct xsettings *settings;
-    struct xsettings found;
+    struct xbgpu_settings *settings;
+    struct xbgpu_settings found;
     bool *gate_spoilt;  /* [n_gates] */
     bool other_time;    /* it was kept with another sync time */
     bool left_out;      /* something was */
@@ -126,7 +127,7 @@ static void leave_out(struct reading *r, const struct table_row *row, const char
 static void read_capture(struct reading *r, const struct table_row *row)
 {
     int64_t from_samples;
-    int o = row->n == 4 ? xsettings_find_output(r->settings, row->fields[1]) : -1;
+    int o = row->n == 4 ? xbgpu_settings_find_output(r->settings, row->fields[1]) : -1;
 
     if (o < 0)
         leave_out(r, row, "there is no such stream");
@@ -134,17 +135,17 @@ static void read_capture(struct reading *r, const struct table_row *row)
              !is_integer(row->fields[3], &from_samples))
         leave_out(r, row, "it is not on or off with a timestamp");
     else
-        r->found.captures[o] = (struct xsettings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
+        r->found.captures[o] = (struct xbgpu_settings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
 
 static void read_shift(struct reading *r, const struct table_row *row)
 {
-    long input = row->n == 3 ? xlabels_find(&r->settings->labels, row->fields[1]) : -1;
+    long input = row->n == 3 ? xbgpu_labels_find(&r->settings->labels, row->fields[1]) : -1;
     int64_t shift;
 
     if (input < 0) {
         leave_out(r, row, "there is no such input");
-    } else if (!is_integer(row->fields[2], &shift) || !xsettings_shift_fits(r->settings, shift)) {
+    } else if (!is_integer(row->fields[2], &shift) || !xbgpu_settings_shift_fits(r->settings, shift)) {
         leave_out(r, row, "there is no room for such a shift (recv.max_shift)");
     } else {
         r->found.shifts[input] = shift;
@@ -162,7 +163,7 @@ static int read_gate(struct reading *r, const struct table_row *row)
         leave_out(r, row, "there is no such gate");
         return 0;
     }
-    struct xsettings_gate *gate = &r->found.gates[g];
+    struct xbgpu_settings_gate *gate = &r->found.gates[g];
     if (is_integer(row->fields[2], &gate->from_samples))
         err = xbgpu_gate_set(&gate->gate, row->fields[3], row->fields[4], why, sizeof(why));
     gate->set = true;
@@ -202,12 +203,12 @@ static int read_row(const struct table_row *row, void *arg)
 /* Gates that were read wholly and can be used become what is set. */
 static int take_gates(struct reading *r)
 {
-    struct xsettings *s = r->settings;
+    struct xbgpu_settings *s = r->settings;
     char why[1024];
     int err = 0;
 
     for (size_t g = 0; g < s->layout->n_gates && err != -ENOMEM; g++) {
-        struct xsettings_gate *found = &r->found.gates[g], kept = s->gates[g];
+        struct xbgpu_settings_gate *found = &r->found.gates[g], kept = s->gates[g];
         if (!found->set || r->gate_spoilt[g])
             continue;
         if (r->other_time && found->gate.epoch_time_s.mantissa == 0) {
@@ -229,10 +230,10 @@ static int take_gates(struct reading *r)
     return err == -ENOMEM ? err : 0;
 }
 
-int xsettings_read(struct xsettings *settings, const char *path, bool *whole, char *why, size_t why_bytes)
+int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes)
 {
     struct reading r = {.settings = settings};
-    int err = xsettings_init(&r.found, settings->config, settings->layout);
+    int err = xbgpu_settings_init(&r.found, settings->config, settings->layout);
     FILE *sync_time = fmemopen(r.sync_time, sizeof(r.sync_time), "w");
 
     if (sync_time) {
@@ -260,6 +261,6 @@ int xsettings_read(struct xsettings *settings, const char *path, bool *whole, ch
         *whole = !r.left_out;
     }
     free(r.gate_spoilt);
-    xsettings_fini(&r.found);
+    xbgpu_settings_fini(&r.found);
     return err;
 }

@@ -17,17 +17,17 @@
 
 #include <stdio.h>
 
-struct xsettings {
+struct xbgpu_settings {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
-    struct xlabels labels;
-    struct xsettings_capture {
+    struct xbgpu_labels labels;
+    struct xbgpu_settings_capture {
         bool set, on;
         int64_t from_samples;
     } * captures; /* [n_outputs] */
     bool shifts_set;
     int64_t *shifts; /* [2 * ant + pol] */
-    struct xsettings_gate {
+    struct xbgpu_settings_gate {
         bool set;
         int64_t from_samples;
         struct xbgpu_config_gate gate;
@@ -35,20 +35,21 @@ struct xsettings {
 };
 
 /* As configured, nothing set.  Returns 0 or -ENOMEM. */
-int xsettings_init(struct xsettings *settings, const struct xbgpu_config *config, const struct xbgpu_layout *layout);
-void xsettings_fini(struct xsettings *settings);
+int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_config *config,
+                        const struct xbgpu_layout *layout);
+void xbgpu_settings_fini(struct xbgpu_settings *settings);
 
 /* Takes in what was kept.  Settings that no longer fit the configuration are left out, with a line in the log, and
  * then 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
-int xsettings_read(struct xsettings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
+int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
-/* Writes what is set; returns false where nothing is.  'settings' is a struct xsettings (state_file.h). */
-bool xsettings_write(FILE *text, void *settings);
+/* Writes what is set; returns false where nothing is.  'settings' is a struct xbgpu_settings (state_file.h). */
+bool xbgpu_settings_write(FILE *text, void *settings);
 
 /* The output, or the gate, of this name; or -1. */
-int xsettings_find_output(const struct xsettings *settings, const char *name);
+int xbgpu_settings_find_output(const struct xbgpu_settings *settings, const char *name);
 
 /* Whether there is room for a shift. */
-bool xsettings_shift_fits(const struct xsettings *settings, int64_t shift);
+bool xbgpu_settings_shift_fits(const struct xbgpu_settings *settings, int64_t shift);
 
 #endif

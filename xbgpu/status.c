@@ -80,7 +80,7 @@ static float *values_of(const struct xbgpu_status *status, float *values, int ba
  * */
 
 /* By what a sum of this baseline and channel is divided; 0: flagged. */
-static float divisor(const struct xdump *dump, size_t baseline, size_t chan)
+static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan)
 {
     if (dump->weights[baseline] < dump->min_weight)
         return 0;
@@ -88,7 +88,7 @@ static float divisor(const struct xdump *dump, size_t baseline, size_t chan)
 }
 
 /* A product of a dump, per spectrum; NAN where it is flagged. */
-static void read_product(const struct xbgpu_status *status, const struct xdump *dump, size_t baseline, size_t chan,
+static void read_product(const struct xbgpu_status *status, const struct xbgpu_dump *dump, size_t baseline, size_t chan,
                          size_t product, float out[2])
 {
     const struct xbgpu_layout *l = status->layout;
@@ -103,10 +103,10 @@ static void read_product(const struct xbgpu_status *status, const struct xdump *
 }
 
 /* The mean autocorrelations of all antennas, over every so many channels. */
-static void measure_levels(const struct xbgpu_status *status, const struct xdump *dump, float *levels)
+static void measure_levels(const struct xbgpu_status *status, const struct xbgpu_dump *dump, float *levels)
 {
     const struct xbgpu_layout *l = status->layout;
-    size_t step = (l->n_ants * l->n_chan + XBGPU_LOOK_LEVELS - 1) / XBGPU_LOOK_LEVELS;
+    size_t step = (l->n_ants * l->n_chan + XBGPU_PREVIEW_LEVELS - 1) / XBGPU_PREVIEW_LEVELS;
 
     for (size_t ant = 0; ant < l->n_ants; ant++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
@@ -121,7 +121,7 @@ static void measure_levels(const struct xbgpu_status *status, const struct xdump
         }
 }
 
-static void copy_view(const struct xbgpu_status *status, const struct xdump *dump, struct look *look, size_t view)
+static void copy_view(const struct xbgpu_status *status, const struct xbgpu_dump *dump, struct look *look, size_t view)
 {
     const struct pair *pair = &look->pairs[view];
     const size_t baselines[N_VIEW_BASELINES] = {correlate_baseline(pair->ant1, pair->ant1),
@@ -135,7 +135,7 @@ static void copy_view(const struct xbgpu_status *status, const struct xdump *dum
                              values_of(status, look->values[view], b, product) + chan * 2);
 }
 
-void xbgpu_status_look(struct xbgpu_status *status, const struct xdump *dump)
+void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *dump)
 {
     size_t output = (size_t)(dump->stream->output - xbgpu_config_output(status->config, 0));
     struct look *look = &status->looks[output];
@@ -278,7 +278,7 @@ static double full_scale(const struct xbgpu_status *status)
 
 static double channel_hz(const struct xbgpu_status *status)
 {
-    return decimal_to_double(status->config->time.adc_sample_rate_hz) /
+    return timebase_decimal_to_double(status->config->time.adc_sample_rate_hz) /
            (double)status->config->recv.samples_between_spectra;
 }
 
@@ -348,7 +348,7 @@ static void describe_config(const struct xbgpu_status *status, json_t *into)
     for (size_t o = 0; o < status->layout->n_outputs; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(status->config, o);
         double batch_s =
-            (double)status->layout->batch_samples / decimal_to_double(status->config->time.adc_sample_rate_hz);
+            (double)status->layout->batch_samples / timebase_decimal_to_double(status->config->time.adc_sample_rate_hz);
         json_array_append_new(outputs, json_pack("{s:s, s:f, s:o, s:o}", "name", output->name, "integration_s",
                                                  batch_s * (double)xbgpu_integration_batches(status->config, output),
                                                  "gate", output->gate ? json_string(output->gate) : json_null(),
@@ -396,8 +396,8 @@ void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *
     struct view *view = find_view(look, pair, now_ns);
 
     refresh(status, look, now_ns);
-    json_object_set_new(into, "sync_time", status_number(decimal_to_double(time->sync_time_s)));
-    json_object_set_new(into, "adc_sample_rate", status_number(decimal_to_double(time->adc_sample_rate_hz)));
+    json_object_set_new(into, "sync_time", status_number(timebase_decimal_to_double(time->sync_time_s)));
+    json_object_set_new(into, "adc_sample_rate", status_number(timebase_decimal_to_double(time->adc_sample_rate_hz)));
     describe_config(status, into);
     json_object_set_new(into, "levels", describe_levels(status, look));
     json_object_set_new(into, "levels_time",

@@ -4,18 +4,18 @@
  *            looks --> HTTP
  * Looks:     at most one a second of each output, and none unless somebody asks.  A look copies the autocorrelations and
  *            the product of up to XBGPU_N_VIEWS pairs of antennas, and averages all antennas' autocorrelations over at
- *            most XBGPU_LOOK_LEVELS of their channels: some milliseconds of the worker in the largest array
+ *            most XBGPU_PREVIEW_LEVELS of their channels: some milliseconds of the worker in the largest array
  *            (xbgpu_look_seconds).  It holds no dump and delays none but by that.
  * Values:    divided by the spectra that went into them; what is flagged is not known.
- * Threads:   xbgpu_status_look() is the worker's, xbgpu_status_describe() HTTP's. */
+ * Threads:   xbgpu_status_sample() is the worker's, xbgpu_status_describe() HTTP's. */
 #ifndef XBGPU_STATUS_H
 #define XBGPU_STATUS_H
 
 #include "common/http/status.h"
 #include "xbgpu/send.h"
 
-#define XBGPU_N_VIEWS     4
-#define XBGPU_LOOK_LEVELS 65536
+#define XBGPU_N_VIEWS        4
+#define XBGPU_PREVIEW_LEVELS 65536
 
 struct xbgpu_status;
 
@@ -24,7 +24,7 @@ int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_la
                         struct xbgpu_status **status);
 
 /* A downloaded dump, before it is sent. */
-void xbgpu_status_look(struct xbgpu_status *status, const struct xdump *dump);
+void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *dump);
 
 /* As of status.h; 'arg' is the struct xbgpu_status. */
 void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *into);

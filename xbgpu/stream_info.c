@@ -16,7 +16,7 @@
 #define MAX_ORDERING_BYTES (8u << 20) /* what a client's line is sure to hold */
 
 struct adding {
-    struct xfacts *facts;
+    struct xbgpu_facts *facts;
     struct sensors *sensors;
     size_t max; /* sensors that there is room for */
     const char *stream;
@@ -32,7 +32,7 @@ static struct sensor *add(struct adding *a, const char *name, const char *units,
 
     assert(a->facts->n < a->max);
     snprintf(full, sizeof(full), "%s.%s", a->stream, name);
-    const struct sensor_about about = {.name = full, .description = description, .units = units, .type = type};
+    const struct sensor_desc about = {.name = full, .description = description, .units = units, .type = type};
     if (!a->err)
         a->err = sensors_add(a->sensors, sensor, &about, (struct sensor_reading){a->now_ns, SENSOR_NOMINAL, value});
     a->facts->n++;
@@ -61,8 +61,8 @@ static void add_text(struct adding *a, const char *name, char *text, const char 
 }
 
 /* What 'write' writes; NULL where it would be too long, or there is no memory, which a->err says. */
-static char *write_text(struct adding *a, const struct xlabels *labels, size_t n_pieces,
-                        void (*write)(const struct xlabels *labels, FILE *out))
+static char *write_text(struct adding *a, const struct xbgpu_labels *labels, size_t n_pieces,
+                        void (*write)(const struct xbgpu_labels *labels, FILE *out))
 {
     size_t piece_bytes = 0, text_bytes;
     char *text = NULL;
@@ -80,10 +80,10 @@ static char *write_text(struct adding *a, const struct xlabels *labels, size_t n
 }
 
 static void add_stream(struct adding *a, const struct xbgpu_config *config, const struct xbgpu_layout *l,
-                       const struct xbgpu_config_output *output, const struct xlabels *labels)
+                       const struct xbgpu_config_output *output, const struct xbgpu_labels *labels)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     int64_t n_batches = xbgpu_integration_batches(config, output);
     int64_t first = recv->chan_offset, last = first + recv->n_chan_substream - 1;
     size_t n_products = l->n_baselines * N_POL_PRODUCTS;
@@ -94,7 +94,7 @@ static void add_stream(struct adding *a, const struct xbgpu_config *config, cons
         a->err = -ENOMEM;
     else
         add_text(a, "chan-range", range, "The first and the last channel that this engine processes, as (first,last).");
-    add_real(a, "sync-time", "s", decimal_to_double(config->time.sync_time_s), "UNIX time of ADC sample 0.");
+    add_real(a, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s), "UNIX time of ADC sample 0.");
     add_real(a, "scale-factor-timestamp", "Hz", rate_hz, "Timestamps divided by this are seconds since sync-time.");
     add_real(a, "adc-sample-rate", "Hz", rate_hz, "Samples per second of each digitiser.");
     add_real(a, "bandwidth", "Hz", rate_hz / (double)recv->samples_between_spectra * (double)recv->n_chan,
@@ -106,21 +106,21 @@ static void add_stream(struct adding *a, const struct xbgpu_config *config, cons
     add_integer(a, "n-chans-per-substream", recv->n_chan_substream, "Channels that one engine processes.");
     add_integer(a, "n-xengs", recv->n_chan / recv->n_chan_substream, "X-engines that make the stream.");
     add_integer(a, "n-ants", recv->n_ants, "Antennas, of two polarisations each.");
-    add_text(a, "input-labels", write_text(a, labels, labels->n, xlabels_write),
+    add_text(a, "input-labels", write_text(a, labels, labels->n, xbgpu_labels_write),
              "Labels of the inputs, as a list: both polarisations of antenna 0, then of antenna 1, and so on.");
     add_integer(a, "n-bls", (int64_t)n_products,
                 "Correlation products of each channel: four of each pair of antennas.");
-    add_text(a, "bls-ordering", write_text(a, labels, 2 * n_products, xlabels_write_products),
+    add_text(a, "bls-ordering", write_text(a, labels, 2 * n_products, xbgpu_labels_write_products),
              "Correlation products in the order of a dump, as pairs of input labels; the second one is conjugated.");
     add_integer(a, "n-accs", n_batches * recv->spectra_per_heap, "Spectra that a dump is the sum of.");
     add_real(a, "int-time", "s", (double)(n_batches * l->batch_samples) / rate_hz, "Length of an accumulation.");
     add_integer(a, "xeng-out-bits-per-sample", 32, "Bits of the real and of the imaginary part of a visibility.");
 }
 
-int xfacts_init(struct xfacts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                const struct xlabels *labels, struct sensors *sensors)
+int xbgpu_facts_init(struct xbgpu_facts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                     const struct xbgpu_labels *labels, struct sensors *sensors)
 {
-    *facts = (struct xfacts){calloc(layout->n_outputs * MAX_PER_STREAM, sizeof(struct sensor)), 0};
+    *facts = (struct xbgpu_facts){calloc(layout->n_outputs * MAX_PER_STREAM, sizeof(struct sensor)), 0};
     struct adding a = {.facts = facts,
                        .sensors = sensors,
                        .max = layout->n_outputs * MAX_PER_STREAM,
@@ -134,8 +134,8 @@ int xfacts_init(struct xfacts *facts, const struct xbgpu_config *config, const s
     return a.err;
 }
 
-void xfacts_fini(struct xfacts *facts)
+void xbgpu_facts_fini(struct xbgpu_facts *facts)
 {
     free(facts->sensors);
-    *facts = (struct xfacts){0};
+    *facts = (struct xbgpu_facts){0};
 }

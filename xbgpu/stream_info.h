@@ -8,18 +8,18 @@
 #include "common/telemetry/sensor.h"
 #include "xbgpu/layout.h"
 
-struct xlabels;
+struct xbgpu_labels;
 
-struct xfacts {
+struct xbgpu_facts {
     struct sensor *sensors; /* [n] */
     size_t n;
 };
 
 /* Adds them all.  Returns 0 or -ENOMEM. */
-int xfacts_init(struct xfacts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                const struct xlabels *labels, struct sensors *sensors);
+int xbgpu_facts_init(struct xbgpu_facts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                const struct xbgpu_labels *labels, struct sensors *sensors);
 
 /* The set has been destroyed. */
-void xfacts_fini(struct xfacts *facts);
+void xbgpu_facts_fini(struct xbgpu_facts *facts);
 
 #endif

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-int window_init(struct window *window, int64_t n_length, size_t n_ants, size_t n_rows, bool count_baselines)
+int xbgpu_window_init(struct xbgpu_window *window, int64_t n_length, size_t n_ants, size_t n_rows, bool count_baselines)
 {
     size_t n_baselines = count_baselines ? correlate_n_baselines(n_ants) : 0;
 
-    *window =
-        (struct window){.n_length = n_length, .n_ants = n_ants, .n_rows = n_rows, .count_baselines = count_baselines};
+    *window = (struct xbgpu_window){
+        .n_length = n_length, .n_ants = n_ants, .n_rows = n_rows, .count_baselines = count_baselines};
     window->n_taken = calloc(n_rows + 1, sizeof(*window->n_taken));
     window->n_full_taken = calloc(n_rows + 1, sizeof(*window->n_full_taken));
     window->n_extra_taken = calloc(n_rows * n_baselines + 1, sizeof(*window->n_extra_taken));
@@ -22,13 +22,13 @@ int window_init(struct window *window, int64_t n_length, size_t n_ants, size_t n
     window->n_extra = calloc(correlate_n_baselines(n_ants), sizeof(*window->n_extra));
     if (!window->n_ant_batches || !window->n_extra || !window->n_taken || !window->n_full_taken ||
         !window->n_extra_taken) {
-        window_fini(window);
+        xbgpu_window_fini(window);
         return -ENOMEM;
     }
     return 0;
 }
 
-void window_fini(struct window *window)
+void xbgpu_window_fini(struct xbgpu_window *window)
 {
     free(window->n_ant_batches);
     free(window->n_extra);
@@ -40,7 +40,7 @@ void window_fini(struct window *window)
     window->n_extra = NULL;
 }
 
-void window_open(struct window *window, int64_t batch)
+void xbgpu_window_open(struct xbgpu_window *window, int64_t batch)
 {
     window->open = true;
     window->index = floor_div(batch, window->n_length);
@@ -57,14 +57,14 @@ void window_open(struct window *window, int64_t batch)
 }
 
 /* Adds 'n' to the counts of all baselines of antennas that are both there. */
-static void add_baselines(const struct window *window, const uint8_t *present, uint32_t n, uint32_t *counts)
+static void add_baselines(const struct xbgpu_window *window, const uint8_t *present, uint32_t n, uint32_t *counts)
 {
     for (size_t a2 = 0; a2 < window->n_ants; a2++)
         for (size_t a1 = 0; present[a2] && a1 <= a2; a1++)
             counts[correlate_baseline(a1, a2)] += present[a1] * n;
 }
 
-void window_add(struct window *window, const uint8_t *present)
+void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present)
 {
     size_t n_present = 0;
 
@@ -80,7 +80,7 @@ void window_add(struct window *window, const uint8_t *present)
         add_baselines(window, present, 1, window->n_extra);
 }
 
-void window_add_taken(struct window *window, const uint8_t *present, size_t row, uint32_t n_taken)
+void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken)
 {
     assert(window->open && row < window->n_rows);
     if (!memchr(present, 1, window->n_ants))
@@ -92,7 +92,7 @@ void window_add_taken(struct window *window, const uint8_t *present, size_t row,
         add_baselines(window, present, n_taken, window->n_extra_taken + row * correlate_n_baselines(window->n_ants));
 }
 
-size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights)
+size_t xbgpu_window_weights(const struct xbgpu_window *window, uint32_t n_spectra, uint32_t *weights)
 {
     size_t n_weighted = 0;
 
@@ -112,7 +112,7 @@ size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t 
     return n_weighted;
 }
 
-void window_gate_weights(const struct window *window, uint32_t *weights)
+void xbgpu_window_gate_weights(const struct xbgpu_window *window, uint32_t *weights)
 {
     size_t n_baselines = correlate_n_baselines(window->n_ants);
 

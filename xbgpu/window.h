@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct window {
+struct xbgpu_window {
     int64_t n_length;     /* [const] batches of a window */
     size_t n_ants;        /* [const] */
     bool count_baselines; /* [const] weights by baseline, not all or nothing */
@@ -29,34 +29,35 @@ struct window {
 };
 
 /* Returns 0 or -ENOMEM. */
-int window_init(struct window *window, int64_t n_length, size_t n_ants, size_t n_rows, bool count_baselines);
-void window_fini(struct window *window);
+int xbgpu_window_init(struct xbgpu_window *window, int64_t n_length, size_t n_ants, size_t n_rows,
+                      bool count_baselines);
+void xbgpu_window_fini(struct xbgpu_window *window);
 
 /* First batch of the open window, and the one after its last. */
-static inline int64_t window_first(const struct window *window)
+static inline int64_t xbgpu_window_first(const struct xbgpu_window *window)
 {
     return window->index * window->n_length;
 }
-static inline int64_t window_end(const struct window *window)
+static inline int64_t xbgpu_window_end(const struct xbgpu_window *window)
 {
-    return window_first(window) + window->n_length;
+    return xbgpu_window_first(window) + window->n_length;
 }
 
 /* Opens the window that 'batch' belongs to. */
-void window_open(struct window *window, int64_t batch);
+void xbgpu_window_open(struct xbgpu_window *window, int64_t batch);
 
 /* A batch of the open window: present[ant] is 0 or 1. */
-void window_add(struct window *window, const uint8_t *present);
+void xbgpu_window_add(struct xbgpu_window *window, const uint8_t *present);
 
 /* The same batch: so many spectra of it did the gate take of the channels of 'row'. */
-void window_add_taken(struct window *window, const uint8_t *present, size_t row, uint32_t n_taken);
+void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present, size_t row, uint32_t n_taken);
 
 /* Writes what each baseline weighs, in spectra, 'n_spectra' to a batch.  Where baselines are not counted one by one, a
  * baseline has either all spectra of the window or none.  Returns the number of baselines with a weight. */
-size_t window_weights(const struct window *window, uint32_t n_spectra, uint32_t *weights);
+size_t xbgpu_window_weights(const struct xbgpu_window *window, uint32_t n_spectra, uint32_t *weights);
 
 /* Writes for each row how many spectra the gate took that went into each baseline: weights[row][baseline].  Where
  * baselines are counted. */
-void window_gate_weights(const struct window *window, uint32_t *weights);
+void xbgpu_window_gate_weights(const struct xbgpu_window *window, uint32_t *weights);
 
 #endif

@@ -3,31 +3,31 @@
 
 #include <assert.h>
 
-void loan_init(struct loan *loan, struct inbox *home, struct inbox_item item)
+void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inbox_item item)
 {
-    atomic_init(&loan->n_readers, 0);
-    loan->home = home;
-    loan->item = item;
+    atomic_init(&ref->n_readers, 0);
+    ref->return_to = return_to;
+    ref->item = item;
 }
 
-void loan_out(struct loan *loan, int n_readers)
+void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 {
     int n_before;
 
     assert(n_readers > 0);
     /* Relaxed: the hand-over itself, through an inbox or a stream, orders this before any put. */
-    n_before = atomic_exchange_explicit(&loan->n_readers, n_readers, memory_order_relaxed);
+    n_before = atomic_exchange_explicit(&ref->n_readers, n_readers, memory_order_relaxed);
     assert(n_before == 0);
 }
 
-void loan_put(void *loan)
+void buffer_ref_put(void *ref)
 {
-    struct loan *self = loan;
+    struct buffer_ref *self = ref;
     /* Release: our reads end before the last put.  Acquire: if ours is the last, everybody's reads ended before the
      * push that gives the buffer away. */
     int n_before = atomic_fetch_sub_explicit(&self->n_readers, 1, memory_order_acq_rel);
 
     assert(n_before > 0);
     if (n_before == 1)
-        inbox_push(self->home, &self->item);
+        inbox_push(self->return_to, &self->item);
 }

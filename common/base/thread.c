@@ -99,9 +99,9 @@ void thread_watched(bool watched)
         atomic_store_explicit(&own_record->excused, !watched, memory_order_relaxed);
 }
 
-struct thread_still threads_look(void)
+struct thread_stalled threads_find_stalled(void)
 {
-    struct thread_still still = {.n_looks = 0};
+    struct thread_stalled still = {.n_looks = 0};
 
     pthread_mutex_lock(&records_lock);
     for (struct record *r = records; r; r = r->next) {

@@ -64,14 +64,14 @@ static inline void thread_beat(void)
 void thread_watched(bool watched);
 
 /* A thread that does not move. */
-struct thread_still {
+struct thread_stalled {
     char name[16];
     int64_t tid;      /* the kernel's number, as gdb and /proc have it */
-    unsigned n_looks; /* for how many calls of threads_look() in a row it has not moved; 0: all move */
+    unsigned n_looks; /* for how many calls of threads_find_stalled() in a row it has not moved; 0: all move */
 };
 
 /* Looks at all threads that thread_start() started and that have not ended, and returns the one that has stood still
  * for most calls.  Always on the same thread. */
-struct thread_still threads_look(void);
+struct thread_stalled threads_find_stalled(void);
 
 #endif

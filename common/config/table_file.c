@@ -9,14 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-int table_refuse(const struct table_row *row, const char *what, const char *field)
+int table_file_refuse(const struct table_row *row, const char *what, const char *field)
 {
     snprintf(row->why, row->why_bytes, "%s:%u: %s%s%s", row->path, row->line, what, field ? ", not " : "",
              field ? field : "");
     return -EINVAL;
 }
 
-bool table_number(const char *field, double *number)
+bool table_file_number(const char *field, double *number)
 {
     char *end;
 

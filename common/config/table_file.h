@@ -24,9 +24,9 @@ int table_file_read(const char *path, int (*row_fn)(const struct table_row *row,
                     char *why, size_t why_bytes);
 
 /* For row_fn: writes "PATH:line: what[, not field]" ('field' may be NULL) and returns -EINVAL. */
-int table_refuse(const struct table_row *row, const char *what, const char *field);
+int table_file_refuse(const struct table_row *row, const char *what, const char *field);
 
 /* A finite number and nothing else. */
-bool table_number(const char *field, double *number);
+bool table_file_number(const char *field, double *number);
 
 #endif

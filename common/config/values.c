@@ -84,7 +84,7 @@ static bool parse_int(const struct config_key *key, const char *item, int64_t *v
 {
     struct decimal decimal;
 
-    if (decimal_parse(item, 0, &decimal) != 0 || !in_range(key, (double)decimal.mantissa))
+    if (timebase_parse_decimal(item, 0, &decimal) != 0 || !in_range(key, (double)decimal.mantissa))
         return false;
     *value = decimal.mantissa;
     return true;
@@ -133,7 +133,8 @@ static bool parse_decimal(const struct config_key *key, const char *item, int ma
 {
     struct decimal decimal;
 
-    if (decimal_parse(item, max_decimals, &decimal) != 0 || !in_range(key, decimal_to_double(decimal)))
+    if (timebase_parse_decimal(item, max_decimals, &decimal) != 0 ||
+        !in_range(key, timebase_decimal_to_double(decimal)))
         return false;
     *value = decimal;
     return true;

@@ -85,8 +85,8 @@ static int parse_command_line(const struct config_table *table, int argc, char *
     return action;
 }
 
-int config_main(const struct config_table *table, int argc, char **argv,
-                void (*check)(void *values, struct config *config), void *values, struct config **config)
+int command_line_main(const struct config_table *table, int argc, char **argv,
+                      void (*check)(void *values, struct config *config), void *values, struct config **config)
 {
     int action = parse_command_line(table, argc, argv);
     const char *path;

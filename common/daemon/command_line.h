@@ -10,7 +10,7 @@
  * (0, EXIT_CONFIG for a bad file or command line). */
 #define CONFIG_RUN  (-1)
 #define CONFIG_TUNE (-2)
-int config_main(const struct config_table *table, int argc, char **argv,
-                void (*check)(void *values, struct config *config), void *values, struct config **config);
+int command_line_main(const struct config_table *table, int argc, char **argv,
+                      void (*check)(void *values, struct config *config), void *values, struct config **config);
 
 #endif

@@ -136,7 +136,7 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     int err = daemon->start(pipeline);
     lock_memory();
     if (!err)
-        err = daemon->begin(pipeline, why, sizeof(why));
+        err = daemon->enable(pipeline, why, sizeof(why));
     threads_release(!err);
     if (why[0])
         return daemon_start_failed(config, err, why);
@@ -175,7 +175,7 @@ static struct device_config device_config_of(const struct daemon *daemon, const 
     };
 }
 
-/* Without signals of our own (config_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
+/* Without signals of our own (command_line_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
 static int tune(const struct daemon *daemon, const void *values, const struct config *config)
 {
     struct device_config device_config = device_config_of(daemon, values, NULL);
@@ -242,7 +242,7 @@ int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values
 
     service_catch_signals();
     log_init(daemon->name, LOG_LEVEL_INFO);
-    int exit_code = config_main(daemon->table, argc, argv, daemon->check, values, &config);
+    int exit_code = command_line_main(daemon->table, argc, argv, daemon->check, values, &config);
     if (exit_code == CONFIG_TUNE) {
         exit_code = tune(daemon, values, config);
     } else if (exit_code == CONFIG_RUN) {

@@ -50,7 +50,7 @@ struct daemon {
     void (*control)(void *pipeline, struct katcp_device *device);
     int (*start)(void *pipeline); /* its threads, which first move when all of them are there */
     /* Has packets come, as the last step before READY: nobody would deal with them earlier.  Errors as of 'create'. */
-    int (*begin)(void *pipeline, char *why, size_t why_bytes);
+    int (*enable)(void *pipeline, char *why, size_t why_bytes);
     /* Drains; what is not done at 'give_up_ns' (monotonic) is left undone.  Returns false if output that could have been
      * kept was lost: it gave up, or a capture could not be written. */
     bool (*stop)(void *pipeline, int64_t give_up_ns);

@@ -94,7 +94,7 @@ static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
 
 /* Tells the last status, and before it READY and STOPPING until they are told once.  Returns 0 or negative errno; what
  * is not told now is kept for retell(). */
-static int tell(struct service *service) REQUIRES(service->status_lock)
+static int notify_status(struct service *service) REQUIRES(service->status_lock)
 {
     char text[STATUS_BYTES + 40];
 
@@ -111,7 +111,7 @@ static void retell(struct service *service)
 {
     lock_take(&service->status_lock);
     if (service->is_untold)
-        tell(service);
+        notify_status(service);
     lock_give(&service->status_lock);
 }
 
@@ -131,18 +131,18 @@ static void one_line(char *text)
 /* ---- The watchdog ------------------------------------------------------------------------------------------------ */
 
 /* 'still' NULL: nothing hangs. */
-static void tell_hang(struct service *service, const struct thread_still *still)
+static void report_hang(struct service *service, const struct thread_stalled *still)
 {
     lock_take(&service->status_lock);
     service->hang[0] = '\0';
     if (still)
         snprintf(service->hang, sizeof(service->hang), "FAILED: thread %s (%lld) hangs", still->name,
                  (long long)still->tid);
-    tell(service);
+    notify_status(service);
     lock_give(&service->status_lock);
 }
 
-static void note_still(struct service *service, const struct thread_still *still, double look_s)
+static void note_still(struct service *service, const struct thread_stalled *still, double look_s)
 {
     double still_s = still->n_looks * look_s;
 
@@ -150,13 +150,13 @@ static void note_still(struct service *service, const struct thread_still *still
         return;
     service->still_tid = still->tid;
     log_error("thread %s (%lld) hangs: it has not moved for %.3g s", still->name, (long long)still->tid, still_s);
-    tell_hang(service, still);
+    report_hang(service, still);
 }
 
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct service *service = timer->data;
-    struct thread_still still = threads_look();
+    struct thread_stalled still = threads_find_stalled();
 
     if (still.n_looks >= STILL_LOOKS) {
         note_still(service, &still, timer->repeat);
@@ -164,7 +164,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     }
     if (service->still_tid) {
         log_warning("all threads move again");
-        tell_hang(service, NULL);
+        report_hang(service, NULL);
         service->still_tid = 0;
     }
     notify_send(&service->notify, "WATCHDOG=1"); /* one that is lost is followed by the next look's */
@@ -184,7 +184,7 @@ static void start_looking(struct service *service)
 
 static void on_clock(struct ev_loop *loop, ev_timer *timer, int events)
 {
-    clock_state_look();
+    clock_state_read();
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -257,7 +257,7 @@ int service_open(struct service **service)
     ev_async_init(&s->stop, on_stop);
     ev_async_start(s->loop, &s->stop);
     ev_timer_init(&s->clock, on_clock, CLOCK_LOOK_S, CLOCK_LOOK_S);
-    clock_state_look();
+    clock_state_read();
     n_signals = 0;
     atomic_store(&signalled, s);
     set_signals(on_signal, SIG_IGN, on_abort);
@@ -276,12 +276,12 @@ struct ev_loop *service_loop(struct service *service)
 }
 
 /* READY=1.  The init system may have no room for it now. */
-static void tell_ready(struct service *service)
+static void notify_ready(struct service *service)
 {
     lock_take(&service->status_lock);
     snprintf(service->status, sizeof(service->status), "running");
     service->is_ready = true;
-    int err = tell(service);
+    int err = notify_status(service);
     lock_give(&service->status_lock);
     if (err)
         log_warning("running, but the init system cannot be told so: %s; it is told again each second",
@@ -291,7 +291,7 @@ static void tell_ready(struct service *service)
 int service_run(struct service *service)
 {
     log_flush(); /* whoever hears READY finds all that was logged before */
-    tell_ready(service);
+    notify_ready(service);
     ev_timer_init(&service->retell, on_retell, RETELL_S, RETELL_S);
     service->retell.data = service;
     ev_timer_start(service->loop, &service->retell);
@@ -329,7 +329,7 @@ void service_status(struct service *service, const char *format, ...)
     vsnprintf(service->status, sizeof(service->status), format, args);
     va_end(args);
     one_line(service->status);
-    tell(service);
+    notify_status(service);
     lock_give(&service->status_lock);
 }
 
@@ -338,7 +338,7 @@ void service_stopping(struct service *service)
     lock_take(&service->status_lock);
     snprintf(service->status, sizeof(service->status), "draining");
     service->is_stopping = true;
-    tell(service);
+    notify_status(service);
     lock_give(&service->status_lock);
 }
 

@@ -274,7 +274,7 @@ static int lock_directory(struct state_files *files, char *why, size_t why_bytes
 
 static int add_sensor(struct state_files *files, struct sensors *sensors)
 {
-    const struct sensor_about about = {
+    const struct sensor_desc about = {
         "state-status", "Whether what is set is kept; error once a kept setting was ignored, until the next start", "",
         SENSOR_DISCRETE, .words = state_words};
     struct sensor_reading first = {

@@ -15,7 +15,7 @@
  *            memory was copied to may hold anything: who takes delivery asks device_ok() before it passes it on.
  *            (Operations of the cpu device cannot fail.)
  * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
- *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (loan_put
+ *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (buffer_ref_put
  *            does); it must not call the device. */
 #ifndef COMMON_DEVICE_DEVICE_H
 #define COMMON_DEVICE_DEVICE_H

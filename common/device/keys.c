@@ -44,7 +44,7 @@ static bool is_gpu_name(const char *gpu)
     return false;
 }
 
-void config_check_device(const struct config_device *device, struct config *errors)
+void device_keys_check(const struct config_device *device, struct config *errors)
 {
     if (!is_gpu_name(device->gpu))
         config_error(errors, &device->gpu,
@@ -52,8 +52,8 @@ void config_check_device(const struct config_device *device, struct config *erro
                      device->gpu);
 }
 
-void config_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
-                            const struct config_device *device, struct config *errors)
+void device_keys_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
+                                 const struct config_device *device, struct config *errors)
 {
     if (!*gpudirect)
         return;

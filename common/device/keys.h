@@ -24,11 +24,11 @@ extern const struct config_key config_device_keys[CONFIG_N_DEVICE_KEYS];
     CONFIG_SECTION(type, device, config_device_keys, "Where the kernels run.", .optional = true)
 
 /* Both daemons' check of the device section. */
-void config_check_device(const struct config_device *device, struct config *errors);
+void device_keys_check(const struct config_device *device, struct config *errors);
 
 /* The check of recv.gpudirect or send.gpudirect, for those sections' own: an error there if it does not agree with the
  * section's other keys or with the device, which may be NULL where the key is false. */
-void config_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
-                            const struct config_device *device, struct config *errors);
+void device_keys_check_gpudirect(const bool *gpudirect, int transport, const char *pcap_file,
+                                 const struct config_device *device, struct config *errors);
 
 #endif

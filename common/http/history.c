@@ -326,7 +326,7 @@ static void clear_slots(struct history *h, int64_t second)
     h->second = second;
 }
 
-void history_look(struct history *h, int64_t now_ns, int64_t unix_ns)
+void history_sample(struct history *h, int64_t now_ns, int64_t unix_ns)
 {
     struct looking looking = {h, 0, now_ns, unix_ns};
 

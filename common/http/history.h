@@ -7,7 +7,7 @@
  *            and stands still for more than two seconds and twice as long as it ever did before.
  *            A range row has a gauge, which is in trouble while it lies outside a range.
  *            Rows of flows and ranges count the seconds of their troubles.
- * Threads:   history_look() main's; history_describe() any.   Blocking: a lock, held for one look. */
+ * Threads:   history_sample() main's; history_describe() any.   Blocking: a lock, held for one look. */
 #ifndef COMMON_HTTP_HISTORY_H
 #define COMMON_HTTP_HISTORY_H
 
@@ -20,7 +20,7 @@ struct history;
 int history_create(struct history **history);
 
 /* Looks at all counters, of which none is registered after the first look.  Both times go on; 'now_ns' is monotonic. */
-void history_look(struct history *history, int64_t now_ns, int64_t unix_ns);
+void history_sample(struct history *history, int64_t now_ns, int64_t unix_ns);
 
 /* An array of the troubles of the last hour, the worst and latest first: where, stage, what, level ("warn", "bad"),
  * n_minute, n_hour, total, unit ("" or "s", of these three), ongoing (of flows and ranges), since (when the trouble began, of

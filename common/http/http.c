@@ -28,7 +28,7 @@
 #define SWEEP_MS             500 /* between looks at the deadlines of connections */
 
 struct http {
-    struct katcp_access access;  /* [const] */
+    struct access access;        /* [const] */
     const struct gauge *healthy; /* [const] */
     struct status *status;       /* NULL: none */
     char *names, *own_names;     /* [const] that a request's Host: may have */
@@ -214,7 +214,7 @@ static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, soc
 {
     const struct http *http = arg;
 
-    return katcp_access_allows(&http->access, ((const struct sockaddr_in *)address)->sin_addr) ? MHD_YES : MHD_NO;
+    return access_allows(&http->access, ((const struct sockaddr_in *)address)->sin_addr) ? MHD_YES : MHD_NO;
 }
 
 static void on_connection(void *arg, struct MHD_Connection *connection, void **context,
@@ -279,7 +279,7 @@ static void free_http(struct http *http)
     free(http);
 }
 
-static const char *cure(int err)
+static const char *bind_error_hint(int err)
 {
     switch (err) {
     case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
@@ -300,7 +300,7 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
     if (!h)
         goto fail;
     h->stop_fd = -1;
-    err = katcp_access_parse(config->allow, &h->access, sentence, sizeof(sentence));
+    err = access_parse(config->allow, &h->access, sentence, sizeof(sentence));
     if (err) {
         snprintf(why, why_bytes, "http.allow: %s", sentence);
         free_http(h);
@@ -330,7 +330,7 @@ undo_http:
     free_http(h);
 fail:
     snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
-             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), cure(err));
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), bind_error_hint(err));
     return err;
 }
 

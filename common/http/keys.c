@@ -17,12 +17,12 @@ const struct config_key config_http_keys[] = {
 };
 #undef KEYS_OF
 
-void config_check_http(const struct config_http *http, struct config *errors)
+void http_keys_check(const struct config_http *http, struct config *errors)
 {
-    struct katcp_access access;
+    struct access access;
     char why[200];
 
-    if (katcp_access_parse(http->allow, &access, why, sizeof(why)))
+    if (access_parse(http->allow, &access, why, sizeof(why)))
         config_error(errors, &http->allow, "allow: %s", why);
     if (http_names_check(http->names, why, sizeof(why)))
         config_error(errors, &http->names, "names: %s", why);

@@ -21,6 +21,6 @@ extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 #define CONFIG_HTTP_SECTION(type) CONFIG_SECTION(type, http, config_http_keys, "Monitoring.", .optional = true)
 
 /* Every program's check of the http section. */
-void config_check_http(const struct config_http *http, struct config *errors);
+void http_keys_check(const struct config_http *http, struct config *errors);
 
 #endif

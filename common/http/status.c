@@ -84,7 +84,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct status *status = CONTAINER_OF(timer, struct status, look);
 
-    history_look(status->history, clock_monotonic_ns(), clock_unix_ns());
+    history_sample(status->history, clock_monotonic_ns(), clock_unix_ns());
 }
 
 void status_watch(struct status *status, struct ev_loop *loop)
@@ -319,7 +319,7 @@ static json_t *describe_sensors(const struct sensors *sensors)
 
     for (size_t i = 0; i < sensors->n; i++) {
         const struct sensor_entry *entry = sensors->entries[i];
-        const struct sensor_about *about = &entry->about;
+        const struct sensor_desc *about = &entry->about;
         if (about->includes || (about->type == SENSOR_STRING && !about->format))
             continue;
         struct sensor_reading reading = sensors_read(sensors, entry, NULL);

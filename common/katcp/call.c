@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void katcp_complain(struct katcp_client *client, const char *what)
+void katcp_log_protocol_error(struct katcp_client *client, const char *what)
 {
     struct katcp_text *line = &client->server->line;
 
@@ -56,7 +56,7 @@ void katcp_call_begin(struct katcp_client *client)
     int n = (int)call->message.n_args;
 
     if (call->message.type != '?') {
-        katcp_complain(client, "only requests are expected here, which begin with ?");
+        katcp_log_protocol_error(client, "only requests are expected here, which begin with ?");
         return;
     }
     call->active = true;
@@ -146,7 +146,7 @@ static void reply(struct katcp_call *call, const char *result, int n, const char
 {
     answer(call, '!', result, n, args);
     call->active = false;
-    call->go_on = NULL;
+    call->resume = NULL;
     free(call->memory);
     call->memory = NULL;
     katcp_client_wake(katcp_call_client(call));

@@ -69,7 +69,7 @@ void katcp_client_wake(struct katcp_client *client)
 
     if (server->served == client)
         return; /* which looks for itself when its slice is over */
-    katcp_server_go_on(server);
+    katcp_server_resume(server);
     if (client->waits || client->fd < 0)
         return;
     client->waits = true;
@@ -146,7 +146,7 @@ static void append(struct katcp_client *client, const struct katcp_text *line)
 {
     if (unsent(client) == 0)
         client->moved_ns = clock_monotonic_ns();
-    katcp_count_steps(client->server, KATCP_TELL_STEPS + line->n);
+    katcp_count_steps(client->server, KATCP_INFORM_STEPS + line->n);
     katcp_text_add(&client->out, line->bytes, line->n);
     if (client->out.failed || line->failed)
         katcp_client_refuse(client, KATCP_NO_MEMORY);
@@ -162,7 +162,7 @@ void katcp_client_answer(struct katcp_client *client, const struct katcp_text *l
     client->answers_end = client->out.n; /* of a client that is dropped nobody asks */
 }
 
-bool katcp_client_tell(struct katcp_client *client, const struct katcp_text *line)
+bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line)
 {
     if (client->fd < 0)
         return false;
@@ -235,7 +235,7 @@ static void handle_line(struct katcp_client *client)
     if (refused)
         katcp_client_refuse(client, KATCP_NO_KATCP);
     else if (why && !is_left_out)
-        katcp_complain(client, why);
+        katcp_log_protocol_error(client, why);
     else if (call->message.type)
         katcp_call_begin(client);
 }
@@ -244,7 +244,7 @@ static void handle_line(struct katcp_client *client)
 static void skip_line(struct katcp_client *client)
 {
     if (!client->skips)
-        katcp_complain(client, too_long);
+        katcp_log_protocol_error(client, too_long);
     client->skips = true;
     client->in_at = client->in_searched = client->in.n = 0;
 }
@@ -308,7 +308,7 @@ static bool has_steps(const struct katcp_client *client)
     return client->fd >= 0 && katcp_steps_left(server) > server->slice_end && unsent(client) <= KATCP_ENOUGH_BYTES;
 }
 
-bool katcp_call_may_go_on(const struct katcp_call *call)
+bool katcp_call_may_resume(const struct katcp_call *call)
 {
     return has_steps(CONTAINER_OF(call, const struct katcp_client, call));
 }
@@ -316,7 +316,7 @@ bool katcp_call_may_go_on(const struct katcp_call *call)
 /* Whether there is something to do for it that waits for nothing but its turn. */
 static bool has_work(struct katcp_client *client)
 {
-    bool goes_on = client->call.active && client->call.go_on && unsent(client) <= KATCP_ENOUGH_BYTES;
+    bool goes_on = client->call.active && client->call.resume && unsent(client) <= KATCP_ENOUGH_BYTES;
 
     return goes_on || (is_free(client) && line_at_hand(client)) || (client->is_readable && can_read(client));
 }
@@ -334,8 +334,8 @@ static void serve(struct katcp_client *client)
     if (client->is_readable && can_read(client))
         read_some(client);
     while (has_steps(client)) {
-        if (call->active && call->go_on)
-            call->go_on(call);
+        if (call->active && call->resume)
+            call->resume(call);
         else if (!call->active && line_at_hand(client))
             handle_line(client);
         else
@@ -366,7 +366,7 @@ void katcp_clients_serve(struct katcp_server *server)
             serve(client);
     }
     if (server->first_waiting)
-        katcp_server_go_on(server);
+        katcp_server_resume(server);
 }
 
 /* Nobody overtakes those that wait. */
@@ -406,7 +406,7 @@ static void greet(struct katcp_client *client)
         for (size_t k = 0; k < 3 && version[k]; k++)
             katcp_text_add_arg(line, version[k]);
         katcp_text_end(line);
-        katcp_client_tell(client, line);
+        katcp_client_inform(client, line);
     }
     katcp_text_clear(line);
     katcp_text_begin(line, '#', "client-connected", 0);
@@ -414,7 +414,7 @@ static void greet(struct katcp_client *client)
     katcp_text_end(line);
     for (struct katcp_client *other = server->clients; other; other = other->next)
         if (other != client)
-            katcp_client_tell(other, line);
+            katcp_client_inform(other, line);
 }
 
 int katcp_client_open(struct katcp_server *server, int fd, const struct endpoint *peer, bool read_only)
@@ -450,7 +450,7 @@ void katcp_client_drop(struct katcp_client *client)
     katcp_sampling_end(client);
     client->server->n_bytes -= client->n_bytes;
     client->n_bytes = 0;
-    katcp_server_go_on(client->server);
+    katcp_server_resume(client->server);
 }
 
 void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why)
@@ -498,7 +498,7 @@ void katcp_clients_tidy(struct katcp_server *server)
 
     while (*link) {
         struct katcp_client *client = *link;
-        bool is_kept = client->call.active && !client->call.go_on;
+        bool is_kept = client->call.active && !client->call.resume;
         if (client->fd >= 0 || is_kept || client->waits) {
             link = &client->next;
             continue;

@@ -35,7 +35,7 @@
 #define KATCP_SLICE_STEPS  (KATCP_TURN_STEPS / 8)
 #define KATCP_LOOK_STEPS   (KATCP_TURN_STEPS / 2)
 #define KATCP_LINE_STEPS   2000 /* of a line, whatever is in it */
-#define KATCP_TELL_STEPS   500  /* of a line that is told */
+#define KATCP_INFORM_STEPS 500  /* of a line that is told */
 #define KATCP_SENSOR_STEPS 100  /* of a sensor that is looked at */
 
 /* Why connections end that the client has not ended: katcp_refusals[]. */
@@ -78,7 +78,7 @@ struct katcp_call {
     struct katcp_message message; /* its strings lie in the client's 'in' */
     bool active;
     /* An answer that takes several turns: katcp_call_go_on(); NULL: one turn suffices. */
-    void (*go_on)(struct katcp_call *call);
+    void (*resume)(struct katcp_call *call);
     size_t next, n_told; /* the sensor that is next, and how many were told */
     void *memory;        /* a pattern or marks; freed with the call */
     void (*each)(struct katcp_call *call, const struct sensor_entry *entry);
@@ -127,7 +127,7 @@ struct katcp_listener {
 struct katcp_server {
     const struct katcp_device *device; /* [const] */
     struct ev_loop *loop;              /* [const] */
-    struct katcp_access access;        /* [const] */
+    struct access access;              /* [const] */
     size_t max_clients;                /* [const] of each listener */
     bool halt_stays;                   /* [const] */
     size_t names_bytes;                /* [const] all sensors' names with commas: a long ?sensor-sampling */
@@ -175,14 +175,14 @@ void katcp_client_wake(struct katcp_client *client);
 void katcp_clients_serve(struct katcp_server *server);
 
 /* Whether the answer of a call may go on in this turn. */
-bool katcp_call_may_go_on(const struct katcp_call *call);
+bool katcp_call_may_resume(const struct katcp_call *call);
 
 /* Sends a part of an answer.  It is the client's own fault how much it is. */
 void katcp_client_answer(struct katcp_client *client, const struct katcp_text *line);
 
 /* Sends what the client did not ask for just now.  Returns false if it cannot take it: while a long answer is on its
  * way, or it is dropped. */
-bool katcp_client_tell(struct katcp_client *client, const struct katcp_text *line);
+bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line);
 
 /* Writes what the socket takes at once. */
 void katcp_client_flush(struct katcp_client *client);
@@ -194,7 +194,7 @@ extern const char *const katcp_refusal_sentences[KATCP_N_REFUSALS];
 void katcp_count_refusal(enum katcp_refusal why, const char *address);
 
 /* Lets the loop serve those that wait, and tidy, at once. */
-void katcp_server_go_on(struct katcp_server *server);
+void katcp_server_resume(struct katcp_server *server);
 
 /* How many steps there are left in this turn of the loop. */
 int64_t katcp_steps_left(struct katcp_server *server);
@@ -215,7 +215,7 @@ static inline struct katcp_client *katcp_call_client(const struct katcp_call *ca
 }
 
 /* "#log error ..." to this client: what it sent is no message. */
-void katcp_complain(struct katcp_client *client, const char *what);
+void katcp_log_protocol_error(struct katcp_client *client, const char *what);
 
 /* !name invalid SENTENCE. */
 void katcp_invalid(struct katcp_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -244,7 +244,7 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server);
 void katcp_sampling_end(struct katcp_client *client);
 
 /* Sends what is due to all, from 'look_next' on, as far as it goes in this turn. */
-void katcp_sampling_look(struct katcp_server *server);
+void katcp_sampling_poll(struct katcp_server *server);
 
 /* "#sensor-status TIME 1 NAME STATUS VALUE" or, as the answer to ?sensor-value, with another name and a message id. */
 void katcp_sensor_line(struct katcp_text *line, const char *name, int32_t mid, const struct sensor_entry *entry,

@@ -33,18 +33,17 @@ static void check_listeners(const struct endpoint_list *first, const struct endp
                      second->items[0].key, (unsigned)second->items[0].port);
 }
 
-void config_check_katcp(const struct config_katcp *katcp, const struct endpoint_list *http_listen,
-                        struct config *errors)
+void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_list *http_listen, struct config *errors)
 {
-    struct katcp_access access;
+    struct access access;
     char why[200];
 
     check_listeners(&katcp->listen, &katcp->read_only_listen, errors);
     check_listeners(http_listen, &katcp->listen, errors);
     check_listeners(http_listen, &katcp->read_only_listen, errors);
-    if (katcp_access_parse(katcp->allow, &access, why, sizeof(why)))
+    if (access_parse(katcp->allow, &access, why, sizeof(why)))
         config_error(errors, &katcp->allow, "allow: %s", why);
-    else if (katcp->listen.n && access.n == 0 && !katcp_access_is_local(katcp->listen.items[0].address))
+    else if (katcp->listen.n && access.n == 0 && !access_is_local(katcp->listen.items[0].address))
         config_error(errors, &katcp->listen,
                      "listen can be reached from other hosts, so allow must name the networks that may control this "
                      "program, or say any");

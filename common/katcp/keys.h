@@ -24,7 +24,6 @@ extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
 #define CONFIG_KATCP_SECTION(type) CONFIG_SECTION(type, katcp, config_katcp_keys, "Control.", .optional = true)
 
 /* A program's check of the katcp section, and of its ports against those where the program serves HTTP. */
-void config_check_katcp(const struct config_katcp *katcp, const struct endpoint_list *http_listen,
-                        struct config *errors);
+void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_list *http_listen, struct config *errors);
 
 #endif

@@ -88,7 +88,7 @@ static bool pop(struct queued *message)
     return there_is;
 }
 
-static void tell_all(struct katcp_server *server, const struct queued *message)
+static void inform_all(struct katcp_server *server, const struct queued *message)
 {
     struct katcp_text *line = &server->line;
 
@@ -100,7 +100,7 @@ static void tell_all(struct katcp_server *server, const struct queued *message)
     katcp_text_add_arg(line, message->text);
     katcp_text_end(line);
     for (struct katcp_client *client = server->clients; client; client = client->next)
-        katcp_client_tell(client, line);
+        katcp_client_inform(client, line);
 }
 
 static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
@@ -111,7 +111,7 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
     while (katcp_steps_left(server) > 0) {
         if (!pop(&message))
             return;
-        tell_all(server, &message);
+        inform_all(server, &message);
     }
     ev_timer_set(timer, PAUSE_S, 0.);
     ev_timer_start(loop, timer);

@@ -87,7 +87,7 @@ static const char *read_number(const char *text, double *value)
     return parsed == end ? end : NULL;
 }
 
-bool python_float(const char *text, double *value)
+bool python_number_float(const char *text, double *value)
 {
     char cleaned[MAX_TEXT_BYTES];
 
@@ -117,7 +117,7 @@ static bool read_imaginary(const char *text, bool needs_sign, double *value)
     return text && is_j(text);
 }
 
-bool python_complex(const char *text, double *real, double *imaginary)
+bool python_number_complex(const char *text, double *real, double *imaginary)
 {
     char cleaned[MAX_TEXT_BYTES], inner[MAX_TEXT_BYTES];
 
@@ -159,7 +159,7 @@ static int shortest_digits(double value, char digits[24])
     return atoi(exponent + 1);
 }
 
-char *python_float_text(double value, char text[PYTHON_FLOAT_BYTES])
+char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES])
 {
     const char *sign = signbit(value) && !isnan(value) ? "-" : "";
     char digits[24];
@@ -181,7 +181,7 @@ char *python_float_text(double value, char text[PYTHON_FLOAT_BYTES])
     return text;
 }
 
-char *python_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES])
+char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES])
 {
     if (isnan(real)) /* has no sign to show */
         real = fabs(real);

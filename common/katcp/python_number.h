@@ -8,20 +8,20 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define PYTHON_FLOAT_BYTES   48 /* room for any text that python_float_text() writes */
+#define PYTHON_FLOAT_BYTES   48 /* room for any text that python_number_float_text() writes */
 #define PYTHON_COMPLEX_BYTES 64
 
 /* What float(text) is: decimal digits with a point, an exponent, single underscores between digits, inf, infinity and
  * nan, blanks around it.  Returns false where that would refuse. */
-bool python_float(const char *text, double *value);
+bool python_number_float(const char *text, double *value);
 
 /* What complex(text) is: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false where that would refuse. */
-bool python_complex(const char *text, double *real, double *imaginary);
+bool python_number_complex(const char *text, double *real, double *imaginary);
 
 /* repr(value): the shortest decimal form that reads as the same number.  Returns 'text'. */
-char *python_float_text(double value, char text[PYTHON_FLOAT_BYTES]);
+char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES]);
 
 /* "real+imaginaryj" with 17 significant digits, and always both parts.  Returns 'text'. */
-char *python_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES]);
+char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES]);
 
 #endif

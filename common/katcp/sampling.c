@@ -50,7 +50,7 @@ struct seen {
 static bool has_changed(const struct katcp_sampling *sampling, const struct seen *seen)
 {
     const union sensor_value *old = &sampling->sent.value, *new = &seen->reading.value;
-    const struct sensor_about *about = &seen->entry->about;
+    const struct sensor_desc *about = &seen->entry->about;
 
     if (sampling->sent_version == seen->version)
         return false;
@@ -181,7 +181,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
 
 /* Tells those clients of a sensor for whom it is due, and of them as many as the steps are for.  Returns whether all
  * have been. */
-static bool tell(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen, int64_t end_steps)
+static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
+                        int64_t end_steps)
 {
     bool has_line = false;
 
@@ -198,7 +199,7 @@ static bool tell(struct katcp_server *server, struct sensor_entry *entry, const 
         if (!has_line)
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
-        if (!katcp_client_tell(client, &server->line)) {
+        if (!katcp_client_inform(client, &server->line)) {
             entry->due_ns = seen->now_ns; /* the next look tries again */
             continue;
         }
@@ -209,7 +210,7 @@ static bool tell(struct katcp_server *server, struct sensor_entry *entry, const 
     return true;
 }
 
-void katcp_sampling_look(struct katcp_server *server)
+void katcp_sampling_poll(struct katcp_server *server)
 {
     const struct sensors *sensors = server->device->sensors;
     int64_t end_steps = katcp_steps_left(server) - KATCP_LOOK_STEPS;
@@ -225,11 +226,11 @@ void katcp_sampling_look(struct katcp_server *server)
         if (seen.version == entry->looked_version && seen.now_ns < entry->due_ns)
             continue;
         entry->looked_version = seen.version;
-        if (!tell(server, entry, &seen, end_steps))
+        if (!send_inform(server, entry, &seen, end_steps))
             break;
     }
     if (server->look_next < sensors->n)
-        katcp_server_go_on(server);
+        katcp_server_resume(server);
 }
 
 /* ---- ?sensor-sampling -------------------------------------------------------------------------------------------- */
@@ -421,7 +422,7 @@ static void query(struct katcp_call *call, const struct sensors *sensors)
 }
 
 /* Sets those that are marked, as far as it goes in this turn. */
-static void go_on_setting(struct katcp_call *call)
+static void resume_setting(struct katcp_call *call)
 {
     struct katcp_client *client = katcp_call_client(call);
     struct sensors *sensors = client->server->device->sensors;
@@ -435,7 +436,7 @@ static void go_on_setting(struct katcp_call *call)
             return;
         }
         set_sampling(client, sensors->entries[call->next++], &call->wanted);
-    } while (katcp_call_may_go_on(call));
+    } while (katcp_call_may_resume(call));
 }
 
 void katcp_sensor_sampling(struct katcp_call *call, void *server)
@@ -457,7 +458,7 @@ void katcp_sensor_sampling(struct katcp_call *call, void *server)
         katcp_fail(call, "there is no memory for it");
     } else if (mark_named(call, sensors, &call->wanted, call->memory)) {
         call->next = 0;
-        call->go_on = go_on_setting;
-        go_on_setting(call);
+        call->resume = resume_setting;
+        resume_setting(call);
     }
 }

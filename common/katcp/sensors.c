@@ -57,7 +57,7 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors)
 {
     const struct {
         struct sensor *sensor;
-        struct sensor_about about;
+        struct sensor_desc about;
     } all[] = {
         {&own->steady_state_timestamp,
          {"steady-state-timestamp", "Data from this ADC timestamp (in samples) on show all that was asked for before",

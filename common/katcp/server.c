@@ -78,12 +78,12 @@ static void on_again(struct ev_loop *loop, ev_timer *timer, int events)
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, again);
 
     if (server->look_next < server->device->sensors->n)
-        katcp_sampling_look(server);
+        katcp_sampling_poll(server);
     katcp_clients_serve(server);
     katcp_clients_tidy(server);
 }
 
-void katcp_server_go_on(struct katcp_server *server)
+void katcp_server_resume(struct katcp_server *server)
 {
     if (ev_is_active(&server->again))
         return;
@@ -99,7 +99,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     if (server->look_next < server->device->sensors->n)
         return;
     server->look_next = 0;
-    katcp_sampling_look(server);
+    katcp_sampling_poll(server);
 }
 
 /* Also begins to accept again, where there were no more files. */
@@ -146,7 +146,7 @@ static void set_options(int fd)
 /* All addresses of loopback are one host. */
 static bool is_same_host(struct in_addr a, struct in_addr b)
 {
-    return a.s_addr == b.s_addr || (katcp_access_is_local(a) && katcp_access_is_local(b));
+    return a.s_addr == b.s_addr || (access_is_local(a) && access_is_local(b));
 }
 
 /* Whether a listener has a place for one more: each has its own, so that readers never take those of operators. */
@@ -161,13 +161,13 @@ static enum katcp_refusal find_place(const struct katcp_listener *listener, stru
         n += counts;
         n_of_host += counts && is_same_host(client->host, host);
     }
-    if (!katcp_access_allows(&server->access, host))
+    if (!access_allows(&server->access, host))
         return KATCP_NOT_ALLOWED;
     if (n >= server->max_clients)
         return KATCP_TOO_MANY;
     if (n_of_host > 0 && n >= server->max_clients - reserve)
         return KATCP_RESERVED;
-    return n_of_host >= KATCP_MAX_OF_HOST && !katcp_access_is_local(host) ? KATCP_TOO_MANY_OF_HOST : KATCP_SERVED;
+    return n_of_host >= KATCP_MAX_OF_HOST && !access_is_local(host) ? KATCP_TOO_MANY_OF_HOST : KATCP_SERVED;
 }
 
 static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
@@ -191,7 +191,7 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
         katcp_client_open(listener->server, fd, &peer, listener->read_only);
 }
 
-static const char *cure(int err)
+static const char *bind_error_hint(int err)
 {
     switch (err) {
     case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
@@ -233,7 +233,7 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     if (err) {
         snprintf(why, why_bytes, "katcp.%s: cannot serve KATCP on %s: %s%s",
                  listener->read_only ? "read_only_listen" : "listen",
-                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-err), cure(err));
+                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-err), bind_error_hint(err));
         return err;
     }
     ev_io_init(&listener->accepts, on_connection, listener->fd, EV_READ);
@@ -241,11 +241,11 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     return 0;
 }
 
-static int parse_allow(const struct config_katcp *config, struct katcp_access *access, char *why, size_t why_bytes)
+static int parse_allow(const struct config_katcp *config, struct access *access, char *why, size_t why_bytes)
 {
     char sentence[200];
 
-    int err = katcp_access_parse(config->allow, access, sentence, sizeof(sentence));
+    int err = access_parse(config->allow, access, sentence, sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "katcp.allow: %s", sentence);
     return err;
@@ -317,7 +317,7 @@ static void close_client(struct katcp_client *client, int *left_ms)
     katcp_text_begin(line, '#', "disconnect", 0);
     katcp_text_add_arg(line, "the program is ending");
     katcp_text_end(line);
-    katcp_client_tell(client, line);
+    katcp_client_inform(client, line);
     while (client->fd >= 0 && client->out.n > client->out_at && *left_ms > 0) {
         struct pollfd out = {.fd = client->fd, .events = POLLOUT};
         *left_ms -= poll(&out, 1, 10) == 0 ? 10 : 1;

@@ -124,7 +124,7 @@ static void halt(struct katcp_call *call, void *arg)
     const struct katcp_server *server = arg;
     const struct katcp_device *device = server->device;
     const struct katcp_client *client = katcp_call_client(call);
-    bool stays = server->halt_stays || katcp_access_is_local(client->host);
+    bool stays = server->halt_stays || access_is_local(client->host);
 
     if (!stays)
         log_info("KATCP client %s asks for a halt: %s", client->address, sentence[0]);
@@ -153,7 +153,7 @@ static bool is_expression(const char *arg)
 }
 
 /* Answers with the sensors that the call's pattern finds, or all, as far as it goes in this turn. */
-static void go_on_with_sensors(struct katcp_call *call)
+static void resume_sensors(struct katcp_call *call)
 {
     struct katcp_server *server = katcp_call_client(call)->server;
     const struct sensors *sensors = server->device->sensors;
@@ -171,7 +171,7 @@ static void go_on_with_sensors(struct katcp_call *call)
             call->n_told++;
         }
         katcp_count_steps(server, KATCP_SENSOR_STEPS + n_steps);
-    } while (katcp_call_may_go_on(call));
+    } while (katcp_call_may_resume(call));
 }
 
 /* Compiles "/expression/" into the call's memory.  Returns false having failed the call. */
@@ -207,13 +207,13 @@ static void each_sensor(struct katcp_call *call, const struct katcp_server *serv
         return;
     call->next = call->n_told = 0;
     call->each = each;
-    call->go_on = go_on_with_sensors;
-    go_on_with_sensors(call);
+    call->resume = resume_sensors;
+    resume_sensors(call);
 }
 
 static void inform_about(struct katcp_call *call, const struct sensor_entry *entry)
 {
-    const struct sensor_about *about = &entry->about;
+    const struct sensor_desc *about = &entry->about;
     const char *args[4 + 64] = {about->name, about->description, about->units, sensor_type_name(about->type)};
     int n = 4;
 

@@ -39,10 +39,10 @@ static bool parse_network(const char *text, uint32_t *address, uint32_t *mask)
     return true;
 }
 
-int katcp_access_parse(const char *text, struct katcp_access *access, char *why, size_t why_bytes)
+int access_parse(const char *text, struct access *access, char *why, size_t why_bytes)
 {
     static const char separators[] = ", \t\r\n";
-    struct katcp_access parsed = {0};
+    struct access parsed = {0};
     char item[32];
     uint32_t address, mask;
 
@@ -69,7 +69,7 @@ int katcp_access_parse(const char *text, struct katcp_access *access, char *why,
     return 0;
 }
 
-bool katcp_access_allows(const struct katcp_access *access, struct in_addr address)
+bool access_allows(const struct access *access, struct in_addr address)
 {
     uint32_t number = ntohl(address.s_addr);
 
@@ -79,7 +79,7 @@ bool katcp_access_allows(const struct katcp_access *access, struct in_addr addre
     return access->n == 0;
 }
 
-bool katcp_access_is_local(struct in_addr address)
+bool access_is_local(struct in_addr address)
 {
     return ntohl(address.s_addr) >> 24 == 127;
 }

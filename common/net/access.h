@@ -9,7 +9,7 @@
 
 #define KATCP_MAX_NETWORKS 64
 
-struct katcp_access {
+struct access {
     size_t n; /* 0: everybody may */
     struct {
         uint32_t address, mask; /* host order */
@@ -18,11 +18,11 @@ struct katcp_access {
 
 /* Parses "10.0.0.0/8, 192.168.1.7": networks and addresses between commas or blanks, or "any" for 0.0.0.0/0; NULL is
  * none.  Returns 0, or -EINVAL with one sentence in 'why'. */
-int katcp_access_parse(const char *text, struct katcp_access *access, char *why, size_t why_bytes);
+int access_parse(const char *text, struct access *access, char *why, size_t why_bytes);
 
-bool katcp_access_allows(const struct katcp_access *access, struct in_addr address);
+bool access_allows(const struct access *access, struct in_addr address);
 
 /* Whether an address is one of 127.0.0.0/8, which no other host has. */
-bool katcp_access_is_local(struct in_addr address);
+bool access_is_local(struct in_addr address);
 
 #endif

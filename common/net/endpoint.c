@@ -281,7 +281,7 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     return -ENODEV;
 }
 
-int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes)
+int endpoint_find_interface(const char *name, struct interface *interface, char *why, size_t why_bytes)
 {
     struct ifaddrs *all;
 
@@ -298,13 +298,13 @@ int interface_find(const char *name, struct interface *interface, char *why, siz
     return err;
 }
 
-size_t interface_mtu(const char *name)
+size_t endpoint_interface_mtu(const char *name)
 {
     struct interface found;
     struct ifreq request = {.ifr_mtu = 0};
     char why[400];
 
-    if (!name || interface_find(name, &found, why, sizeof(why)))
+    if (!name || endpoint_find_interface(name, &found, why, sizeof(why)))
         return 0;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     bool ok = fd >= 0 && if_indextoname((unsigned)found.index, request.ifr_name) && !ioctl(fd, SIOCGIFMTU, &request);

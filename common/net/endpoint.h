@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct katcp_access;
+struct access;
 
 #define SPEAD_DEFAULT_PORT 7148
 #define KATCP_DEFAULT_PORT 7147
@@ -23,7 +23,7 @@ struct endpoint {
     struct in_addr address;
     uint16_t port;   /* host order */
     const char *key; /* that gives it in a configuration, "antennas[0].pol0", for messages; NULL: none.  See config.h */
-    const struct katcp_access *from; /* who may send there; NULL, or none in it: anybody */
+    const struct access *from; /* who may send there; NULL, or none in it: anybody */
 };
 
 struct endpoint_list {
@@ -61,9 +61,9 @@ struct interface {
 
 /* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, -ENODEV (no such
  * interface, or it has no IPv4 address, or cannot multicast) or -ENETDOWN (it is down) with one sentence in 'why'. */
-int interface_find(const char *name, struct interface *interface, char *why, size_t why_bytes);
+int endpoint_find_interface(const char *name, struct interface *interface, char *why, size_t why_bytes);
 
 /* The MTU of such an interface; 0 where there is none, or 'name' is NULL. */
-size_t interface_mtu(const char *name);
+size_t endpoint_interface_mtu(const char *name);
 
 #endif

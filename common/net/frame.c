@@ -109,7 +109,7 @@ static void skip(struct frame_rest *frame, size_t n_bytes)
     frame->n_bytes -= n_bytes;
 }
 
-int frame_peel_link(struct frame_rest *frame, size_t n_bytes, size_t type_at)
+int frame_parse_link(struct frame_rest *frame, size_t n_bytes, size_t type_at)
 {
     if (frame->n_captured < n_bytes)
         return -EINVAL;
@@ -124,7 +124,7 @@ int frame_peel_link(struct frame_rest *frame, size_t n_bytes, size_t type_at)
     return type == ETHERTYPE_IPV4 ? 0 : -EINVAL;
 }
 
-int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagram)
+int frame_parse_ip(const struct frame_rest *frame, struct frame_datagram *datagram)
 {
     const uint8_t *ip = frame->at;
 
@@ -152,11 +152,11 @@ int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagra
     return 0;
 }
 
-int frame_peel(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram)
+int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram)
 {
     struct frame_rest rest = {frame, n_bytes, n_bytes};
 
-    if (frame_peel_link(&rest, FRAME_ETHERNET_BYTES, 12) || frame_peel_ip(&rest, datagram))
+    if (frame_parse_link(&rest, FRAME_ETHERNET_BYTES, 12) || frame_parse_ip(&rest, datagram))
         return -EINVAL;
     return check_ip && ip_checksum(rest.at, 4 * (size_t)(rest.at[0] & 0xf)) ? -EINVAL : 0;
 }

@@ -47,7 +47,7 @@ struct frame_datagram {
 
 /* Finds the datagram of an Ethernet frame that came whole.  Returns 0, or -EINVAL where there is none that can be used.
  * 'check_ip': also where the checksum of the IPv4 header is wrong. */
-int frame_peel(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
+int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
 
 /* What is left of a frame that a capture may have cut short, layer by layer. */
 struct frame_rest {
@@ -58,9 +58,9 @@ struct frame_rest {
 
 /* Takes off a link header of 'n_bytes' with its protocol at 'type_at', and VLAN tags.  Returns 0, or -EINVAL where what
  * follows is not IPv4. */
-int frame_peel_link(struct frame_rest *frame, size_t n_bytes, size_t type_at);
+int frame_parse_link(struct frame_rest *frame, size_t n_bytes, size_t type_at);
 
 /* Finds the datagram of what begins with an IPv4 header.  Returns 0 or -EINVAL.  Checksums are not looked at. */
-int frame_peel_ip(const struct frame_rest *frame, struct frame_datagram *datagram);
+int frame_parse_ip(const struct frame_rest *frame, struct frame_datagram *datagram);
 
 #endif

@@ -56,7 +56,7 @@ static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
 /* Packets of these networks go on to the share's program. */
-static void check_sender(struct program *p, const struct katcp_access *from)
+static void check_sender(struct program *p, const struct access *from)
 {
     size_t begin = p->n;
 
@@ -83,7 +83,7 @@ static void put_jump(struct program *p, uint16_t comparison, uint32_t k, size_t 
     put_jump_to(p, comparison, k, p->share_at + yes, p->share_at + no);
 }
 
-static void look_at_item(struct program *p, const struct packet_share *share, uint32_t i)
+static void look_at_item(struct program *p, const struct packet_fanout *share, uint32_t i)
 {
     size_t next = here(p) + ITEM_LENGTH;
 
@@ -100,7 +100,7 @@ static void look_at_item(struct program *p, const struct packet_share *share, ui
     assert(here(p) == next);
 }
 
-static void check_share(struct program *p, const struct packet_share *share)
+static void check_share(struct program *p, const struct packet_fanout *share)
 {
     put(p, BPF_LD | BPF_W | BPF_LEN, 0);
     put_jump(p, BPF_JGE, ITEM_AT(0), FIRST_LENGTH, here(p) + 1);
@@ -120,7 +120,7 @@ static void check_share(struct program *p, const struct packet_share *share)
     assert(here(p) == LENGTH);
 }
 
-int packet_filter_attach(int fd, const struct katcp_access *from, const struct packet_share *share)
+int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share)
 {
     struct program p = {.n = 0};
 

@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 /* SPEAD packets whose immediate 'item_id' is in [first, end), and whatever has no such item among its first 16. */
-struct packet_share {
+struct packet_fanout {
     uint16_t item_id;
     uint64_t first, end;
 };
 
 /* Each NULL: all.  Packets that the kernel joined are one message of one sender.  Returns 0 or negative errno, as of a
  * kernel that has no filters: then all packets come whole. */
-int packet_filter_attach(int fd, const struct katcp_access *from, const struct packet_share *share);
+int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share);
 
 #endif

@@ -1,4 +1,4 @@
-/* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after packet_source, before packet_sink. */
+/* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after recv_source, before send_sink. */
 #include "common/net/spead.h"
 
 #include "common/net/crc32c.h"

@@ -122,7 +122,7 @@ static bool is_vlan(const char *interface)
 static int find_interface(const char *name, struct verbs_port *port, char *why, size_t why_bytes)
 {
     struct interface found;
-    int err = interface_find(name, &found, why, why_bytes);
+    int err = endpoint_find_interface(name, &found, why, why_bytes);
 
     if (err)
         return err;

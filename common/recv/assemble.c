@@ -217,9 +217,9 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
         counter_add(&stats->incomplete_heaps, chunk_heap_count_incomplete(chunk));
     if (chunk->n_contested > 0)
         chunk_heap_drop_contested(chunk);
-    loan_out(&chunk->loan, 1);
+    buffer_ref_set(&chunk->ref, 1);
     if (chunk->n_present == 0) {
-        loan_put(&chunk->loan);
+        buffer_ref_put(&chunk->ref);
         return;
     }
     counter_add(&stats->heaps, chunk->n_present);

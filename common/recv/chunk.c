@@ -100,7 +100,7 @@ static int chunk_init(struct chunk *chunk, struct device *device, const struct c
     return 0;
 }
 
-int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *home,
+int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *return_to,
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes)
 {
     struct chunk_pool *p;
@@ -120,8 +120,8 @@ int chunk_pool_create(struct device *device, const struct chunk_shape *shape, un
     for (size_t i = 0; i < p->n_chunks; i++) {
         struct inbox_item item = {.kind = kind, .object = &p->chunks[i]};
 
-        loan_init(&p->chunks[i].loan, home, item);
-        inbox_push(home, &item);
+        buffer_ref_init(&p->chunks[i].ref, return_to, item);
+        inbox_push(return_to, &item);
     }
     *pool = p;
     return 0;

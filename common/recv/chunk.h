@@ -3,7 +3,7 @@
  * A member is what one window assembles: in fgpu an input (antenna x polarisation), in xbgpu the F-engines of one
  * receive thread.  Heaps lie at payload + heap * heap_bytes with heap = time * n_sources + source.
  *
- * Ownership: free inbox -> assembler -> worker -> (upload done, loan_put) -> free inbox.  The assembler alone writes.
+ * Ownership: free inbox -> assembler -> worker -> (upload done, buffer_ref_put) -> free inbox.  The assembler alone writes.
  * Memory:    payload is pinned by the device that will read it, or of a direct pool lies in that device's memory, and is
  *            written by the host past the cache and never read (device.h); everything is allocated with the pool. */
 #ifndef COMMON_RECV_CHUNK_H
@@ -23,7 +23,7 @@
 #define CHUNK_HEAP_CONTESTED 2
 
 struct chunk {
-    struct loan loan;
+    struct buffer_ref ref;
     unsigned member;             /* [const] which member's window it serves */
     size_t n_heaps;              /* [const] n_heaps_per_source * n_sources */
     size_t heap_bytes;           /* [const] */
@@ -66,7 +66,7 @@ struct chunk_shape {
 /* Makes such chunks for 'member' and pushes them all to 'home' (which must have the room) as items {kind, 0, chunk};
  * that is also how each comes back.  Returns 0, or negative errno: with one sentence in 'why' where there is no direct
  * memory, else -ENOMEM with nothing written there. */
-int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *home,
+int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *return_to,
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
 
 /* Notes that the payload at 'place' (in the chunk's) lies in a frame: 'n_first' bytes at 'first' in pinned memory, the

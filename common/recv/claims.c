@@ -93,8 +93,8 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
 }
 
 /* Whether a source that makes no claim speaks against this one, whose next heap arrives now. */
-static bool speaks_against(const struct claims *claims, unsigned i, const struct claim_source *claimant,
-                           int64_t arrival_ns)
+static bool contradicts_jump(const struct claims *claims, unsigned i, const struct claim_source *claimant,
+                             int64_t arrival_ns)
 {
     const struct claim_source *source = &claims->sources[i];
 
@@ -121,7 +121,7 @@ bool claims_are_enough(const struct claims *claims, unsigned claimant, int64_t a
         const struct claim_source *source = &claims->sources[i];
 
         if (source->n_heaps == 0)
-            n_against += speaks_against(claims, i, &claims->sources[claimant], arrival_ns);
+            n_against += contradicts_jump(claims, i, &claims->sources[claimant], arrival_ns);
         else if (source->n_heaps >= config->jump_heaps)
             n_agree += agree(claims, source, &claims->sources[claimant]);
     }

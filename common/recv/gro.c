@@ -24,7 +24,7 @@ void gro_add(struct gro_queue *queue, const struct gro_message *message)
     queue->messages[queue->n++] = *message;
 }
 
-size_t gro_lend(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots)
+size_t gro_next_packets(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots)
 {
     size_t n_filled = 0;
 
@@ -36,7 +36,7 @@ size_t gro_lend(struct gro_queue *queue, struct packet_slot *slots, size_t n_slo
             .header = message->bytes,
             .header_bytes = n_bytes,
             .packet_bytes = n_bytes,
-            .lent = true,
+            .zero_copy = true,
             .endpoint = message->endpoint,
             .sender = message->sender,
         };

@@ -1,6 +1,6 @@
 /* gro.h - messages that the kernel coalesced from several packets (UDP_GRO), and the packets that are lent from them.
  *
- * Flow:      recvmmsg --message, control messages--> gro_segment_bytes() --> gro_add() ... gro_lend() --> slots
+ * Flow:      recvmmsg --message, control messages--> gro_segment_bytes() --> gro_add() ... gro_next_packets() --> slots
  * Order:     packets are lent in the order of the messages, and within a message in that of its bytes.  Every packet has
  *            segment_bytes, except a shorter last one.
  * Ownership: the bytes are the caller's; they stay as they are until all packets of their message have been lent and
@@ -44,6 +44,6 @@ static inline bool gro_is_empty(const struct gro_queue *queue)
 void gro_add(struct gro_queue *queue, const struct gro_message *message);
 
 /* Fills up to 'n_slots' slots with the next packets.  Returns how many. */
-size_t gro_lend(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots);
+size_t gro_next_packets(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots);
 
 #endif

@@ -5,30 +5,30 @@
 #include "common/net/endpoint.h"
 #include "common/net/access.h"
 
-void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                         const struct config_device *device, struct config *errors)
+void recv_keys_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
+                            const struct config_device *device, struct config *errors)
 {
     if (*gpudirect && *direct)
         config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
     else
-        config_check_gpudirect(gpudirect, transport, pcap_file, device, errors);
+        device_keys_check_gpudirect(gpudirect, transport, pcap_file, device, errors);
 }
 
-void config_check_from(char *const *from, struct katcp_access *senders, struct config *errors)
+void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors)
 {
     char why[200];
 
-    if (katcp_access_parse(*from, senders, why, sizeof(why)))
+    if (access_parse(*from, senders, why, sizeof(why)))
         config_error(errors, from, "from: %s", why);
 }
 
-void config_set_senders(struct endpoint_list *list, const struct katcp_access *senders)
+void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders)
 {
     for (size_t i = 0; i < list->n; i++)
         list->items[i].from = senders;
 }
 
-void config_check_sources(const struct endpoint_list *list, struct config *errors)
+void recv_keys_check_sources(const struct endpoint_list *list, struct config *errors)
 {
     char text[32];
 

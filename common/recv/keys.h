@@ -10,7 +10,7 @@
 
 struct config_device;
 struct endpoint_list;
-struct katcp_access;
+struct access;
 
 /* Rows of a program's recv section, whose struct is KEYS_OF. */
 #define CONFIG_INTERFACE_ROW                                                                                           \
@@ -56,14 +56,14 @@ struct katcp_access;
              "(docs/operation.md).")
 
 /* The check of recv.direct and recv.gpudirect; an error at either if they do not agree with other keys. */
-void config_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                         const struct config_device *device, struct config *errors);
+void recv_keys_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
+                            const struct config_device *device, struct config *errors);
 
 /* Who may send: 'from' as given, and as parsed.  Endpoints refer to that, so it must outlive them. */
-void config_check_from(char *const *from, struct katcp_access *senders, struct config *errors);
-void config_set_senders(struct endpoint_list *list, const struct katcp_access *senders);
+void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);
+void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders);
 
 /* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
-void config_check_sources(const struct endpoint_list *list, struct config *errors);
+void recv_keys_check_sources(const struct endpoint_list *list, struct config *errors);
 
 #endif

@@ -48,7 +48,7 @@ static void give_back(struct matcher *matcher, struct chunk *chunk)
 {
     if (matcher->config.late_chunks)
         counter_add(matcher->config.late_chunks, 1);
-    loan_put(&chunk->loan);
+    buffer_ref_put(&chunk->ref);
 }
 
 static struct chunk *take_oldest(struct member *member)
@@ -189,7 +189,7 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 }
 
 /* Whether a member has a chunk for which 'timestamp' waits no more, on this side of the horizon. */
-static bool someone_is_ahead(const struct matcher *matcher, int64_t timestamp)
+static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
         const struct member *member = &matcher->members[i];
@@ -209,7 +209,7 @@ static bool must_wait(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++)
         if (matcher->members[i].n_held == 0 && !matcher->members[i].ended)
-            return !someone_is_ahead(matcher, timestamp);
+            return !any_member_past(matcher, timestamp);
     return false;
 }
 
@@ -300,14 +300,14 @@ size_t matcher_drop(struct matcher *matcher)
         for (unsigned i = 0; i < matcher->config.n_members; i++) {
             struct chunk *chunk = matcher->sets[matcher->first_set * matcher->config.n_members + i];
             if (chunk)
-                loan_put(&chunk->loan);
+                buffer_ref_put(&chunk->ref);
             n_dropped += chunk != NULL;
         }
         matcher->first_set = (matcher->first_set + 1) % matcher->config.max_chunks;
     }
     for (unsigned i = 0; i < matcher->config.n_members; i++)
         for (; matcher->members[i].n_held > 0; n_dropped++)
-            loan_put(&take_oldest(&matcher->members[i])->loan);
+            buffer_ref_put(&take_oldest(&matcher->members[i])->ref);
     return n_dropped;
 }
 

@@ -49,7 +49,7 @@ struct matcher_config {
 
 int matcher_create(const struct matcher_config *config, struct matcher **matcher);
 
-/* Puts all chunks it holds (loan_put), then frees.  NULL is accepted. */
+/* Puts all chunks it holds (buffer_ref_put), then frees.  NULL is accepted. */
 void matcher_destroy(struct matcher *matcher);
 
 /* Takes a full chunk of 'member', which has one reader: the matcher.  A member's chunks come in order of time, except

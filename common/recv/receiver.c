@@ -1,4 +1,4 @@
-/* receiver.c - the receive thread: from packet_source to the assemblers, batch by batch.
+/* receiver.c - the receive thread: from recv_source to the assemblers, batch by batch.
  *
  * A batch that landed goes in two passes.  inspect() parses every packet and takes those that fell on a place in a
  * chunk which is not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not
@@ -61,7 +61,7 @@ struct flow {
 };
 
 /* What belongs to a slot. */
-struct landing {
+struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
     uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
@@ -86,14 +86,14 @@ struct receiver {
     struct assembler **assemblers;    /* [const] [n_assemblers] */
     struct flow *flows;               /* [n_flows] member by member */
     struct flow **member_flows;       /* [const] [n_assemblers] the flow of source 0 of each member */
-    struct packet_source *source;
+    struct recv_source *source;
     struct thread thread;
     bool running; /* there is a thread to join */
     atomic_bool stop;
     _Atomic int error; /* why the source died; written by the thread before it tells of its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
-    struct landing landings[PACKET_BATCH_MAX];
+    struct placement landings[PACKET_BATCH_MAX];
 
     int64_t tick_ns; /* [const] a chunk's length, within bounds */
     int64_t ticked_ns;
@@ -152,7 +152,7 @@ static void flow_follow(struct receiver *r, struct flow *flow, const struct asse
 
 /* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would
  * be the last of its heap. */
-static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct landing *landing)
+static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct placement *placement)
 {
     const struct assemble_layout *layout = &r->members[flow->member].layout;
 
@@ -172,12 +172,12 @@ static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *s
     };
     uint8_t *payload = assembler_expect(r->assemblers[flow->member], &packet);
     if (payload) {
-        landing->flow = flow;
-        landing->position = flow->cursor;
-        landing->n_jumps = counter_get(&r->members[flow->member].stats->jumps);
+        placement->flow = flow;
+        placement->position = flow->cursor;
+        placement->n_jumps = counter_get(&r->members[flow->member].stats->jumps);
         slot->payload = payload;
         slot->payload_bytes = n_bytes;
-        slot->spill = landing->spill;
+        slot->spill = placement->spill;
         slot->spill_bytes = PACKET_BYTES_MAX;
     }
     return position_advance(&flow->cursor, layout, n_bytes);
@@ -194,18 +194,18 @@ static void offer_slots(struct receiver *r)
     if (r->n_unpredicted > 0)
         r->n_unpredicted--;
     for (size_t i = 0; i < r->n_offered; i++) {
-        struct landing *landing = &r->landings[i];
+        struct placement *placement = &r->landings[i];
 
-        landing->flow = NULL;
+        placement->flow = NULL;
         r->slots[i] = (struct packet_slot){
-            .header = landing->header,
+            .header = placement->header,
             .header_bytes = r->header_bytes,
-            .payload = landing->own,
+            .payload = placement->own,
             .payload_bytes = PACKET_BYTES_MAX,
         };
         if (flow) {
             flow = flow->successor[ended_heap];
-            ended_heap = predict(r, flow, &r->slots[i], landing);
+            ended_heap = predict(r, flow, &r->slots[i], placement);
         }
     }
 }
@@ -238,7 +238,7 @@ static enum spead_error parse_new_header(struct receiver *r, const struct packet
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
         if (n_bytes > slot->packet_bytes)
             n_bytes = slot->packet_bytes;
-        packet_copy(slot, 0, n_bytes, gathered);
+        recv_packet_copy(slot, 0, n_bytes, gathered);
         header = gathered;
     }
     enum spead_error error =
@@ -259,30 +259,30 @@ static enum spead_error parse(struct receiver *r, const struct packet_slot *slot
     return parse_new_header(r, slot, n_bytes, packet);
 }
 
-static bool is_as_predicted(const struct packet_slot *slot, const struct landing *landing)
+static bool is_as_predicted(const struct packet_slot *slot, const struct placement *placement)
 {
-    const struct receiver_identity *identity = &landing->identity;
+    const struct receiver_identity *identity = &placement->identity;
     const struct position position = {
         .timestamp = (int64_t)identity->wire_timestamp,
-        .offset = landing->packet.payload_offset,
+        .offset = placement->packet.payload_offset,
     };
     const struct position predicted = {
-        .timestamp = landing->position.timestamp & (int64_t)SPEAD_VALUE_MASK,
-        .offset = landing->position.offset,
+        .timestamp = placement->position.timestamp & (int64_t)SPEAD_VALUE_MASK,
+        .offset = placement->position.offset,
     };
 
-    return landing->packet.header_bytes == slot->header_bytes &&
-           landing->packet.payload_length == slot->payload_bytes && identity->member == landing->flow->member &&
-           identity->source == landing->flow->source && position_equal(&position, &predicted);
+    return placement->packet.header_bytes == slot->header_bytes &&
+           placement->packet.payload_length == slot->payload_bytes && identity->member == placement->flow->member &&
+           identity->source == placement->flow->source && position_equal(&position, &predicted);
 }
 
 /* The list is asked here, whatever the source did to keep others away. */
 static bool may_send(const struct receiver *r, const struct packet_slot *slot)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
-    const struct katcp_access *from = endpoints ? endpoints->items[slot->endpoint].from : NULL;
+    const struct access *from = endpoints ? endpoints->items[slot->endpoint].from : NULL;
 
-    return !from || katcp_access_allows(from, (struct in_addr){slot->sender});
+    return !from || access_allows(from, (struct in_addr){slot->sender});
 }
 
 /* Whether the packet is as its CRC item says.  Its header has GATHERED_HEADER_BYTES at most: parse() reads no more. */
@@ -291,12 +291,12 @@ static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet
     uint8_t header[GATHERED_HEADER_BYTES];
     size_t end = packet->header_bytes + packet->payload_length, at = packet->header_bytes;
 
-    packet_copy(slot, 0, at, header);
+    recv_packet_copy(slot, 0, at, header);
     uint64_t wanted = spead_take_crc(header, packet->crc_at);
     uint32_t crc = crc32c(0, header, at);
     while (at < end) {
         const uint8_t *start;
-        size_t n_bytes = packet_piece(slot, at, end - at, &start);
+        size_t n_bytes = recv_packet_piece(slot, at, end - at, &start);
         crc = crc32c(crc, start, n_bytes);
         at += n_bytes;
     }
@@ -310,37 +310,37 @@ static bool is_intact(const struct receiver *r, const struct packet_slot *slot, 
     return slot->rest || crc_agrees(slot, packet);
 }
 
-static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct landing *landing)
+static enum reject inspect(struct receiver *r, const struct packet_slot *slot, struct placement *placement)
 {
-    struct spead_packet *packet = &landing->packet;
+    struct spead_packet *packet = &placement->packet;
 
-    landing->as_predicted = false;
+    placement->as_predicted = false;
     if (!may_send(r, slot))
         return REJECT_BAD_SENDER;
     if (slot->packet_bytes == 0 && r->config.source.share)
         return REJECT_OTHER_THREAD;
-    landing->error = parse(r, slot, packet);
-    if (landing->error) {
-        counter_add(&r->stats.malformed[landing->error], 1);
+    placement->error = parse(r, slot, packet);
+    if (placement->error) {
+        counter_add(&r->stats.malformed[placement->error], 1);
         return REJECT_MALFORMED;
     }
     if (packet->is_stop)
         return REJECT_STOP;
-    enum reject reject = r->config.identify(r->config.context, slot->endpoint, packet, &landing->identity);
+    enum reject reject = r->config.identify(r->config.context, slot->endpoint, packet, &placement->identity);
     if (reject)
         return reject == REJECT_NO_ITEMS && packet->is_descriptor ? REJECT_DESCRIPTOR : reject;
-    assert(landing->identity.member < r->config.n_assemblers);
+    assert(placement->identity.member < r->config.n_assemblers);
     if (!is_intact(r, slot, packet))
         return REJECT_CRC;
     r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
-    if (!landing->flow)
+    if (!placement->flow)
         return REJECT_NONE;
     r->n_landings++;
-    landing->as_predicted = is_as_predicted(slot, landing);
-    if (landing->as_predicted)
+    placement->as_predicted = is_as_predicted(slot, placement);
+    if (placement->as_predicted)
         r->n_good_landings++;
     else
-        packet_copy(slot, packet->header_bytes, packet->payload_length, landing->own);
+        recv_packet_copy(slot, packet->header_bytes, packet->payload_length, placement->own);
     return REJECT_NONE;
 }
 
@@ -348,12 +348,12 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 
 /* A payload is about to be copied to where later packets of the batch may lie, as predicted: they leave first.  They
  * will be found duplicates, and then compared. */
-static void make_way(struct receiver *r, const struct landing *landing, const uint8_t *place)
+static void make_way(struct receiver *r, const struct placement *placement, const uint8_t *place)
 {
-    const uint8_t *end = place + landing->packet.payload_length;
+    const uint8_t *end = place + placement->packet.payload_length;
 
-    for (size_t i = (size_t)(landing - r->landings) + 1; i < r->n_landed; i++) {
-        struct landing *other = &r->landings[i];
+    for (size_t i = (size_t)(placement - r->landings) + 1; i < r->n_landed; i++) {
+        struct placement *other = &r->landings[i];
         const struct packet_slot *slot = &r->slots[i];
 
         if (other->as_predicted && slot->payload < end && slot->payload + slot->payload_bytes > place) {
@@ -364,58 +364,59 @@ static void make_way(struct receiver *r, const struct landing *landing, const ui
 }
 
 /* Whether the packet's payload is the same as the first copy, where the host may read that. */
-static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                     const uint8_t *first)
 {
-    const struct spead_packet *packet = &landing->packet;
+    const struct spead_packet *packet = &placement->packet;
 
     if (!first || r->config.direct || r->config.source.device)
         return false;
-    if (slot->lent)
+    if (slot->zero_copy)
         return memcmp(first, slot->header + packet->header_bytes, packet->payload_length) == 0;
-    if (landing->flow)
-        return memcmp(first, landing->own, packet->payload_length) == 0;
-    packet_copy(slot, packet->header_bytes, packet->payload_length, landing->spill);
-    return memcmp(first, landing->spill, packet->payload_length) == 0;
+    if (placement->flow)
+        return memcmp(first, placement->own, packet->payload_length) == 0;
+    recv_packet_copy(slot, packet->header_bytes, packet->payload_length, placement->spill);
+    return memcmp(first, placement->spill, packet->payload_length) == 0;
 }
 
 /* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
 
 /* Counts the heap if this is its first packet; names a packet of each reason once per batch, which log_limited() makes
  * rarer still. */
-static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct landing *landing)
+static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct placement *placement)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
-    bool harmless = reject_is_harmless(landing->reject);
+    bool harmless = reject_is_harmless(placement->reject);
     enum log_level level = harmless ? LOG_LEVEL_DEBUG : LOG_LEVEL_WARNING;
     char from[32] = "an endpoint", sender[INET_ADDRSTRLEN];
-    bool parsed = landing->reject != REJECT_MALFORMED && landing->reject != REJECT_BAD_SENDER;
+    bool parsed = placement->reject != REJECT_MALFORMED && placement->reject != REJECT_BAD_SENDER;
 
-    if (landing->reject == REJECT_OTHER_THREAD)
+    if (placement->reject == REJECT_OTHER_THREAD)
         return;
-    if (parsed && landing->packet.payload_offset == 0) {
-        counter_add_alone(&r->stats.refused_heaps[landing->reject], 1);
-        if (landing->reject == REJECT_DESCRIPTOR || landing->reject == REJECT_NO_ITEMS)
+    if (parsed && placement->packet.payload_offset == 0) {
+        counter_add_alone(&r->stats.refused_heaps[placement->reject], 1);
+        if (placement->reject == REJECT_DESCRIPTOR || placement->reject == REJECT_NO_ITEMS)
             counter_add_alone(&r->stats.metadata_heaps, 1);
     }
-    if (r->named & 1u << landing->reject)
+    if (r->named & 1u << placement->reject)
         return;
-    r->named |= 1u << landing->reject;
+    r->named |= 1u << placement->reject;
     if (endpoints && slot->endpoint < endpoints->n)
         endpoint_format(&endpoints->items[slot->endpoint], from, sizeof(from));
-    if (landing->reject == REJECT_BAD_SENDER) {
+    if (placement->reject == REJECT_BAD_SENDER) {
         inet_ntop(AF_INET, &slot->sender, sender, sizeof(sender));
-        log_limited(&r->limits[landing->reject], level, "%s: %s sends to %s, which recv.from does not allow",
+        log_limited(&r->limits[placement->reject], level, "%s: %s sends to %s, which recv.from does not allow",
                     r->config.thread_name, sender, from);
         return;
     }
-    if (landing->reject == REJECT_MALFORMED) {
-        log_limited(&r->limits[landing->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
-                    r->config.thread_name, slot->packet_bytes, from, spead_error_name(landing->error));
+    if (placement->reject == REJECT_MALFORMED) {
+        log_limited(&r->limits[placement->reject], level, "%s: a packet of %zu bytes to %s is not SPEAD-64-48 (%s)",
+                    r->config.thread_name, slot->packet_bytes, from, spead_error_name(placement->error));
         return;
     }
-    log_limited(&r->limits[landing->reject], level, "%s: packet %s (%s): heap %" PRIu64 " to %s", r->config.thread_name,
-                harmless ? "ignored" : "refused", reject_name(landing->reject), landing->packet.heap_cnt, from);
+    log_limited(&r->limits[placement->reject], level, "%s: packet %s (%s): heap %" PRIu64 " to %s",
+                r->config.thread_name, harmless ? "ignored" : "refused", reject_name(placement->reject),
+                placement->packet.heap_cnt, from);
 }
 
 /* The payload begins in the slot's header buffer if this packet's header is shorter than the last one's. */
@@ -433,29 +434,29 @@ static void copy_direct(const struct packet_slot *slot, const struct spead_packe
     copy_past_cache(place + before, slot->payload, n_bytes - before);
 }
 
-static void copy_landed(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+static void copy_landed(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                         uint8_t *place)
 {
-    const struct spead_packet *packet = &landing->packet;
+    const struct spead_packet *packet = &placement->packet;
 
-    make_way(r, landing, place);
-    if (landing->flow)
-        memcpy(place, landing->own, packet->payload_length);
+    make_way(r, placement, place);
+    if (placement->flow)
+        memcpy(place, placement->own, packet->payload_length);
     else
-        packet_copy(slot, packet->header_bytes, packet->payload_length, place);
+        recv_packet_copy(slot, packet->header_bytes, packet->payload_length, place);
 }
 
 /* The payload stays in the card's frame until the device gathers the chunk. */
-static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                        uint8_t *place)
 {
-    const struct spead_packet *packet = &landing->packet;
+    const struct spead_packet *packet = &placement->packet;
     size_t n_first = slot->header_bytes - packet->header_bytes;
 
     if (n_first > packet->payload_length)
         n_first = packet->payload_length;
-    packet_source_keep(r->source, slot->frame);
-    chunk_add_frame(assembler_last_chunk(r->assemblers[landing->identity.member]), slot->frame, place,
+    recv_source_keep(r->source, slot->frame);
+    chunk_add_frame(assembler_last_chunk(r->assemblers[placement->identity.member]), slot->frame, place,
                     slot->header + packet->header_bytes, n_first, slot->rest, packet->payload_length - n_first);
 }
 
@@ -464,60 +465,61 @@ static void release_frames(void *context, const struct chunk *chunk)
 {
     struct receiver *r = context;
 
-    packet_source_release(r->source, chunk->frames, chunk->n_frames); /* a source that died says so again */
+    recv_source_release(r->source, chunk->frames, chunk->n_frames); /* a source that died says so again */
 }
 
 /* Brings the payload of an admitted packet to where it belongs, if it is not there. */
-static void settle(struct receiver *r, const struct packet_slot *slot, const struct landing *landing, uint8_t *place)
+static void place_payload(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
+                          uint8_t *place)
 {
-    const struct spead_packet *packet = &landing->packet;
+    const struct spead_packet *packet = &placement->packet;
 
-    if (landing->as_predicted) {
+    if (placement->as_predicted) {
         assert(place == slot->payload);
         return;
     }
     if (r->config.source.device) {
-        keep_frame(r, slot, landing, place);
+        keep_frame(r, slot, placement, place);
         return;
     }
-    if (slot->lent)
+    if (slot->zero_copy)
         copy_past_cache(place, slot->header + packet->header_bytes, packet->payload_length);
     else if (r->config.direct)
         copy_direct(slot, packet, place);
     else
-        copy_landed(r, slot, landing, place);
-    counter_add_alone(&r->members[landing->identity.member].stats->copied_packets, 1);
+        copy_landed(r, slot, placement, place);
+    counter_add_alone(&r->members[placement->identity.member].stats->copied_packets, 1);
 }
 
-static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct landing *landing,
+static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                          int64_t arrival_ns)
 {
-    const struct receiver_identity *identity = &landing->identity;
+    const struct receiver_identity *identity = &placement->identity;
     struct assembler *assembler = r->assemblers[identity->member];
     struct assembler_stats *stats = r->members[identity->member].stats;
     uint8_t *place;
 
     /* If the window jumped since, the chunk in which the packet lies may already serve another time. */
-    if (landing->as_predicted && landing->n_jumps != counter_get(&stats->jumps)) {
+    if (placement->as_predicted && placement->n_jumps != counter_get(&stats->jumps)) {
         counter_add(&stats->rejects[REJECT_JUMP], 1);
         return REJECT_JUMP;
     }
     const struct assemble_packet packet = {
         .source = identity->source,
         .timestamp = assembler_unwrap(assembler, identity->wire_timestamp, arrival_ns),
-        .heap_bytes = landing->packet.heap_length,
-        .offset = landing->packet.payload_offset,
-        .n_bytes = landing->packet.payload_length,
+        .heap_bytes = placement->packet.heap_length,
+        .offset = placement->packet.payload_offset,
+        .n_bytes = placement->packet.payload_length,
         .extra = identity->extra,
         .sender = slot->sender,
     };
     enum reject reject = assembler_admit(assembler, &packet, arrival_ns, &place);
-    if (reject == REJECT_DUPLICATE && !is_same(r, slot, landing, assembler_duplicate_of(assembler)))
+    if (reject == REJECT_DUPLICATE && !is_same(r, slot, placement, assembler_duplicate_of(assembler)))
         assembler_contest(assembler, &packet);
     if (reject)
         return reject;
-    settle(r, slot, landing, place);
-    if (!slot->lent)
+    place_payload(r, slot, placement, place);
+    if (!slot->zero_copy)
         flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
     return REJECT_NONE;
 }
@@ -532,21 +534,21 @@ static void prefetch_header(const uint8_t *header)
 }
 
 /* Packets that the source lent lie on nobody's place: each can be dealt with at once. */
-static void handle_lent(struct receiver *r, size_t n_packets, int64_t arrival_ns)
+static void handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns)
 {
-    struct landing *landing = &r->landings[0];
+    struct placement *placement = &r->landings[0];
 
-    landing->flow = NULL;
+    placement->flow = NULL;
     for (size_t i = 0; i < n_packets; i++) {
         if (i + 1 < n_packets)
             prefetch_header(r->slots[i + 1].header);
-        landing->reject = inspect(r, &r->slots[i], landing);
-        if (landing->reject)
-            counter_add(&r->stats.rejects[landing->reject], 1);
+        placement->reject = inspect(r, &r->slots[i], placement);
+        if (placement->reject)
+            counter_add(&r->stats.rejects[placement->reject], 1);
         else
-            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
-        if (landing->reject)
-            note_reject(r, &r->slots[i], landing);
+            placement->reject = admit(r, &r->slots[i], placement, arrival_ns);
+        if (placement->reject)
+            note_reject(r, &r->slots[i], placement);
     }
 }
 
@@ -554,19 +556,19 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
 {
     r->n_landed = n_packets;
     for (size_t i = 0; i < n_packets; i++) {
-        struct landing *landing = &r->landings[i];
+        struct placement *placement = &r->landings[i];
 
-        landing->reject = inspect(r, &r->slots[i], landing);
-        if (landing->reject)
-            counter_add(&r->stats.rejects[landing->reject], 1);
+        placement->reject = inspect(r, &r->slots[i], placement);
+        if (placement->reject)
+            counter_add(&r->stats.rejects[placement->reject], 1);
     }
     for (size_t i = 0; i < n_packets; i++) {
-        struct landing *landing = &r->landings[i];
+        struct placement *placement = &r->landings[i];
 
-        if (!landing->reject)
-            landing->reject = admit(r, &r->slots[i], landing, arrival_ns);
-        if (landing->reject)
-            note_reject(r, &r->slots[i], landing);
+        if (!placement->reject)
+            placement->reject = admit(r, &r->slots[i], placement, arrival_ns);
+        if (placement->reject)
+            note_reject(r, &r->slots[i], placement);
     }
     judge_predictions(r);
 }
@@ -580,14 +582,14 @@ static void pass_time(struct receiver *r, int64_t now_ns)
         assembler_pass_time(r->assemblers[i], now_ns);
 }
 
-/* Receives and handles what there is, or waits for it.  Returns 0, or what packet_source_recv() says of the end. */
+/* Receives and handles what there is, or waits for it.  Returns 0, or what recv_source_recv() says of the end. */
 static int handle_batch(struct receiver *r)
 {
-    bool lends = packet_source_lends(r->source);
+    bool is_zero_copy = recv_source_is_zero_copy(r->source);
 
-    if (!lends)
+    if (!is_zero_copy)
         offer_slots(r);
-    int n_packets = packet_source_recv(r->source, r->slots, lends ? PACKET_BATCH_MAX : r->n_offered, r->tick_ns);
+    int n_packets = recv_source_recv(r->source, r->slots, is_zero_copy ? PACKET_BATCH_MAX : r->n_offered, r->tick_ns);
     if (n_packets < 0)
         return n_packets;
     int64_t now_ns = clock_monotonic_ns();
@@ -596,15 +598,15 @@ static int handle_batch(struct receiver *r)
         return 0;
     }
     r->named = 0;
-    bool lent = r->slots[0].lent;
-    if (lent)
-        handle_lent(r, (size_t)n_packets, now_ns);
+    bool zero_copy = r->slots[0].zero_copy;
+    if (zero_copy)
+        handle_zero_copy(r, (size_t)n_packets, now_ns);
     else
         handle_landed(r, (size_t)n_packets, now_ns);
     /* At last: who sees them counted finds what came of them, too. */
     counter_add(&r->stats.packets, (size_t)n_packets);
     pass_time(r, now_ns);
-    if (lent)
+    if (zero_copy)
         return 0;
     r->n_offered = 2 * (size_t)n_packets;
     if (r->n_offered < OFFERED_MIN)
@@ -675,9 +677,9 @@ int receiver_start(struct receiver *receiver)
     return 0;
 }
 
-int receiver_begin(struct receiver *receiver, char *why, size_t why_bytes)
+int receiver_enable(struct receiver *receiver, char *why, size_t why_bytes)
 {
-    return packet_source_begin(receiver->source, why, why_bytes);
+    return recv_source_enable(receiver->source, why, why_bytes);
 }
 
 void receiver_halt(struct receiver *receiver)
@@ -705,12 +707,12 @@ int64_t receiver_kernel_drops(const void *arg)
 {
     const struct receiver *receiver = arg;
 
-    return (int64_t)packet_source_kernel_drops(receiver->source);
+    return (int64_t)recv_source_kernel_drops(receiver->source);
 }
 
 bool receiver_can_wait(const struct receiver *receiver)
 {
-    return packet_source_can_wait(receiver->source);
+    return recv_source_can_wait(receiver->source);
 }
 
 int receiver_get_error(const struct receiver *receiver)
@@ -729,7 +731,7 @@ struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_b
         bytes.host += PACKET_SOURCE_BYTES;
         return bytes;
     }
-    packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
+    recv_packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
     bytes.ring = bytes_times(ring.n_frames, ring.frame_bytes);
     bytes.device = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
     bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring, true) : memory_mapped_bytes(bytes.ring));
@@ -741,11 +743,11 @@ struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_b
 static void point_landings(struct receiver *r)
 {
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
-        struct landing *landing = &r->landings[i];
+        struct placement *placement = &r->landings[i];
 
-        landing->header = r->buffers + i * SLOT_BYTES;
-        landing->own = landing->header + HEADER_BYTES;
-        landing->spill = landing->own + PACKET_BYTES_MAX;
+        placement->header = r->buffers + i * SLOT_BYTES;
+        placement->own = placement->header + HEADER_BYTES;
+        placement->spill = placement->own + PACKET_BYTES_MAX;
     }
     r->header_bytes = HEADER_BYTES;
     r->n_offered = PACKET_BATCH_MAX;
@@ -791,7 +793,7 @@ static int create_assemblers(struct receiver *r)
     r->tick_ns = RECV_TIMEOUT_NS;
     for (size_t i = 0; i < config->n_assemblers; i++) {
         r->members[i] = config->assemblers[i];
-        r->members[i].may_wait = packet_source_can_wait(r->source);
+        r->members[i].may_wait = recv_source_can_wait(r->source);
         if (config->source.device) {
             r->members[i].recycle = release_frames;
             r->members[i].recycle_context = r;
@@ -806,7 +808,7 @@ static int create_assemblers(struct receiver *r)
     return 0;
 }
 
-int receiver_create_from(const struct receiver_config *config, struct packet_source *source, struct receiver **receiver)
+int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver)
 {
     struct receiver *r;
     int err;
@@ -814,7 +816,7 @@ int receiver_create_from(const struct receiver_config *config, struct packet_sou
     assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
     r = calloc(1, sizeof(*r));
     if (!r) {
-        packet_source_close(source);
+        recv_source_close(source);
         return -ENOMEM;
     }
     r->config = *config;
@@ -839,10 +841,10 @@ undo_receiver:
 
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
 {
-    struct packet_source *source;
+    struct recv_source *source;
     int err;
 
-    err = packet_source_open(&config->source, &source, why, why_bytes);
+    err = recv_source_open(&config->source, &source, why, why_bytes);
     if (err)
         return err;
     err = receiver_create_from(config, source, receiver);
@@ -864,6 +866,6 @@ void receiver_destroy(struct receiver *receiver)
         assembler_destroy(receiver->assemblers[i]);
     free(receiver->assemblers);
     free(receiver->members);
-    packet_source_close(receiver->source);
+    recv_source_close(receiver->source);
     free(receiver);
 }

@@ -1,6 +1,6 @@
 /* receiver.h - a receive thread: source -> parse -> identify -> assemble.
  *
- * Flow:      packet_source --slots--> identify() --> member's assembler --full chunks--> worker's inbox
+ * Flow:      recv_source --slots--> identify() --> member's assembler --full chunks--> worker's inbox
  * Threads:   one per receiver; it owns its source and its assemblers.
  * Blocking:  waits for packets, 100 ms at most; for free chunks only where the source can wait.
  *
@@ -42,7 +42,7 @@ typedef enum reject (*receiver_identify)(const void *context, unsigned endpoint,
 struct receiver_config {
     const char *thread_name; /* copied */
     int cpu;                 /* < 0: not pinned */
-    struct packet_source_config source;
+    struct recv_source_config source;
     const uint16_t *wanted_ids; /* [const, static] */
     size_t n_wanted;
     receiver_identify identify;
@@ -71,19 +71,18 @@ struct receiver_bytes {
     uint64_t device; /* the rest of frames */
 };
 
-/* Of one whose source is given these, as packet_ring_init(). */
+/* Of one whose source is given these, as recv_packet_ring_init(). */
 struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept);
 
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);
 
 /* The same with a source that is open already and now belongs to the receiver, also on failure: for tests. */
-int receiver_create_from(const struct receiver_config *config, struct packet_source *source,
-                         struct receiver **receiver);
+int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver);
 
 const struct receiver_stats *receiver_get_stats(const struct receiver *receiver);
 
-/* packet_source_kernel_drops() of a receiver's source.  Any thread. */
+/* recv_source_kernel_drops() of a receiver's source.  Any thread. */
 int64_t receiver_kernel_drops(const void *receiver);
 
 /* True where the source is a file. */
@@ -91,8 +90,8 @@ bool receiver_can_wait(const struct receiver *receiver);
 
 int receiver_start(struct receiver *receiver);
 
-/* packet_source_begin() of its source: the last that a start needs. */
-int receiver_begin(struct receiver *receiver, char *why, size_t why_bytes);
+/* recv_source_enable() of its source: the last that a start needs. */
+int receiver_enable(struct receiver *receiver, char *why, size_t why_bytes);
 
 /* Once the worker was told of the end: 0 at the end of a file, or the negative errno with which the source died. */
 int receiver_get_error(const struct receiver *receiver);

@@ -67,7 +67,7 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
     }
 }
 
-void assembler_stats_register(const char *prefix, const char *labels, const struct assembler_stats *stats)
+void receiver_metrics_add_assembler(const char *prefix, const char *labels, const struct assembler_stats *stats)
 {
     char full[128];
 
@@ -96,7 +96,7 @@ static void add_refused_heaps(const char *prefix, const char *labels, const stru
         add_own_name(prefix, &own_names[i], "Heaps refused at their first packet", labels, &heaps[own_names[i].reject]);
 }
 
-void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats)
+void receiver_metrics_add(const char *prefix, const char *thread, const struct receiver_stats *stats)
 {
     char labels[64] = "";
 
@@ -116,7 +116,7 @@ void receiver_stats_register(const char *prefix, const char *thread, const struc
     }
 }
 
-void receiver_drops_register(const char *prefix, const char *thread, const struct receiver *receiver)
+void receiver_metrics_add_drops(const char *prefix, const char *thread, const struct receiver *receiver)
 {
     char labels[64] = "", full[128];
 
@@ -128,7 +128,7 @@ void receiver_drops_register(const char *prefix, const char *thread, const struc
                      labels, receiver_kernel_drops, receiver);
 }
 
-void assembler_stats_log(const char *name, const struct assembler_stats *stats)
+void receiver_metrics_log(const char *name, const struct assembler_stats *stats)
 {
     uint64_t refused = 0, contested = counter_get(&stats->contested_heaps);
     char more[64] = "";

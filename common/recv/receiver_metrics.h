@@ -13,15 +13,15 @@
 #include "common/recv/receiver.h"
 
 /* A member's counters, with its labels ("antenna=\"m000\",pol=\"0\""). */
-void assembler_stats_register(const char *prefix, const char *labels, const struct assembler_stats *stats);
+void receiver_metrics_add_assembler(const char *prefix, const char *labels, const struct assembler_stats *stats);
 
 /* A receive thread's counters, labelled with the thread's name. */
-void receiver_stats_register(const char *prefix, const char *thread, const struct receiver_stats *stats);
+void receiver_metrics_add(const char *prefix, const char *thread, const struct receiver_stats *stats);
 
 /* What its source has lost before, likewise; whoever looks at it asks the source. */
-void receiver_drops_register(const char *prefix, const char *thread, const struct receiver *receiver);
+void receiver_metrics_add_drops(const char *prefix, const char *thread, const struct receiver *receiver);
 
 /* One log line of what was received and refused: at the end of a run. */
-void assembler_stats_log(const char *name, const struct assembler_stats *stats);
+void receiver_metrics_log(const char *name, const struct assembler_stats *stats);
 
 #endif

@@ -27,8 +27,8 @@ int receiver_set_add(struct receiver_set *set, const struct receiver_config *con
     int err = receiver_create(&named, &set->receivers[set->n], why, why_bytes);
     if (err)
         return err;
-    receiver_stats_register(prefix, name, receiver_get_stats(set->receivers[set->n]));
-    receiver_drops_register(prefix, name, set->receivers[set->n]);
+    receiver_metrics_add(prefix, name, receiver_get_stats(set->receivers[set->n]));
+    receiver_metrics_add_drops(prefix, name, set->receivers[set->n]);
     set->n++;
     return 0;
 }
@@ -42,12 +42,12 @@ int receiver_set_start(struct receiver_set *set)
     return err;
 }
 
-int receiver_set_begin(struct receiver_set *set, char *why, size_t why_bytes)
+int receiver_set_enable(struct receiver_set *set, char *why, size_t why_bytes)
 {
     int err = 0;
 
     for (size_t t = 0; !err && t < set->n; t++)
-        err = receiver_begin(set->receivers[t], why, why_bytes);
+        err = receiver_enable(set->receivers[t], why, why_bytes);
     return err;
 }
 

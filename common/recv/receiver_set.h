@@ -21,8 +21,8 @@ int receiver_set_add(struct receiver_set *set, const struct receiver_config *con
 
 int receiver_set_start(struct receiver_set *set);
 
-/* receiver_begin() of all.  Returns 0 or negative errno with one sentence in 'why'. */
-int receiver_set_begin(struct receiver_set *set, char *why, size_t why_bytes);
+/* receiver_enable() of all.  Returns 0 or negative errno with one sentence in 'why'. */
+int receiver_set_enable(struct receiver_set *set, char *why, size_t why_bytes);
 
 /* Once a receiver has told of its end: true if any ended because its source died, not its file. */
 bool receiver_set_failed(const struct receiver_set *set);

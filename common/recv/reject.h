@@ -1,6 +1,6 @@
 /* reject.h - why a packet is refused: the same reasons in both daemons and in visrec, each with a counter.
  *
- * Flow: packet_source and receiver find the reasons before REJECT_TOO_OLD, the assembler finds the others. */
+ * Flow: recv_source and receiver find the reasons before REJECT_TOO_OLD, the assembler finds the others. */
 #ifndef COMMON_RECV_REJECT_H
 #define COMMON_RECV_REJECT_H
 

@@ -13,18 +13,17 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define NAP_NS  (50 * NS_PER_US)
-#define SOON_NS (100 * NS_PER_US)
+#define COALESCE_NS (50 * NS_PER_US)
+#define SOON_NS     (100 * NS_PER_US)
 
-int packet_source_open(const struct packet_source_config *config, struct packet_source **source, char *why,
-                       size_t why_bytes)
+int recv_source_open(const struct recv_source_config *config, struct recv_source **source, char *why, size_t why_bytes)
 {
     assert(config->endpoints->n > 0);
     if (config->pcap_file)
-        return packet_source_pcap_open(config, source, why, why_bytes);
+        return recv_source_pcap_open(config, source, why, why_bytes);
     if (config->transport == TRANSPORT_IBVERBS)
-        return packet_source_verbs_open(config, source, why, why_bytes);
-    return packet_source_udp_open(config, source, why, why_bytes);
+        return recv_source_verbs_open(config, source, why, why_bytes);
+    return recv_source_udp_open(config, source, why, why_bytes);
 }
 
 #define RING_ALIGN_BYTES 64                     /* a line of the cache: no two frames share one */
@@ -35,7 +34,7 @@ static size_t round_to_lines(size_t bytes)
     return (bytes + RING_ALIGN_BYTES - 1) / RING_ALIGN_BYTES * RING_ALIGN_BYTES;
 }
 
-void packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept)
+void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept)
 {
     size_t max = FRAME_ETHERNET_BYTES + FRAME_TAGS_BYTES + (mtu ? mtu : PACKET_MTU_MAX);
 
@@ -48,56 +47,56 @@ void packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes,
     ring->n_frames = bytes_plus(ring->n_posted, n_kept);
 }
 
-int packet_source_begin(struct packet_source *source, char *why, size_t why_bytes)
+int recv_source_enable(struct recv_source *source, char *why, size_t why_bytes)
 {
-    return source->ops->begin ? source->ops->begin(source, why, why_bytes) : 0;
+    return source->ops->enable ? source->ops->enable(source, why, why_bytes) : 0;
 }
 
-void packet_source_close(struct packet_source *source)
+void recv_source_close(struct recv_source *source)
 {
     if (source)
         source->ops->close(source);
 }
 
-int packet_source_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     assert(n_slots > 0 && n_slots <= PACKET_BATCH_MAX);
     return source->ops->recv(source, slots, n_slots, timeout_ns);
 }
 
-bool packet_source_lends(const struct packet_source *source)
+bool recv_source_is_zero_copy(const struct recv_source *source)
 {
-    return source->ops->lends && source->ops->lends(source);
+    return source->ops->is_zero_copy && source->ops->is_zero_copy(source);
 }
 
-void packet_source_keep(struct packet_source *source, uint32_t frame)
+void recv_source_keep(struct recv_source *source, uint32_t frame)
 {
     source->ops->keep(source, frame);
 }
 
-int packet_source_release(struct packet_source *source, const uint32_t *frames, size_t n)
+int recv_source_release(struct recv_source *source, const uint32_t *frames, size_t n)
 {
     return n > 0 ? source->ops->release(source, frames, n) : 0;
 }
 
-bool packet_source_can_wait(const struct packet_source *source)
+bool recv_source_can_wait(const struct recv_source *source)
 {
     return source->ops->can_wait;
 }
 
-uint64_t packet_source_kernel_drops(const struct packet_source *source)
+uint64_t recv_source_kernel_drops(const struct recv_source *source)
 {
     return source->ops->kernel_drops ? source->ops->kernel_drops(source) : 0;
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
-void packet_source_nap(bool may_nap, int64_t *waiting_since_ns)
+void recv_source_coalesce(bool may_coalesce, int64_t *waiting_since_ns)
 {
     int64_t now_ns = clock_monotonic_ns();
 
-    if (may_nap && now_ns - *waiting_since_ns < SOON_NS) {
-        clock_sleep_until(now_ns + NAP_NS);
+    if (may_coalesce && now_ns - *waiting_since_ns < SOON_NS) {
+        clock_sleep_until(now_ns + COALESCE_NS);
         now_ns = clock_monotonic_ns();
     }
     *waiting_since_ns = now_ns;
@@ -105,7 +104,7 @@ void packet_source_nap(bool may_nap, int64_t *waiting_since_ns)
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */
 
-size_t packet_source_n_senders(const struct endpoint *endpoint)
+size_t recv_source_n_senders(const struct endpoint *endpoint)
 {
     size_t n = endpoint->from ? endpoint->from->n : 0;
 
@@ -126,11 +125,11 @@ static int join_source(int fd, const struct endpoint *endpoint, int interface_in
     return setsockopt(fd, IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, &request, sizeof(request)) ? errno : 0;
 }
 
-int packet_source_join(int fd, const struct endpoint *endpoint, const struct interface *interface)
+int recv_source_join(int fd, const struct endpoint *endpoint, const struct interface *interface)
 {
     const struct ip_mreqn membership = {
         .imr_multiaddr = endpoint->address, .imr_address = interface->address, .imr_ifindex = interface->index};
-    size_t n_senders = packet_source_n_senders(endpoint);
+    size_t n_senders = recv_source_n_senders(endpoint);
     int err = 0;
 
     for (size_t i = 0; i < n_senders && !err; i++)
@@ -156,7 +155,7 @@ static int compare_keys(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int packet_endpoints_init(const struct endpoint_list *list, struct packet_endpoints *endpoints)
+int recv_endpoints_init(const struct endpoint_list *list, struct recv_endpoints *endpoints)
 {
     assert(list->n > 0 && list->n <= ENDPOINT_LIST_MAX);
     uint64_t *keys = calloc(list->n, sizeof(*keys));
@@ -165,16 +164,16 @@ int packet_endpoints_init(const struct endpoint_list *list, struct packet_endpoi
     for (size_t i = 0; i < list->n; i++)
         keys[i] = make_key(list->items[i].address.s_addr, list->items[i].port, i);
     qsort(keys, list->n, sizeof(*keys), compare_keys);
-    *endpoints = (struct packet_endpoints){.n = list->n, .keys = keys, .last = keys[0]};
+    *endpoints = (struct recv_endpoints){.n = list->n, .keys = keys, .last = keys[0]};
     return 0;
 }
 
-void packet_endpoints_fini(struct packet_endpoints *endpoints)
+void recv_endpoints_fini(struct recv_endpoints *endpoints)
 {
     free(endpoints->keys);
 }
 
-int packet_endpoints_find(struct packet_endpoints *endpoints, uint32_t address, uint16_t port)
+int recv_endpoints_find(struct recv_endpoints *endpoints, uint32_t address, uint16_t port)
 {
     const uint64_t wanted = make_key(address, port, 0);
     size_t low = 0;
@@ -197,7 +196,7 @@ int packet_endpoints_find(struct packet_endpoints *endpoints, uint32_t address, 
 
 /* ---- Parts of a slot --------------------------------------------------------------------------------------------- */
 
-size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes)
+size_t recv_packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_bytes)
 {
     const struct {
         uint8_t *start;
@@ -220,7 +219,7 @@ size_t packet_fill(struct packet_slot *slot, const uint8_t *bytes, size_t n_byte
     return n_filled;
 }
 
-size_t packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start)
+size_t recv_packet_piece(const struct packet_slot *slot, size_t offset, size_t n_bytes, const uint8_t **start)
 {
     const struct {
         const uint8_t *start;
@@ -240,11 +239,11 @@ size_t packet_piece(const struct packet_slot *slot, size_t offset, size_t n_byte
     return parts[i].n_bytes - offset < n_bytes ? parts[i].n_bytes - offset : n_bytes;
 }
 
-void packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out)
+void recv_packet_copy(const struct packet_slot *slot, size_t offset, size_t n_bytes, uint8_t *out)
 {
     while (n_bytes > 0) {
         const uint8_t *start;
-        size_t here = packet_piece(slot, offset, n_bytes, &start);
+        size_t here = recv_packet_piece(slot, offset, n_bytes, &start);
 
         memcpy(out, start, here);
         out += here;

@@ -22,7 +22,7 @@
 #define FAMILY_IPV4 2 /* AF_INET in the loopback header, the same on every system */
 
 struct pcap_source {
-    struct packet_source base;
+    struct recv_source base;
     char *path;
     FILE *file;      /* before 'capture' has it; then NULL */
     int fd;          /* of the file */
@@ -31,12 +31,12 @@ struct pcap_source {
     int link_type;
     int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
     uint64_t n_cut; /* captured shorter than they were */
-    struct packet_endpoints endpoints;
+    struct recv_endpoints endpoints;
 };
 
 /* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
-static int peel_loopback(struct frame_rest *frame)
+static int parse_loopback(struct frame_rest *frame)
 {
     uint32_t family;
 
@@ -49,14 +49,14 @@ static int peel_loopback(struct frame_rest *frame)
 }
 
 /* Leaves what begins with an IPv4 header.  Returns 0 or -EINVAL. */
-static int peel_link(const struct pcap_source *source, struct frame_rest *frame)
+static int parse_link(const struct pcap_source *source, struct frame_rest *frame)
 {
     switch (source->link_type) {
-    case DLT_EN10MB: return frame_peel_link(frame, FRAME_ETHERNET_BYTES, 12);
-    case DLT_LINUX_SLL: return frame_peel_link(frame, 16, 14);
-    case DLT_LINUX_SLL2: return frame_peel_link(frame, 20, 0);
+    case DLT_EN10MB: return frame_parse_link(frame, FRAME_ETHERNET_BYTES, 12);
+    case DLT_LINUX_SLL: return frame_parse_link(frame, 16, 14);
+    case DLT_LINUX_SLL2: return frame_parse_link(frame, 20, 0);
     case DLT_NULL:
-    case DLT_LOOP: return peel_loopback(frame);
+    case DLT_LOOP: return parse_loopback(frame);
     default: /* raw IP */ return 0;
     }
 }
@@ -117,9 +117,9 @@ static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *hea
 {
     struct frame_rest frame = {bytes, header->caplen, header->len};
     struct frame_datagram datagram;
-    if (header->len < header->caplen || peel_link(source, &frame) || frame_peel_ip(&frame, &datagram))
+    if (header->len < header->caplen || parse_link(source, &frame) || frame_parse_ip(&frame, &datagram))
         return false;
-    int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
+    int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)
         return false;
     if (datagram.n_captured < datagram.n_bytes) {
@@ -127,14 +127,14 @@ static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *hea
             log_warning("%s has packets cut short, which are skipped; capture with \"tcpdump -s 0\"", source->path);
         return false;
     }
-    slot->truncated = packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
+    slot->truncated = recv_packet_fill(slot, datagram.bytes, datagram.n_bytes) < datagram.n_bytes;
     slot->packet_bytes = datagram.n_bytes;
     slot->endpoint = (unsigned)endpoint;
     slot->sender = datagram.sender;
     return true;
 }
 
-static int pcap_source_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+static int pcap_source_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     struct pcap_pkthdr *header;
@@ -159,19 +159,19 @@ static int pcap_source_recv(struct packet_source *base, struct packet_slot *slot
     return n_filled == 0 ? source->end : (int)n_filled;
 }
 
-static void pcap_source_close(struct packet_source *base)
+static void pcap_source_close(struct recv_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     if (source->capture)
         pcap_close(source->capture); /* with the file */
     if (source->file)
         fclose(source->file);
-    packet_endpoints_fini(&source->endpoints);
+    recv_endpoints_fini(&source->endpoints);
     free(source->path);
     free(source);
 }
 
-static const struct packet_source_ops pcap_source_ops = {
+static const struct recv_source_ops pcap_source_ops = {
     .recv = pcap_source_recv,
     .close = pcap_source_close,
     .can_wait = true,
@@ -191,12 +191,12 @@ static int open_file(struct pcap_source *source, char *why, size_t why_bytes)
     return begin_capture(source, why, why_bytes);
 }
 
-int packet_source_pcap_open(const struct packet_source_config *config, struct packet_source **out, char *why,
-                            size_t why_bytes)
+int recv_source_pcap_open(const struct recv_source_config *config, struct recv_source **out, char *why,
+                          size_t why_bytes)
 {
     struct pcap_source *source = calloc(1, sizeof(*source));
     char *path = strdup(config->pcap_file);
-    if (!source || !path || packet_endpoints_init(config->endpoints, &source->endpoints)) {
+    if (!source || !path || recv_endpoints_init(config->endpoints, &source->endpoints)) {
         snprintf(why, why_bytes, "out of memory");
         free(path);
         free(source);

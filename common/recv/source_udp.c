@@ -49,7 +49,7 @@ union control {
 };
 
 struct udp_source {
-    struct packet_source base;
+    struct recv_source base;
     int epoll_fd;
     size_t n_sockets;
     struct udp_socket *sockets;
@@ -59,7 +59,7 @@ struct udp_source {
     int n_turns_left;         /* until it is asked again which are ready: one of each, as others may be by now */
     int64_t alone_timeout_ns; /* what the only socket waits, as set last */
     bool alone_dry;           /* the only socket had no more */
-    bool may_nap;             /* the sockets have the room, and the thread is to sleep at all */
+    bool may_coalesce;        /* the sockets have the room, and the thread is to sleep at all */
     int64_t busy_ns;          /* to poll for before a wait */
     size_t next_busy;         /* socket that is polled next */
     int64_t waiting_since_ns; /* when the last wait began */
@@ -121,7 +121,7 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
     size_t room = slot_room(slot);
     uint8_t *bytes = source->buffer + i * MESSAGE_MAX;
 
-    packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
+    recv_packet_copy(slot, 0, slot->packet_bytes < room ? slot->packet_bytes : room, bytes);
     gro_add(&source->coalesced, &(struct gro_message){.bytes = bytes,
                                                       .n_bytes = slot->packet_bytes,
                                                       .segment_bytes = segment_bytes,
@@ -197,7 +197,7 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     if (n < 0 && n != -EAGAIN && n != -EINTR && n != -ECONNREFUSED)
         return n;
     if (*n_filled == 0)
-        *n_filled = gro_lend(&source->coalesced, slots, n_slots);
+        *n_filled = gro_next_packets(&source->coalesced, slots, n_slots);
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
@@ -232,7 +232,7 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
         source->alone_timeout_ns = timeout_ns;
     }
     if (source->alone_dry && timeout_ns > 0)
-        packet_source_nap(source->may_nap, &source->waiting_since_ns);
+        recv_source_coalesce(source->may_coalesce, &source->waiting_since_ns);
     int dry = recv_from(source, 0, timeout_ns > 0 ? MSG_WAITFORONE : MSG_DONTWAIT, slots, n_slots, &n_filled);
     source->alone_dry = dry;
     return dry < 0 ? dry : (int)n_filled;
@@ -295,7 +295,7 @@ static bool all_are_joined(const struct udp_source *source)
     return i == source->n_sockets;
 }
 
-static bool udp_lends(const struct packet_source *base)
+static bool udp_is_zero_copy(const struct recv_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
     if (!gro_is_empty(&source->coalesced))
@@ -303,11 +303,11 @@ static bool udp_lends(const struct packet_source *base)
     return source->busy_ns > 0 ? all_are_joined(source) : next_is_joined(source);
 }
 
-static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
-    bool lends = udp_lends(base);
-    size_t n_filled = gro_lend(&source->coalesced, slots, n_slots);
+    bool is_zero_copy = udp_is_zero_copy(base);
+    size_t n_filled = gro_next_packets(&source->coalesced, slots, n_slots);
     int err = 0;
 
     if (n_filled == 0 && source->busy_ns > 0 && timeout_ns > 0) {
@@ -322,13 +322,13 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
     while (n_filled == 0) {
         if (source->n_ready == 0) {
             if (timeout_ns > 0)
-                packet_source_nap(source->may_nap, &source->waiting_since_ns);
+                recv_source_coalesce(source->may_coalesce, &source->waiting_since_ns);
             err = find_ready(source, timeout_ns);
             timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
         } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
         }
-        if (!err && (source->n_ready == 0 || (lends && !next_is_joined(source))))
+        if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
             return 0; /* nothing, or nothing to lend, but only that was promised */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
@@ -339,7 +339,7 @@ static int udp_recv(struct packet_source *base, struct packet_slot *slots, size_
 }
 
 /* Asked for, because to be told with every packet (SO_RXQ_OVFL) costs every packet something. */
-static uint64_t udp_kernel_drops(const struct packet_source *base)
+static uint64_t udp_kernel_drops(const struct recv_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
     uint64_t n_dropped = 0;
@@ -354,7 +354,7 @@ static uint64_t udp_kernel_drops(const struct packet_source *base)
     return n_dropped;
 }
 
-static void udp_close(struct packet_source *base)
+static void udp_close(struct recv_source *base)
 {
     struct udp_source *source = CONTAINER_OF(base, struct udp_source, base);
     for (size_t i = 0; i < source->n_sockets; i++)
@@ -370,10 +370,10 @@ static void udp_close(struct packet_source *base)
 
 /* What is needed to open the sockets, and to say why one could not be. */
 struct opening {
-    const struct packet_source_config *config;
+    const struct recv_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
     size_t buffer_bytes;        /* of each socket */
-    bool may_nap;               /* no socket has less than PACKET_NAP_BUFFER_MIN, and none is polled */
+    bool may_coalesce;          /* no socket has less than RECV_SOURCE_COALESCE_BUFFER_MIN, and none is polled */
     char *why;
     size_t why_bytes;
 };
@@ -390,7 +390,7 @@ static int fail(struct opening *opening, const struct endpoint *endpoint, int er
 static void set_buffer(struct opening *opening, int fd)
 {
     if (opening->buffer_bytes == 0) {
-        opening->may_nap = false;
+        opening->may_coalesce = false;
         return;
     }
     int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
@@ -402,8 +402,8 @@ static void set_buffer(struct opening *opening, int fd)
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
     granted /= 2; /* the kernel doubles it, for its own book-keeping */
-    if (granted < PACKET_NAP_BUFFER_MIN)
-        opening->may_nap = false;
+    if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
+        opening->may_coalesce = false;
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("recv.buffer: the kernel grants %d of %d bytes to each socket, and bursts beyond that are lost; "
@@ -439,7 +439,7 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "keep other groups away", "");
-    int err = packet_source_join(fd, endpoint, &opening->interface);
+    int err = recv_source_join(fd, endpoint, &opening->interface);
     if (!err)
         return 0;
     /* Without an interface the kernel looks for a route to the group, which may yet come. */
@@ -488,7 +488,7 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
     /* No reason to fail either: the receiver knows which packets are not its own, and who may send. */
-    const struct packet_share *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
+    const struct packet_fanout *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
     if (!err && (share || endpoint->from))
         packet_filter_attach(fd, endpoint->from, share);
     if (!err && endpoint_is_multicast(endpoint))
@@ -504,7 +504,7 @@ static int find_interface(struct opening *opening)
     char reason[400];
     if (!opening->config->interface)
         return 0;
-    int err = interface_find(opening->config->interface, &opening->interface, reason, sizeof(reason));
+    int err = endpoint_find_interface(opening->config->interface, &opening->interface, reason, sizeof(reason));
     if (err)
         snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
     return err;
@@ -528,21 +528,20 @@ static int open_all(struct udp_source *source, struct opening *opening)
     return 0;
 }
 
-static const struct packet_source_ops udp_ops = {
+static const struct recv_source_ops udp_ops = {
     .recv = udp_recv,
-    .lends = udp_lends,
+    .is_zero_copy = udp_is_zero_copy,
     .kernel_drops = udp_kernel_drops,
     .close = udp_close,
     .can_wait = false,
 };
 
-int packet_source_udp_open(const struct packet_source_config *config, struct packet_source **out, char *why,
-                           size_t why_bytes)
+int recv_source_udp_open(const struct recv_source_config *config, struct recv_source **out, char *why, size_t why_bytes)
 {
     struct opening opening = {
         .config = config,
         .buffer_bytes = config->buffer_bytes / config->endpoints->n,
-        .may_nap = config->busy_poll_ns == 0,
+        .may_coalesce = config->busy_poll_ns == 0,
         .why = why,
         .why_bytes = why_bytes,
     };
@@ -561,7 +560,7 @@ int packet_source_udp_open(const struct packet_source_config *config, struct pac
     source->buffer = malloc(PACKET_SOURCE_BYTES);
     if (source->sockets && source->buffer) {
         err = open_all(source, &opening);
-        source->may_nap = opening.may_nap;
+        source->may_coalesce = opening.may_coalesce;
         source->busy_ns = config->busy_poll_ns;
     } else {
         snprintf(why, why_bytes, "out of memory");

@@ -13,7 +13,7 @@
  * single addresses may send to an endpoint, each has a rule; where networks may, the receiver alone looks at senders.
  *
  * With a device, frames are scattered: their heads to pinned memory, which the host reads and the device can, and the
- * rest to exported memory of the device.  A frame whose packet is kept (packet_source_keep) is posted again once it has
+ * rest to exported memory of the device.  A frame whose packet is kept (recv_source_keep) is posted again once it has
  * been released; there are enough of them that the card's queue is full all the same. */
 #include "common/base/clock.h"
 #include "common/device/device.h"
@@ -37,7 +37,7 @@
 
 /* ---- Death ------------------------------------------------------------------------------------------------------- */
 
-static int bury(struct verbs_source *source, const char *why)
+static int bury(struct recv_source_verbs *source, const char *why)
 {
     log_error("ibverbs on %s: %s", source->port.interface, why);
     source->err = -EIO;
@@ -58,7 +58,7 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
 
 /* What the card or its driver tells besides completions.  All sources and sinks of a card share its events, so whichever
  * source reads one of a source dies of it: the daemon ends with the first.  Returns 0 or negative errno. */
-static int read_events(struct verbs_source *source)
+static int read_events(struct recv_source_verbs *source)
 {
     struct ibv_async_event event;
     char why[100];
@@ -87,9 +87,9 @@ static int read_events(struct verbs_source *source)
 }
 
 /* Of a call or request that failed.  A card that was removed fails all, and has told why. */
-static int die(struct verbs_source *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int die(struct recv_source_verbs *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static int die(struct verbs_source *source, const char *format, ...)
+static int die(struct recv_source_verbs *source, const char *format, ...)
 {
     char why[200];
     va_list args;
@@ -102,7 +102,7 @@ static int die(struct verbs_source *source, const char *format, ...)
 
 /* ---- Work requests ----------------------------------------------------------------------------------------------- */
 
-int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_t n)
+int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *frames, size_t n)
 {
     struct ibv_recv_wr *refused;
 
@@ -114,18 +114,18 @@ int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_
 }
 
 /* Posts as many of the frames as there is room for, and has the others in reserve.  Returns 0 or negative errno. */
-static int give_back(struct verbs_source *source, const uint32_t *frames, size_t n)
+static int give_back(struct recv_source_verbs *source, const uint32_t *frames, size_t n)
 {
     size_t room = source->max_posted - source->n_posted, n_now = n < room ? n : room;
 
     for (size_t i = n_now; i < n; i++)
         source->spare[source->n_spare++] = frames[i];
-    int err = n_now > 0 ? verbs_source_post(source, frames, n_now) : 0;
+    int err = n_now > 0 ? recv_source_verbs_post(source, frames, n_now) : 0;
     return err ? die(source, "a work request was refused: %s", strerror(err)) : 0;
 }
 
 /* The packets of the last recv have been dealt with: what is not kept comes back, and what is, is replaced. */
-static int post_used(struct verbs_source *source)
+static int post_used(struct recv_source_verbs *source)
 {
     size_t n = 0;
 
@@ -143,25 +143,25 @@ static int post_used(struct verbs_source *source)
     return err ? err : give_back(source, source->spare + source->n_spare, n_more);
 }
 
-static void verbs_keep(struct packet_source *base, uint32_t frame)
+static void verbs_keep(struct recv_source *base, uint32_t frame)
 {
-    CONTAINER_OF(base, struct verbs_source, base)->kept[frame] = KEPT_NOW;
+    CONTAINER_OF(base, struct recv_source_verbs, base)->kept[frame] = KEPT_NOW;
 }
 
-static int verbs_release(struct packet_source *base, const uint32_t *frames, size_t n)
+static int verbs_release(struct recv_source *base, const uint32_t *frames, size_t n)
 {
-    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
-    size_t begin = 0;
+    struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
+    size_t enable = 0;
 
     /* Those of the last recv come back with it. */
     for (size_t i = 0; i < n; i++) {
         if (source->kept[frames[i]] == KEPT_NOW) {
-            give_back(source, frames + begin, i - begin);
-            begin = i + 1;
+            give_back(source, frames + enable, i - enable);
+            enable = i + 1;
         }
         source->kept[frames[i]] = NOT_KEPT;
     }
-    give_back(source, frames + begin, n - begin);
+    give_back(source, frames + enable, n - enable);
     return source->err;
 }
 
@@ -174,26 +174,26 @@ static void prefetch_headers(const uint8_t *frame)
 }
 
 /* Lends the frame's packet.  Returns whether there is one for us in it. */
-static bool lend_packet(struct verbs_source *source, const struct ibv_wc *completion, struct packet_slot *slot)
+static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *completion, struct packet_slot *slot)
 {
     uint8_t *frame = verbs_source_frame(source, completion->wr_id);
     bool ip_is_right = completion->wc_flags & IBV_WC_IP_CSUM_OK;
     struct frame_datagram datagram;
 
     assert(completion->byte_len <= source->max_frame_bytes);
-    if (frame_peel(frame, completion->byte_len, !ip_is_right, &datagram))
+    if (frame_parse_udp(frame, completion->byte_len, !ip_is_right, &datagram))
         return false;
     size_t n_before = (size_t)(datagram.bytes - frame);
     if (source->device && n_before > PACKET_HEAD_BYTES) /* nobody stacks so many tags, and the rest is elsewhere */
         return false;
-    int endpoint = packet_endpoints_find(&source->endpoints, datagram.address, datagram.port);
+    int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)
         return false;
     *slot = (struct packet_slot){
         .header = frame + n_before,
         .header_bytes = datagram.n_bytes,
         .packet_bytes = datagram.n_bytes,
-        .lent = true,
+        .zero_copy = true,
         .frame = (uint32_t)completion->wr_id,
         .endpoint = (unsigned)endpoint,
         .sender = datagram.sender,
@@ -208,7 +208,7 @@ static bool lend_packet(struct verbs_source *source, const struct ibv_wc *comple
 
 /* Takes what has come.  Returns how many packets there were for us among it, or negative errno; what came before an
  * error is lent first. */
-static int take_completions(struct verbs_source *source, struct packet_slot *slots, size_t n_slots)
+static int take_completions(struct recv_source_verbs *source, struct packet_slot *slots, size_t n_slots)
 {
     const struct ibv_wc *completions = source->completions;
     int n_filled = 0;
@@ -229,7 +229,7 @@ static int take_completions(struct verbs_source *source, struct packet_slot *slo
         if (i + PREFETCH_AHEAD < n)
             prefetch_headers(verbs_source_frame(source, completions[i + PREFETCH_AHEAD].wr_id));
         source->used[source->n_used++] = (uint32_t)completions[i].wr_id;
-        n_filled += lend_packet(source, &completions[i], &slots[n_filled]);
+        n_filled += next_packet(source, &completions[i], &slots[n_filled]);
     }
     return n_filled;
 }
@@ -237,7 +237,7 @@ static int take_completions(struct verbs_source *source, struct packet_slot *slo
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
 /* A completion made an event: the next one will not until it is asked for again. */
-static int read_completion_event(struct verbs_source *source)
+static int read_completion_event(struct recv_source_verbs *source)
 {
     struct ibv_cq *cq;
     void *context;
@@ -250,7 +250,7 @@ static int read_completion_event(struct verbs_source *source)
 }
 
 /* Sleeps for an event.  Returns 0, or negative errno. */
-static int sleep_for_event(struct verbs_source *source, int64_t timeout_ns)
+static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     enum { COMPLETION, ASYNC, N };
     struct pollfd fds[N] = {
@@ -273,7 +273,7 @@ static int sleep_for_event(struct verbs_source *source, int64_t timeout_ns)
 
 /* What is to be done after nothing was found: once events are asked for, it must be looked again, as what has come
  * before makes none; then it can be slept.  Returns 0 or negative errno. */
-static int await_completion(struct verbs_source *source, int64_t timeout_ns)
+static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     if (!source->channel)
         return 0;
@@ -287,15 +287,15 @@ static int await_completion(struct verbs_source *source, int64_t timeout_ns)
 }
 
 /* Of frames that came and are none of ours it is told at once, so that a flood of them cannot keep the caller. */
-static int verbs_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
-    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
 
     if (source->err || post_used(source))
         return source->err;
     int n = take_completions(source, slots, n_slots);
     if (n == 0 && source->n_used == 0 && timeout_ns > 0 && source->channel) {
-        packet_source_nap(source->may_nap, &source->waiting_since_ns);
+        recv_source_coalesce(source->may_coalesce, &source->waiting_since_ns);
         n = take_completions(source, slots, n_slots);
     }
     if (n != 0 || source->n_used > 0 || timeout_ns <= 0)
@@ -311,14 +311,14 @@ static int verbs_recv(struct packet_source *base, struct packet_slot *slots, siz
     return n;
 }
 
-static bool verbs_lends(const struct packet_source *base)
+static bool verbs_is_zero_copy(const struct recv_source *base)
 {
     return true;
 }
 
 /* ---- Drops ------------------------------------------------------------------------------------------------------- */
 
-static uint64_t read_drops(const struct verbs_source *source)
+static uint64_t read_drops(const struct recv_source_verbs *source)
 {
     char text[32];
 
@@ -330,15 +330,15 @@ static uint64_t read_drops(const struct verbs_source *source)
 }
 
 /* Drops of the card's port because no frame was posted, those of other queues included. */
-static uint64_t verbs_kernel_drops(const struct packet_source *base)
+static uint64_t verbs_kernel_drops(const struct recv_source *base)
 {
-    const struct verbs_source *source = CONTAINER_OF(base, const struct verbs_source, base);
+    const struct recv_source_verbs *source = CONTAINER_OF(base, const struct recv_source_verbs, base);
     uint64_t n = source->drops_fd >= 0 ? read_drops(source) : 0;
 
     return n > source->n_drops_before ? n - source->n_drops_before : 0;
 }
 
-void verbs_source_open_drops(struct verbs_source *source)
+void recv_source_verbs_open_drops(struct recv_source_verbs *source)
 {
     char path[512];
 
@@ -352,9 +352,9 @@ void verbs_source_open_drops(struct verbs_source *source)
 /* ---- Closing ----------------------------------------------------------------------------------------------------- */
 
 /* What refers to something goes before it; also of a source that was not opened to the end. */
-void verbs_source_close(struct packet_source *base)
+void recv_source_verbs_close(struct recv_source *base)
 {
-    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
 
     for (size_t i = 0; i < source->n_flows; i++)
         ibv_destroy_flow(source->flows[i]);
@@ -381,7 +381,7 @@ void verbs_source_close(struct packet_source *base)
     }
     free(source->kept);
     free(source->spare);
-    packet_endpoints_fini(&source->endpoints);
+    recv_endpoints_fini(&source->endpoints);
     free(source->requests);
     free(source->parts);
     free(source->flows);
@@ -389,13 +389,13 @@ void verbs_source_close(struct packet_source *base)
     free(source);
 }
 
-const struct packet_source_ops verbs_source_ops = {
-    .begin = verbs_source_begin,
+const struct recv_source_ops verbs_source_ops = {
+    .enable = recv_source_verbs_enable,
     .recv = verbs_recv,
-    .lends = verbs_lends,
+    .is_zero_copy = verbs_is_zero_copy,
     .kernel_drops = verbs_kernel_drops,
     .keep = verbs_keep,
     .release = verbs_release,
-    .close = verbs_source_close,
+    .close = recv_source_verbs_close,
     .can_wait = false,
 };

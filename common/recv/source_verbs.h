@@ -14,13 +14,13 @@
 /* Whether a frame is kept: since before the last recv, so that it is in no list. */
 enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
 
-struct verbs_source {
-    struct packet_source base;
+struct recv_source_verbs {
+    struct recv_source base;
     struct verbs_port port;
     const struct endpoint_list *config_endpoints;
-    struct packet_endpoints endpoints; /* the same, to look up */
-    uint8_t *ring;                     /* [n_frames][frame_bytes] frames, or their heads */
-    size_t max_frame_bytes;            /* of what may come */
+    struct recv_endpoints endpoints; /* the same, to look up */
+    uint8_t *ring;                   /* [n_frames][frame_bytes] frames, or their heads */
+    size_t max_frame_bytes;          /* of what may come */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
     struct device *device;        /* NULL: none */
@@ -46,29 +46,29 @@ struct verbs_source {
     uint32_t used[PACKET_BATCH_MAX]; /* frames of the last recv */
     size_t n_used;
     struct ibv_wc completions[PACKET_BATCH_MAX];
-    bool armed;   /* the next completion makes an event */
-    bool may_nap; /* the ring has the room, and the thread is to sleep at all */
+    bool armed;        /* the next completion makes an event */
+    bool may_coalesce; /* the ring has the room, and the thread is to sleep at all */
     int64_t waiting_since_ns;
     int64_t busy_ns; /* to poll for before it sleeps */
     int err;         /* what the source died of */
 };
 
-static inline uint8_t *verbs_source_frame(const struct verbs_source *source, uint64_t i)
+static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source, uint64_t i)
 {
     return source->ring + i * source->frame_bytes;
 }
 
 /* The vtable of an open source. */
-extern const struct packet_source_ops verbs_source_ops;
+extern const struct recv_source_ops verbs_source_ops;
 
 /* Has the card steer what is sent to the endpoints to the queue. */
-int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes);
+int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes);
 
 /* Gives the card 'n' > 0 frames of the list to write to, in order.  Returns 0 or a positive errno. */
-int verbs_source_post(struct verbs_source *source, const uint32_t *frames, size_t n);
+int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *frames, size_t n);
 
 /* Begins to count what the card drops; closes a source, also one that was not opened to the end. */
-void verbs_source_open_drops(struct verbs_source *source);
-void verbs_source_close(struct packet_source *base);
+void recv_source_verbs_open_drops(struct recv_source_verbs *source);
+void recv_source_verbs_close(struct recv_source *base);
 
 #endif

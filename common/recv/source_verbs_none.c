@@ -7,8 +7,8 @@
 
 const bool verbs_built_in = false;
 
-int packet_source_verbs_open(const struct packet_source_config *config, struct packet_source **source, char *why,
-                             size_t why_bytes)
+int recv_source_verbs_open(const struct recv_source_config *config, struct recv_source **source, char *why,
+                           size_t why_bytes)
 {
     snprintf(why, why_bytes,
              "recv.transport: this program was built without ibverbs; use udp, or build where libibverbs-dev and "

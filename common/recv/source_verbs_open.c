@@ -18,8 +18,8 @@
 
 /* What is needed to open a source, and to say why it could not be. */
 struct opening {
-    const struct packet_source_config *config;
-    struct verbs_source *source;
+    const struct recv_source_config *config;
+    struct recv_source_verbs *source;
     char *why;
     size_t why_bytes;
 };
@@ -58,13 +58,13 @@ static int open_port(struct opening *opening)
 /* The ring that was planned, or less where the card takes fewer. */
 static void count_frames(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     const struct verbs_port *port = &source->port;
     size_t n_max = least(port->max_queue, port->max_completions);
     struct packet_ring ring;
 
     assert(!opening->config->device == !opening->config->n_kept);
-    packet_ring_init(&ring, port->mtu, opening->config->buffer_bytes, opening->config->n_kept);
+    recv_packet_ring_init(&ring, port->mtu, opening->config->buffer_bytes, opening->config->n_kept);
     source->max_frame_bytes = ring.max_frame_bytes;
     source->frame_bytes = ring.frame_bytes;
     source->rest_bytes = ring.rest_bytes;
@@ -80,7 +80,7 @@ static void count_frames(struct opening *opening)
 
 static int make_memory(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     char reason[400];
 
     if (source->device) {
@@ -105,14 +105,15 @@ static int make_memory(struct opening *opening)
 
 static int make_ring(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     const char *key = "recv.buffer";
     char reason[400];
 
     source->device = opening->config->device;
     count_frames(opening);
     source->busy_ns = opening->config->busy_poll_ns;
-    source->may_nap = source->max_posted * source->max_frame_bytes >= PACKET_NAP_BUFFER_MIN && source->busy_ns == 0;
+    source->may_coalesce =
+        source->max_posted * source->max_frame_bytes >= RECV_SOURCE_COALESCE_BUFFER_MIN && source->busy_ns == 0;
     int err = make_memory(opening);
     if (err)
         return err;
@@ -137,7 +138,7 @@ static int set_non_blocking(int fd)
 
 static int make_completions(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     struct ibv_context *context = source->port.context;
     int vector = opening->config->comp_vector, err;
 
@@ -163,7 +164,7 @@ static int make_completions(struct opening *opening)
 
 static int make_queue(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     struct ibv_qp_init_attr init = {
         .send_cq = source->send_cq,
         .recv_cq = source->cq,
@@ -187,7 +188,7 @@ static int make_queue(struct opening *opening)
     return err ? fail(opening, err, "cannot initialise its queue") : 0;
 }
 
-static void make_requests(struct verbs_source *source)
+static void make_requests(struct recv_source_verbs *source)
 {
     for (size_t i = 0; i < source->n_frames; i++) {
         struct ibv_sge *parts = &source->parts[2 * i];
@@ -210,12 +211,12 @@ static void make_requests(struct verbs_source *source)
 /* Posts as many frames as the card takes, and lets the queue receive. */
 static int start_queue(struct opening *opening)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
 
     make_requests(source);
     source->n_spare = source->n_frames - source->max_posted;
-    int err = verbs_source_post(source, source->spare + source->n_spare, source->max_posted);
+    int err = recv_source_verbs_post(source, source->spare + source->n_spare, source->max_posted);
     if (err)
         return fail(opening, err, "its queue does not take the frames");
     err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE);
@@ -237,7 +238,7 @@ static int fail_at(const struct opening *opening, const struct endpoint *endpoin
 
 static int open_socket(const struct opening *opening, const struct endpoint *endpoint)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
     if (fd < 0)
@@ -250,7 +251,7 @@ static int open_socket(const struct opening *opening, const struct endpoint *end
  * to no port, so nothing comes to it. */
 static int join_group(const struct opening *opening, const struct endpoint *endpoint)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     const struct interface interface = {{source->port.address}, source->port.interface_index};
     int err = ENOBUFS;
 
@@ -260,7 +261,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
             if (failed)
                 return failed;
         }
-        err = packet_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
+        err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
         if (!err || err == EADDRINUSE) /* another port of a group that has been joined */
             return 0;
     }
@@ -270,7 +271,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
 /* Holds the port of an address of this host, so that the kernel answers nobody that it is closed. */
 static int hold_port(const struct opening *opening, const struct endpoint *endpoint)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
     const struct sockaddr_in address = {
         .sin_family = AF_INET,
         .sin_port = htons(endpoint->port),
@@ -292,7 +293,7 @@ static int hold_port(const struct opening *opening, const struct endpoint *endpo
 
 /* Makes a rule by which the card gives us what is sent to the endpoint, by 'sender' alone unless that is NULL.  Returns
  * 0 or a positive errno. */
-static int add_rule(struct verbs_source *source, const struct endpoint *endpoint, const uint32_t *sender)
+static int add_rule(struct recv_source_verbs *source, const struct endpoint *endpoint, const uint32_t *sender)
 {
     struct {
         struct ibv_flow_attr attr;
@@ -332,9 +333,9 @@ static int add_rule(struct verbs_source *source, const struct endpoint *endpoint
 }
 
 /* Rules for such senders alone, where the card takes them.  The receiver asks in any case who may send. */
-static bool steer_senders(struct verbs_source *source, const struct endpoint *endpoint)
+static bool steer_senders(struct recv_source_verbs *source, const struct endpoint *endpoint)
 {
-    size_t n_flows = source->n_flows, n_senders = packet_source_n_senders(endpoint);
+    size_t n_flows = source->n_flows, n_senders = recv_source_n_senders(endpoint);
     int err = 0;
 
     for (size_t i = 0; i < n_senders && !err; i++)
@@ -349,7 +350,7 @@ static bool steer_senders(struct verbs_source *source, const struct endpoint *en
 /* Has the card give us what is sent to the endpoint. */
 static int steer(const struct opening *opening, const struct endpoint *endpoint)
 {
-    struct verbs_source *source = opening->source;
+    struct recv_source_verbs *source = opening->source;
 
     if (steer_senders(source, endpoint))
         return 0;
@@ -368,13 +369,13 @@ static int steer(const struct opening *opening, const struct endpoint *endpoint)
 static int open_endpoints(struct opening *opening)
 {
     const struct endpoint_list *endpoints = opening->config->endpoints;
-    struct verbs_source *source = opening->source;
-    int err = packet_endpoints_init(endpoints, &source->endpoints);
+    struct recv_source_verbs *source = opening->source;
+    int err = recv_endpoints_init(endpoints, &source->endpoints);
     size_t n_flows = 0;
 
     source->config_endpoints = endpoints;
     for (size_t i = 0; i < endpoints->n; i++) {
-        size_t n_senders = packet_source_n_senders(&endpoints->items[i]);
+        size_t n_senders = recv_source_n_senders(&endpoints->items[i]);
         n_flows += n_senders > 0 ? n_senders : 1;
     }
     source->flows = calloc(n_flows, sizeof(struct ibv_flow *));
@@ -390,9 +391,9 @@ static int open_endpoints(struct opening *opening)
 }
 
 /* Groups are joined only now, too: what comes and is not steered here is the kernel's to throw away. */
-int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes)
+int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes)
 {
-    struct verbs_source *source = CONTAINER_OF(base, struct verbs_source, base);
+    struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
     const struct opening opening = {.source = source, .why = why, .why_bytes = why_bytes};
     int err = 0;
 
@@ -408,12 +409,12 @@ int verbs_source_begin(struct packet_source *base, char *why, size_t why_bytes)
 
 /* ---- All of it --------------------------------------------------------------------------------------------------- */
 
-int packet_source_verbs_open(const struct packet_source_config *config, struct packet_source **out, char *why,
-                             size_t why_bytes)
+int recv_source_verbs_open(const struct recv_source_config *config, struct recv_source **out, char *why,
+                           size_t why_bytes)
 {
     static int (*const steps[])(struct opening *) = {open_port,  make_ring,   make_completions,
                                                      make_queue, start_queue, open_endpoints};
-    struct verbs_source *source = calloc(1, sizeof(*source));
+    struct recv_source_verbs *source = calloc(1, sizeof(*source));
     struct opening opening = {.config = config, .source = source, .why = why, .why_bytes = why_bytes};
     int err = 0;
 
@@ -426,10 +427,10 @@ int packet_source_verbs_open(const struct packet_source_config *config, struct p
     for (size_t i = 0; i < ARRAY_LEN(steps) && !err; i++)
         err = steps[i](&opening);
     if (err) {
-        verbs_source_close(&source->base);
+        recv_source_verbs_close(&source->base);
         return err;
     }
-    verbs_source_open_drops(source);
+    recv_source_verbs_open_drops(source);
     log_info("ibverbs on %s (%s): a ring of %zu frames of %zu bytes, %zu endpoints%s", source->port.interface,
              ibv_get_device_name(source->port.context->device), source->n_frames, source->max_frame_bytes,
              config->endpoints->n, source->channel ? "" : ", without sleep");

@@ -36,7 +36,7 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
 };
 #undef KEYS_OF
 
-void config_check_multicast(const struct endpoint_list *destinations, struct config *errors)
+void send_keys_check_multicast(const struct endpoint_list *destinations, struct config *errors)
 {
     char text[32];
 
@@ -49,22 +49,22 @@ void config_check_multicast(const struct endpoint_list *destinations, struct con
     }
 }
 
-void config_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
-                               struct config *errors)
+void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                                  struct config *errors)
 {
     if (send->transport == TRANSPORT_IBVERBS && !send->pcap_file)
-        config_check_multicast(destinations, errors);
+        send_keys_check_multicast(destinations, errors);
 }
 
-void config_check_send(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
-                       struct config *errors)
+void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
+                     struct config *errors)
 {
     if (send->rate_factor > 0 && send->rate_factor < 1)
         config_error(errors, &send->rate_factor,
                      "rate_factor must be at least 1, or 0 for no pacing, not %g: slower than real time loses data",
                      send->rate_factor);
     config_check_transport(&send->transport, send->interface, send->pcap_file, errors);
-    config_check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, device, errors);
+    device_keys_check_gpudirect(&send->gpudirect, send->transport, send->pcap_file, device, errors);
     if (send->gpudirect && send->crc)
         config_error(errors, &send->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
     if (files_are_same(recv_pcap_file, send->pcap_file))
@@ -74,8 +74,8 @@ void config_check_send(const struct config_send *send, const struct config_devic
                      (long long)send->packet_payload_bytes);
 }
 
-bool config_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
-                       struct config *errors)
+bool send_keys_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
+                          struct config *errors)
 {
     char text[32];
 

@@ -39,18 +39,18 @@ extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
 /* A program's check of the send section against its device (NULL: it has none, and no key gpudirect), and the capture that
  * is read (NULL: none). */
-void config_check_send(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
-                       struct config *errors);
+void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
+                     struct config *errors);
 
 /* What ibverbs sends to is multicast; an error at 'destinations' if one is not. */
-void config_check_multicast(const struct endpoint_list *destinations, struct config *errors);
+void send_keys_check_multicast(const struct endpoint_list *destinations, struct config *errors);
 
 /* That, where the send section says so. */
-void config_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
-                               struct config *errors);
+void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                                  struct config *errors);
 
 /* True if one of 'destinations' is one of 'inputs', which is an error at 'destinations': the output would come back. */
-bool config_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
-                       struct config *errors);
+bool send_keys_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
+                          struct config *errors);
 
 #endif

@@ -36,7 +36,7 @@ static inline int64_t pace_departure_ns(const struct pace *pace)
 
 /* The departures of a stream that has something to send go on from here, not from before: neither the time in which it
  * had nothing to send nor more than 'late_max_ns' of other lateness is made up for. */
-static inline void pace_forget(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
+static inline void pace_limit_backlog(struct pace *pace, int64_t now_ns, int64_t late_max_ns)
 {
     if (pace_departure_ns(pace) < now_ns - late_max_ns) {
         pace->start_ns = now_ns - late_max_ns;
@@ -47,7 +47,7 @@ static inline void pace_forget(struct pace *pace, int64_t now_ns, int64_t late_m
 /* The 'n_bytes' that are left, with the time that they take, are to be gone within 'max_ns' from now: if they are not
  * at the present rate, all that is still to come moves together evenly, the next departure included, and true is
  * returned. */
-static inline bool pace_squeeze(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
+static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_t n_bytes, int64_t max_ns)
 {
     double wait_ns = (double)(pace_departure_ns(pace) - now_ns);
     double left_ns = wait_ns + pace->ns_per_byte * (double)n_bytes;

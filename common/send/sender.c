@@ -1,4 +1,4 @@
-/* sender.c - the thread between the worker's full output buffers and a packet_sink.  See sender.h.
+/* sender.c - the thread between the worker's full output buffers and a send_sink.  See sender.h.
  *
  * The loop: take the jobs that came, find the stream that is due first, send a batch of its packets or sleep until
  * then.  What a stream sends, and when, is send/stream.c's. */
@@ -41,7 +41,7 @@ static void bound_drains(struct sender *sender)
 static void give_sinks_until(struct sender *sender, int64_t give_up_ns)
 {
     for (size_t i = 0; i < sender->n_streams; i++)
-        packet_sink_give_up_at(sender->streams[i]->sink, give_up_ns);
+        send_sink_set_deadline(sender->streams[i]->sink, give_up_ns);
 }
 
 static void give_up(struct sender *sender)
@@ -215,13 +215,13 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
 int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes)
 {
     assert(!stream->sender->running);
-    return packet_sink_add_memory(stream->sink, base, n_bytes, why, why_bytes);
+    return send_sink_add_memory(stream->sink, base, n_bytes, why, why_bytes);
 }
 
 int sender_add_exported(struct send_stream *stream, const struct device_exported *memory, char *why, size_t why_bytes)
 {
     assert(!stream->sender->running);
-    return packet_sink_add_exported(stream->sink, memory, why, why_bytes);
+    return send_sink_add_exported(stream->sink, memory, why, why_bytes);
 }
 
 int sender_start(struct sender *sender)
@@ -238,7 +238,7 @@ void sender_push(struct send_stream *stream, struct send_job *job)
     inbox_push(stream->sender->inbox, &item);
 }
 
-void sender_hurry(struct sender *sender, int64_t give_up_ns)
+void sender_set_deadline(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
     give_sinks_until(sender, give_up_ns); /* from here: the thread may be waiting for room in one of them */
@@ -259,7 +259,7 @@ uint64_t sender_n_failed(const struct sender *sender)
     uint64_t n_failed = 0;
     for (size_t i = 0; i < sender->n_streams; i++) {
         int last_errno;
-        n_failed += packet_sink_n_failed(sender->streams[i]->sink, &last_errno);
+        n_failed += send_sink_n_failed(sender->streams[i]->sink, &last_errno);
     }
     return n_failed;
 }

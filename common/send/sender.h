@@ -1,6 +1,6 @@
 /* sender.h - a paced thread that sends SPEAD streams.
  *
- * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> packet_sink
+ * Flow:      worker --send_job--> sender's inbox --> packets of the stream that is due next --> send_sink
  * Ownership: a job belongs to the sender until its last packet is gone (or it is dropped); then its loan is put.
  * Threads:   one per sender; 'send.threads' deals streams to senders.
  * Blocking:  sleeps until the next departure, and a millisecond at most while a card has packets of ours; the worker
@@ -10,14 +10,14 @@
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, SENDER_PIECE_BYTES of them at most: that is
  * a piece, and the largest burst of a stream.  Pieces of a stream are apart by two fifths of a piece's time at least
  * (pace.h), however late they are or were held up, or how much sooner one is handed over than the last, and leave
- * SENDER_AHEAD_NS early at most.  A thread that would wait for less than SENDER_NAP_NS waits awake, as a sleep costs as
+ * SENDER_AHEAD_NS early at most.  A thread that would wait for less than SENDER_SPIN_NS waits awake, as a sleep costs as
  * much, and sends early what may be early; so where a piece lasts less than a sleep and its end take, a sleep is for
  * several pieces, which still leave apart.  docs/performance.md has what it costs.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
  * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
- * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_hurry(), or after
+ * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_set_deadline(), or after
  * sender_stop(), gets the rate at which it takes just that, evenly: a long dump neither keeps the service manager
- * waiting nor leaves in a burst.  What has not left at the time that sender_hurry() was given stays unsent, and is
+ * waiting nor leaves in a burst.  What has not left at the time that sender_set_deadline() was given stays unsent, and is
  * counted: a network that takes nothing, or a device that is late with the last jobs, does not keep it waiting either.
  * Streams of a sender that are due at the same time take turns, a batch of packets each.  One whose sink has no room (a
  * card that stands still) is put off, and the others do not wait for it.
@@ -45,7 +45,7 @@
 
 #define SENDER_PIECE_BYTES  65536
 #define SENDER_AHEAD_NS     (100 * NS_PER_US)
-#define SENDER_NAP_NS       (15 * NS_PER_US)
+#define SENDER_SPIN_NS      (15 * NS_PER_US)
 #define SENDER_QUANTUM_NS   (200 * NS_PER_US)
 #define SENDER_LATE_MAX_NS  (10 * NS_PER_MS)
 #define SENDER_DRAIN_MAX_NS (10 * NS_PER_S)
@@ -71,7 +71,7 @@ struct send_group {
 
 /* A buffer's worth of groups, in order. */
 struct send_job {
-    struct loan *loan;
+    struct buffer_ref *ref;
     struct send_group *groups;
     size_t n_groups;
 };
@@ -90,13 +90,13 @@ struct send_stream_stats {
 };
 
 struct send_stream_config {
-    const char *name;               /* copied */
-    struct packet_sink_config sink; /* destinations included; sizes of packets and the rate are filled in here */
-    size_t packet_payload_bytes;    /* a multiple of 8 */
-    bool crc;                       /* each packet of data and descriptors ends its items with a CRC (spead.h) */
-    size_t heap_bytes, n_items;     /* of its heaps; 0: unknown, packets are taken to be full */
-    size_t run_packets;             /* of a heap in a row, at most; 0: as many as the sink can join */
-    double rate_bytes_per_s;        /* 0: unpaced */
+    const char *name;             /* copied */
+    struct send_sink_config sink; /* destinations included; sizes of packets and the rate are filled in here */
+    size_t packet_payload_bytes;  /* a multiple of 8 */
+    bool crc;                     /* each packet of data and descriptors ends its items with a CRC (spead.h) */
+    size_t heap_bytes, n_items;   /* of its heaps; 0: unknown, packets are taken to be full */
+    size_t run_packets;           /* of a heap in a row, at most; 0: as many as the sink can join */
+    double rate_bytes_per_s;      /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;
     const struct spead_descriptor *descriptors; /* copied when encoded */
@@ -117,7 +117,7 @@ int sender_add_stream(struct sender *sender, const struct send_stream_config *co
 
 int sender_start(struct sender *sender);
 
-/* Memory that the payloads of a stream's jobs lie in; see packet_sink_add_memory().  Before the start. */
+/* Memory that the payloads of a stream's jobs lie in; see send_sink_add_memory().  Before the start. */
 int sender_add_memory(struct send_stream *stream, const void *base, size_t n_bytes, char *why, size_t why_bytes);
 int sender_add_exported(struct send_stream *stream, const struct device_exported *memory, char *why, size_t why_bytes);
 
@@ -127,14 +127,14 @@ void sender_push(struct send_stream *stream, struct send_job *job);
 /* The end is near: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, so that whoever
  * still needs a buffer for the last jobs does not wait for longer.  From 'give_up_ns' on (monotonic) all jobs, also those
  * that still come, go home unsent.  Once at most, between start and stop.  Any thread. */
-void sender_hurry(struct sender *sender, int64_t give_up_ns);
+void sender_set_deadline(struct sender *sender, int64_t give_up_ns);
 
 /* No more jobs will come: what is queued leaves at its pace, or faster to be gone within SENDER_DRAIN_MAX_NS, then a
  * stop heap on every substream; returns when the thread has ended.  Idempotent. */
 void sender_stop(struct sender *sender);
 
 /* The first heap count of a stream that counts from 'start' in steps of 'step': see above. */
-uint64_t sender_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
+uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture);
 
 /* Packets of all kinds and streams that could not be sent, since the streams were added.  Any thread. */
 uint64_t sender_n_failed(const struct sender *sender);

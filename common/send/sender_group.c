@@ -51,10 +51,10 @@ int sender_group_start(struct sender_group *group)
     return err;
 }
 
-void sender_group_hurry(struct sender_group *group, int64_t give_up_ns)
+void sender_group_set_deadline(struct sender_group *group, int64_t give_up_ns)
 {
     for (size_t t = 0; t < group->n_senders; t++)
-        sender_hurry(group->senders[t], give_up_ns);
+        sender_set_deadline(group->senders[t], give_up_ns);
 }
 
 void sender_group_stop(struct sender_group *group)

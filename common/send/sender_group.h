@@ -20,8 +20,8 @@ int sender_group_add_stream(struct sender_group *group, const struct send_stream
 
 int sender_group_start(struct sender_group *group);
 
-/* As sender_hurry(): all of them at once. */
-void sender_group_hurry(struct sender_group *group, int64_t give_up_ns);
+/* As sender_set_deadline(): all of them at once. */
+void sender_group_set_deadline(struct sender_group *group, int64_t give_up_ns);
 
 /* As sender_stop(), one after the other.  Idempotent. */
 void sender_group_stop(struct sender_group *group);

@@ -40,7 +40,7 @@ static pthread_mutex_t captures_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct capture *captures;
 
 struct pcap_sink {
-    struct packet_sink base;
+    struct send_sink base;
     struct capture *capture;
     struct in_addr from;
     int multicast_ttl;
@@ -122,7 +122,7 @@ static int flush(struct capture *capture)
     return capture->err;
 }
 
-static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
     size_t n_failed = 0;
@@ -130,15 +130,15 @@ static size_t pcap_sink_send(struct packet_sink *base, struct packet_out *packet
     for (size_t i = 0; i < n; i++) {
         int err = write_packet(sink, &packets[i], clock_unix_ns());
         if (err) {
-            packet_sink_note_failed(base, err);
+            send_sink_note_failed(base, err);
             n_failed++;
         }
-        packet_sink_put_loan(&packets[i]);
+        send_sink_put_ref(&packets[i]);
     }
     /* Which of the packets are in the file is not known then. */
     int err = flush(sink->capture);
     for (; err && n_failed < n; n_failed++)
-        packet_sink_note_failed(base, err);
+        send_sink_note_failed(base, err);
     pthread_mutex_unlock(&captures_lock);
     return n - n_failed;
 }
@@ -175,7 +175,7 @@ static void put_capture(struct capture *capture)
     pthread_mutex_unlock(&captures_lock);
 }
 
-static void pcap_sink_close(struct packet_sink *base)
+static void pcap_sink_close(struct send_sink *base)
 {
     struct pcap_sink *sink = CONTAINER_OF(base, struct pcap_sink, base);
     if (sink->capture)
@@ -184,7 +184,7 @@ static void pcap_sink_close(struct packet_sink *base)
     free(sink);
 }
 
-static const struct packet_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
+static const struct send_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
 /* Opens the file for writing as it is, or makes it.  Does not wait for the reader of a FIFO. */
 static int open_file(struct capture *capture)
@@ -244,8 +244,7 @@ static int get_capture(const char *path, struct capture **out, char *why, size_t
     return err;
 }
 
-int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
-                          size_t why_bytes)
+int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)
 {
     const struct endpoint_list *endpoints = config->destinations;
     struct pcap_sink *sink = calloc(1, sizeof(*sink));
@@ -265,7 +264,7 @@ int packet_sink_pcap_open(const struct packet_sink_config *config, struct packet
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     struct interface interface;
     char ignored[400]; /* 'why' is of a start that fails */
-    if (config->interface && interface_find(config->interface, &interface, ignored, sizeof(ignored)) == 0)
+    if (config->interface && endpoint_find_interface(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
     if (err) {

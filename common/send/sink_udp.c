@@ -42,7 +42,7 @@ struct udp_message {
 };
 
 struct udp_sink {
-    struct packet_sink base;
+    struct send_sink base;
     int fd;
     bool joins;
     struct sockaddr_in *destinations;
@@ -153,7 +153,7 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 /* True if the message may be tried again at once; waits for room where there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
-    if ((err == EAGAIN || err == ENOBUFS) && packet_sink_has_given_up(&sink->base))
+    if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
         return false;
     switch (err) {
     case EINTR: return true;
@@ -215,7 +215,7 @@ static size_t send_apart(struct udp_sink *sink, size_t m)
         int err;
         packet.iov_len = whole.iov_len < message->segment_bytes ? whole.iov_len : message->segment_bytes;
         if (send_messages(sink, &single, 1, &err) == 0) {
-            packet_sink_note_failed(&sink->base, err);
+            send_sink_note_failed(&sink->base, err);
             n_failed++;
         }
         if (!message->gathered)
@@ -244,24 +244,24 @@ static size_t send_all(struct udp_sink *sink, size_t n_messages)
             break;
         }
         for (size_t i = 0; i < sink->plan[m].n_packets; i++)
-            packet_sink_note_failed(&sink->base, err);
+            send_sink_note_failed(&sink->base, err);
         n_failed += sink->plan[m].n_packets;
     }
     return n_failed;
 }
 
-static size_t udp_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+static size_t udp_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     size_t n_failed = send_all(sink, make_messages(sink, packets, n));
 
     /* Only now: packets leave in another order than that of the list, and the last of a buffer carries its loan. */
     for (size_t i = 0; i < n; i++)
-        packet_sink_put_loan(&packets[i]);
+        send_sink_put_ref(&packets[i]);
     return n - n_failed;
 }
 
-static void udp_close(struct packet_sink *base)
+static void udp_close(struct send_sink *base)
 {
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     if (sink->fd >= 0)
@@ -271,7 +271,7 @@ static void udp_close(struct packet_sink *base)
     free(sink);
 }
 
-static const struct packet_sink_ops udp_ops = {.send = udp_send, .close = udp_close};
+static const struct send_sink_ops udp_ops = {.send = udp_send, .close = udp_close};
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
@@ -297,7 +297,7 @@ static void set_buffer(int fd, size_t buffer_bytes)
     }
 }
 
-static int set_multicast(int fd, const struct packet_sink_config *config, const struct interface *interface)
+static int set_multicast(int fd, const struct send_sink_config *config, const struct interface *interface)
 {
     const struct ip_mreqn outgoing = {.imr_address = interface->address, .imr_ifindex = interface->index};
     if (config->interface && setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &outgoing, sizeof(outgoing)))
@@ -323,7 +323,7 @@ static int fail(const struct endpoint *endpoint, int err, const char *what, cons
 }
 
 /* Asks the kernel for the way to each destination, by a connect of a socket that sends nothing. */
-static int check_routes(const struct packet_sink_config *config, const struct interface *interface, char *why,
+static int check_routes(const struct send_sink_config *config, const struct interface *interface, char *why,
                         size_t why_bytes)
 {
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
@@ -353,8 +353,8 @@ static int check_routes(const struct packet_sink_config *config, const struct in
     return err;
 }
 
-static int open_socket(struct udp_sink *sink, const struct packet_sink_config *config,
-                       const struct interface *interface, char *why, size_t why_bytes)
+static int open_socket(struct udp_sink *sink, const struct send_sink_config *config, const struct interface *interface,
+                       char *why, size_t why_bytes)
 {
     sink->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int err = sink->fd < 0 ? -errno : set_multicast(sink->fd, config, interface);
@@ -365,19 +365,19 @@ static int open_socket(struct udp_sink *sink, const struct packet_sink_config *c
     return 0;
 }
 
-static int find_interface(const struct packet_sink_config *config, struct interface *interface, char *why,
+static int find_interface(const struct send_sink_config *config, struct interface *interface, char *why,
                           size_t why_bytes)
 {
     char reason[400];
     if (!config->interface)
         return 0;
-    int err = interface_find(config->interface, interface, reason, sizeof(reason));
+    int err = endpoint_find_interface(config->interface, interface, reason, sizeof(reason));
     if (err)
         snprintf(why, why_bytes, "send.interface: %s", reason);
     return err;
 }
 
-int packet_sink_udp_open(const struct packet_sink_config *config, struct packet_sink **out, char *why, size_t why_bytes)
+int send_sink_udp_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)
 {
     const struct endpoint_list *endpoints = config->destinations;
     struct interface interface = {0}; /* the kernel's choice */

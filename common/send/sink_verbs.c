@@ -45,7 +45,7 @@
 #define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* of a packet besides: preamble, check sequence, gap */
 
 struct verbs_sink {
-    struct packet_sink base;
+    struct send_sink base;
     struct verbs_port port;
     struct ibv_cq *cq;
     struct ibv_qp *qp;
@@ -77,7 +77,7 @@ struct verbs_sink {
     int64_t moved_ns;          /* when the first of those in flight became it */
     struct pending {
         uint64_t packet; /* the last of the buffer */
-        struct loan *loan;
+        struct buffer_ref *ref;
     } * pending; /* a ring, [n_slots] */
     uint64_t n_pending, n_put;
 
@@ -86,7 +86,7 @@ struct verbs_sink {
     struct log_limit failed_limit;
 };
 
-static struct verbs_sink *sink_of(struct packet_sink *base)
+static struct verbs_sink *sink_of(struct send_sink *base)
 {
     return CONTAINER_OF(base, struct verbs_sink, base);
 }
@@ -142,11 +142,11 @@ static int start_queue(struct verbs_sink *sink)
 /* ---- What has left ----------------------------------------------------------------------------------------------- */
 
 /* The packets before 'end' are gone. */
-static void let_go(struct verbs_sink *sink, uint64_t end)
+static void release_completed(struct verbs_sink *sink, uint64_t end)
 {
     sink->n_gone = end;
     while (sink->n_put < sink->n_pending && sink->pending[sink->n_put % sink->n_slots].packet < end)
-        loan_put(sink->pending[sink->n_put++ % sink->n_slots].loan);
+        buffer_ref_put(sink->pending[sink->n_put++ % sink->n_slots].ref);
 }
 
 /* All in flight is lost, for 'err' (positive) or 'reason', where the queue is made ready again if it can be. */
@@ -163,8 +163,8 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
     while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
         continue;
     for (uint64_t i = 0; i < n_lost; i++)
-        packet_sink_note_failed(&sink->base, err);
-    let_go(sink, sink->n_posted);
+        send_sink_note_failed(&sink->base, err);
+    release_completed(sink, sink->n_posted);
     if (!err_again)
         err_again = start_queue(sink);
     if (!err_again) {
@@ -187,14 +187,14 @@ static void take_completion(struct verbs_sink *sink, const struct ibv_wc *comple
     if (completion->wr_id < sink->n_gone) /* void: of a queue that was reset */
         return;
     if (completion->status == IBV_WC_SUCCESS) {
-        let_go(sink, completion->wr_id + 1);
+        release_completed(sink, completion->wr_id + 1);
         return;
     }
-    let_go(sink, completion->wr_id);
+    release_completed(sink, completion->wr_id);
     fail_queue(sink, EIO, ibv_wc_status_str(completion->status));
 }
 
-static size_t verbs_reap(struct packet_sink *base)
+static size_t verbs_reap(struct send_sink *base)
 {
     struct verbs_sink *sink = sink_of(base);
     struct ibv_wc completions[N_COMPLETIONS];
@@ -220,18 +220,18 @@ static size_t verbs_reap(struct packet_sink *base)
 }
 
 /* Whether no batch would have to wait, whatever its payloads. */
-static bool is_roomy(const struct verbs_sink *sink)
+static bool has_queue_space(const struct verbs_sink *sink)
 {
     return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
 }
 
-static bool verbs_has_room(struct packet_sink *base)
+static bool verbs_has_room(struct send_sink *base)
 {
     struct verbs_sink *sink = sink_of(base);
 
-    if (!is_roomy(sink))
+    if (!has_queue_space(sink))
         verbs_reap(base);
-    return is_roomy(sink);
+    return has_queue_space(sink);
 }
 
 /* Waits until the packets before 'end' are gone. */
@@ -248,7 +248,7 @@ static uint8_t *slot(const struct verbs_sink *sink, uint64_t packet)
     return sink->slots + (packet & (sink->n_slots - 1)) * SLOT_BYTES;
 }
 
-static void verbs_place_headers(struct packet_sink *base, size_t n)
+static void verbs_place_headers(struct send_sink *base, size_t n)
 {
     struct verbs_sink *sink = sink_of(base);
 
@@ -339,13 +339,13 @@ static int post(struct verbs_sink *sink, size_t n)
 static size_t refuse(struct verbs_sink *sink, const struct packet_out *packets, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        packet_sink_note_failed(&sink->base, ENODEV);
-        packet_sink_put_loan(&packets[i]);
+        send_sink_note_failed(&sink->base, ENODEV);
+        send_sink_put_ref(&packets[i]);
     }
     return 0;
 }
 
-static size_t verbs_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+static size_t verbs_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct verbs_sink *sink = sink_of(base);
 
@@ -356,8 +356,8 @@ static size_t verbs_send(struct packet_sink *base, struct packet_out *packets, s
     if (sink->n_gone == sink->n_posted)
         sink->moved_ns = clock_monotonic_ns();
     for (size_t i = 0; i < n; i++)
-        if (packets[i].loan)
-            sink->pending[sink->n_pending++ % sink->n_slots] = (struct pending){sink->n_posted + i, packets[i].loan};
+        if (packets[i].ref)
+            sink->pending[sink->n_pending++ % sink->n_slots] = (struct pending){sink->n_posted + i, packets[i].ref};
     int err = post(sink, n);
     sink->n_posted += n;
     if (!err)
@@ -366,7 +366,7 @@ static size_t verbs_send(struct packet_sink *base, struct packet_out *packets, s
     return 0;
 }
 
-static void verbs_lift_rate(struct packet_sink *base)
+static void verbs_disable_pacing(struct send_sink *base)
 {
     struct verbs_sink *sink = sink_of(base);
     bool is_limited = card_rate(sink) > 0;
@@ -378,7 +378,7 @@ static void verbs_lift_rate(struct packet_sink *base)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *why,
+static int verbs_add_memory(struct send_sink *base, const void *memory, size_t n_bytes, int fd, char *why,
                             size_t why_bytes)
 {
     struct verbs_sink *sink = sink_of(base);
@@ -401,7 +401,7 @@ static int verbs_add_memory(struct packet_sink *base, const void *memory, size_t
     return err;
 }
 
-static void verbs_forget_memory(struct packet_sink *base)
+static void verbs_forget_memory(struct send_sink *base)
 {
     struct verbs_sink *sink = sink_of(base);
 
@@ -413,7 +413,7 @@ static void verbs_forget_memory(struct packet_sink *base)
 
 /* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
-static void verbs_close(struct packet_sink *base)
+static void verbs_close(struct send_sink *base)
 {
     struct verbs_sink *sink = sink_of(base);
 
@@ -433,7 +433,7 @@ static void verbs_close(struct packet_sink *base)
     free(sink);
 }
 
-static const struct packet_sink_ops verbs_ops = {
+static const struct send_sink_ops verbs_ops = {
     .send = verbs_send,
     .close = verbs_close,
     .place_headers = verbs_place_headers,
@@ -441,10 +441,10 @@ static const struct packet_sink_ops verbs_ops = {
     .has_room = verbs_has_room,
     .add_memory = verbs_add_memory,
     .forget_memory = verbs_forget_memory,
-    .lift_rate = verbs_lift_rate,
+    .disable_pacing = verbs_disable_pacing,
 };
 
-static int check_config(const struct packet_sink_config *config, char *why, size_t why_bytes)
+static int check_config(const struct send_sink_config *config, char *why, size_t why_bytes)
 {
     assert(config->packet_bytes > 0);
     if (!config->interface) {
@@ -488,7 +488,7 @@ static int take_port(struct verbs_sink *sink, uint16_t *port)
     return 0;
 }
 
-static int make_frames(struct verbs_sink *sink, const struct packet_sink_config *config)
+static int make_frames(struct verbs_sink *sink, const struct send_sink_config *config)
 {
     struct frame_addresses from = {.address = sink->port.address, .ttl = (uint8_t)config->ttl};
     int err = take_port(sink, &from.port);
@@ -558,7 +558,7 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     return 0;
 }
 
-static int open_sink(struct verbs_sink *sink, const struct packet_sink_config *config, char *why, size_t why_bytes)
+static int open_sink(struct verbs_sink *sink, const struct send_sink_config *config, char *why, size_t why_bytes)
 {
     char reason[400];
     int err = verbs_port_open(config->interface, &sink->port, reason, sizeof(reason));
@@ -580,8 +580,7 @@ static int open_sink(struct verbs_sink *sink, const struct packet_sink_config *c
     return err;
 }
 
-int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **out, char *why,
-                           size_t why_bytes)
+int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)
 {
     int err = check_config(config, why, why_bytes);
     if (err)

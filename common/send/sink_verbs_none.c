@@ -4,8 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **sink, char *why,
-                           size_t why_bytes)
+int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes)
 {
     snprintf(why, why_bytes,
              "send.transport: this program was built without ibverbs; use udp, or build where libibverbs-dev and "

@@ -58,13 +58,13 @@ static size_t fill_packet(const struct send_stream *stream, const struct send_he
 static void note_failures(struct send_stream *stream)
 {
     int last_errno;
-    uint64_t n_new = packet_sink_take_failed(stream->sink, &last_errno);
+    uint64_t n_new = send_sink_take_failed(stream->sink, &last_errno);
     if (n_new == 0)
         return;
     counter_add(&stream->stats->failed, n_new);
     log_limited(&stream->failed_limit, LOG_LEVEL_WARNING,
                 "%s: %" PRIu64 " packets since start could not be sent, the last because: %s", stream->name,
-                packet_sink_n_failed(stream->sink, &last_errno), strerror(last_errno));
+                send_sink_n_failed(stream->sink, &last_errno), strerror(last_errno));
 }
 
 /* Hands the first 'n' packets to the sink.  Returns how many left. */
@@ -72,14 +72,14 @@ static size_t send_packets(struct send_stream *stream, struct packet_out *packet
 {
     if (n == 0)
         return 0;
-    size_t n_left = packet_sink_send(stream->sink, packets, n);
+    size_t n_left = send_sink_send(stream->sink, packets, n);
     note_failures(stream);
     return n_left;
 }
 
 size_t send_stream_reap(struct send_stream *stream)
 {
-    size_t n_in_flight = packet_sink_reap(stream->sink);
+    size_t n_in_flight = send_sink_reap(stream->sink);
     note_failures(stream);
     return n_in_flight;
 }
@@ -107,9 +107,9 @@ bool send_stream_stop(struct send_stream *stream)
         size_t n = stream->n_destinations - stream->n_stopped;
         if (n > PACKET_SINK_BATCH_MAX)
             n = PACKET_SINK_BATCH_MAX;
-        if (!packet_sink_has_room(stream->sink))
+        if (!send_sink_has_room(stream->sink))
             return false;
-        struct packet_out *packets = packet_sink_alloc(stream->sink, n);
+        struct packet_out *packets = send_sink_alloc(stream->sink, n);
         for (size_t i = 0; i < n; i++) {
             packets[i].header_bytes = spead_build_stop(packets[i].header, take_heap_cnts(stream, 1));
             packets[i].destination = (unsigned)stream->n_stopped++;
@@ -152,8 +152,8 @@ static size_t find_group(const struct send_job *job, size_t from)
 
 void send_job_put(struct send_job *job)
 {
-    if (job->loan)
-        loan_put(job->loan);
+    if (job->ref)
+        buffer_ref_put(job->ref);
 }
 
 void send_stream_take(struct send_stream *stream, struct send_job *job)
@@ -163,7 +163,7 @@ void send_stream_take(struct send_stream *stream, struct send_job *job)
         return;
     }
     if (!has_job(stream))
-        pace_forget(&stream->pace, clock_monotonic_ns(), 0);
+        pace_limit_backlog(&stream->pace, clock_monotonic_ns(), 0);
     assert(stream->n_jobs_taken - stream->n_jobs_done < stream->max_jobs);
     stream->jobs[stream->n_jobs_taken++ % stream->max_jobs] = job;
 }
@@ -243,7 +243,7 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
     stream->group++;
     if (find_group(job, stream->group) == job->n_groups) {
         /* The job is the worker's again once this packet is gone; nothing here looks at it after that. */
-        last_packet->loan = job->loan;
+        last_packet->ref = job->ref;
         stream->group = 0;
         stream->n_jobs_done++;
     }
@@ -330,9 +330,9 @@ static uint64_t stream_bytes_left(const struct send_stream *stream)
 void send_stream_bound_drain(struct send_stream *stream)
 {
     int64_t now_ns = clock_monotonic_ns();
-    pace_forget(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
-    if (pace_squeeze(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
-        packet_sink_lift_rate(stream->sink);
+    pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
+    if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
+        send_sink_disable_pacing(stream->sink);
         stream->pace.clear_ns = stream->apart_ns = now_ns; /* which were of the slower rate */
     }
 }
@@ -355,7 +355,7 @@ void send_stream_give_up(struct send_stream *stream)
 {
     if (!has_job(stream))
         return;
-    packet_sink_flush(stream->sink); /* a card reads what is in flight where it lies */
+    send_sink_flush(stream->sink); /* a card reads what is in flight where it lies */
     note_failures(stream);
     stream->n_given_up += heaps_left(stream);
     drop_jobs(stream);
@@ -389,7 +389,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
     int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;
-    if (may_ns < now_ns + SENDER_NAP_NS)
+    if (may_ns < now_ns + SENDER_SPIN_NS)
         return now_ns;
     return due_ns > apart_ns ? due_ns : apart_ns;
 }
@@ -467,12 +467,12 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
         drop_jobs(stream);
     if (!is_busy(stream) && !descriptors_due(stream, now_ns))
         return;
-    if (!packet_sink_has_room(stream->sink)) {
+    if (!send_sink_has_room(stream->sink)) {
         stream->full_ns = now_ns + PACKET_SINK_ROOM_NS;
         return;
     }
-    pace_forget(&stream->pace, now_ns, is_busy(stream) ? SENDER_LATE_MAX_NS : 0);
-    struct packet_out *packets = packet_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
+    pace_limit_backlog(&stream->pace, now_ns, is_busy(stream) ? SENDER_LATE_MAX_NS : 0);
+    struct packet_out *packets = send_sink_alloc(stream->sink, PACKET_SINK_BATCH_MAX);
     size_t n_bytes;
     stream->started_ready_ns = 0;
     stream->n_ending = 0;
@@ -482,7 +482,7 @@ void send_stream_serve(struct send_stream *stream, int64_t now_ns)
         now_ns = clock_spin_until(stream->apart_ns);
     }
     size_t n_left = send_packets(stream, packets, n);
-    if (n_left < n && packet_sink_has_given_up(stream->sink))
+    if (n_left < n && send_sink_deadline_passed(stream->sink))
         stream->n_given_up += stream->n_ending;
     if (is_paced(stream) && n > 0) {
         pace_hand_over(&stream->pace, now_ns, clock_monotonic_ns(), n_bytes, paced_bytes(stream, n_bytes));
@@ -558,7 +558,7 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
 /* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
  * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
  * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
-uint64_t sender_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
+uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
     if (is_capture)
         return start;
@@ -583,7 +583,7 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     stream->stats = config->stats;
     stream->pace = pace_make(config->rate_bytes_per_s);
     stream->heap_cnt =
-        sender_first_heap_cnt(config->heap_cnt_start, config->heap_cnt_step, config->sink.pcap_file != NULL);
+        send_stream_first_heap_cnt(config->heap_cnt_start, config->heap_cnt_step, config->sink.pcap_file != NULL);
     stream->heap_cnt_step = config->heap_cnt_step;
     stream->max_jobs = config->max_jobs;
     stream->device = config->device;
@@ -603,7 +603,7 @@ static size_t packet_bytes_max(const struct send_stream *stream, size_t heap_byt
 
 static int open_sink(struct send_stream *stream, const struct send_stream_config *config, char *why, size_t why_bytes)
 {
-    struct packet_sink_config sink = config->sink;
+    struct send_sink_config sink = config->sink;
     const struct send_heap full = {.payload_bytes = config->packet_payload_bytes, .n_items = SEND_ITEMS_MAX - config->crc};
     const struct send_heap known = {.payload_bytes = config->heap_bytes, .n_items = config->n_items};
     const struct send_heap *heap = config->heap_bytes > 0 ? &known : &full;
@@ -617,9 +617,9 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
         sink.packet_bytes = n_bytes > sink.packet_bytes ? n_bytes : sink.packet_bytes;
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
-    int err = packet_sink_open(&sink, &stream->sink, why, why_bytes);
+    int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
     if (!err && stream->descriptors.n_heaps > 0) /* else they would be copied, and wait for each other */
-        err = packet_sink_add_memory(stream->sink, stream->descriptor_payload,
+        err = send_sink_add_memory(stream->sink, stream->descriptor_payload,
                                      stream->descriptors.heaps[0].payload_bytes, why, why_bytes);
     return err;
 }
@@ -649,7 +649,7 @@ void send_stream_destroy(struct send_stream *stream)
 {
     if (!stream)
         return;
-    packet_sink_close(stream->sink);
+    send_sink_close(stream->sink);
     free(stream->descriptor_payload);
     free(stream->descriptors.heaps);
     free(stream->jobs);

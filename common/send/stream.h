@@ -1,9 +1,9 @@
 /* stream.h - one stream of a sender: the jobs that it has, its place in them, and when its next packet is due.
  *
- * Flow:      sender's inbox --take--> ring of jobs --serve--> packets --> packet_sink
+ * Flow:      sender's inbox --take--> ring of jobs --serve--> packets --> send_sink
  * Ownership: a job is the stream's from take() until its last packet is with the sink, which then puts the loan.
  * Threads:   all [const] once the sender has started, or [sender thread]; create, destroy: before and after.
- * Blocking:  only as packet_sink_send() does; the sender sleeps, streams do not.
+ * Blocking:  only as send_sink_send() does; the sender sleeps, streams do not.
  *
  * For sender.c and send/stream.c only; sender.h has what a stream is to others. */
 #ifndef COMMON_SEND_STREAM_H
@@ -19,7 +19,7 @@ struct send_stream {
     struct sender *sender;
     size_t index; /* in sender->streams */
     char *name;
-    struct packet_sink *sink;
+    struct send_sink *sink;
     size_t n_destinations;
     size_t packet_payload_bytes;
     bool crc;           /* packets have a CRC item */

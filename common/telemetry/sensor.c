@@ -139,7 +139,7 @@ struct sensor_entry *sensors_find(const struct sensors *sensors, const char *nam
     return found ? sensors->entries[place] : NULL;
 }
 
-static int make_entry(struct sensor *sensor, const struct sensor_about *about, struct sensor_entry **entry)
+static int make_entry(struct sensor *sensor, const struct sensor_desc *about, struct sensor_entry **entry)
 {
     struct sensor_entry *e = calloc(1, sizeof(*e));
 
@@ -172,7 +172,7 @@ static int make_room(struct sensors *sensors)
     return 0;
 }
 
-int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_about *about,
+int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
                 struct sensor_reading first)
 {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_";
@@ -219,7 +219,7 @@ int sensors_set_text(struct sensors *sensors, struct sensor *sensor, int64_t uni
 /* ---- Looking ----------------------------------------------------------------------------------------------------- */
 
 /* Lets the time-out change a reading that was set at 'set_ns'; returns whether it has come. */
-static bool time_out(const struct sensor_about *about, int64_t set_ns, struct sensor_reading *reading)
+static bool time_out(const struct sensor_desc *about, int64_t set_ns, struct sensor_reading *reading)
 {
     int64_t overdue_ns = about->timeout_ns > 0 ? clock_monotonic_ns() - set_ns - about->timeout_ns : -1;
     enum sensor_status status = SENSOR_ERROR;
@@ -260,7 +260,7 @@ static void aggregate(const struct sensors *sensors, const struct sensor_entry *
     uint64_t version;
 
     for (size_t i = 0; i < sensors->n && !degraded; i++) {
-        const struct sensor_about *about = &sensors->entries[i]->about;
+        const struct sensor_desc *about = &sensors->entries[i]->about;
         if (!about->includes && entry->about.includes(about->name))
             degraded = is_worse(read_entry(sensors->entries[i], &version).status);
     }
@@ -305,7 +305,7 @@ static const char *word_of(const char *const *words, int64_t index)
 const char *sensor_entry_text(const struct sensor_entry *entry, const struct sensor_reading *reading,
                               char text[SENSOR_TEXT_BYTES])
 {
-    const struct sensor_about *about = &entry->about;
+    const struct sensor_desc *about = &entry->about;
 
     text[0] = '\0';
     switch (about->type) {

@@ -55,7 +55,7 @@ struct sensor_reading {
 };
 
 /* What does not change of a sensor. */
-struct sensor_about {
+struct sensor_desc {
     const char *name; /* letters, digits, '.', '-', '_' */
     const char *description;
     const char *units; /* "" where there are none */
@@ -87,11 +87,11 @@ struct sensor {
 
 /* A sensor within its set. */
 struct sensor_entry {
-    struct sensor_about about; /* [const] */
-    struct sensor *sensor;     /* [const] */
-    size_t index;              /* [const] once all are added: its place in the order of names */
-    char *text;                /* [main] of a SENSOR_STRING without 'format' */
-    uint64_t text_version;     /* of 'text': goes on when it changes */
+    struct sensor_desc about; /* [const] */
+    struct sensor *sensor;    /* [const] */
+    size_t index;             /* [const] once all are added: its place in the order of names */
+    char *text;               /* [main] of a SENSOR_STRING without 'format' */
+    uint64_t text_version;    /* of 'text': goes on when it changes */
     /* [katcp/sampling.c] */
     uint64_t looked_version;
     int64_t due_ns;
@@ -111,7 +111,7 @@ void sensors_destroy(struct sensors *sensors);
 
 /* Adds one; its first reading is 'first', where the type is no text of main's.  A name twice, or with other characters,
  * is a broken contract.  Returns 0 or -ENOMEM. */
-int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_about *about,
+int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
                 struct sensor_reading first);
 
 void sensor_set(struct sensor *sensor, struct sensor_reading reading);

@@ -56,7 +56,7 @@ int clock_state_get(const char *path, struct clock_state *state)
 
 static atomic_bool synchronised;
 
-void clock_state_look(void)
+void clock_state_read(void)
 {
     struct clock_state now;
     int err = clock_state_get(CLOCK_STATE_FILE, &now);

@@ -25,7 +25,7 @@ int clock_state_get(const char *path, struct clock_state *state);
 
 /* Looks at the clock's state, for clock_state_is_synchronised().  The main thread calls this once a second (service.c),
  * because the answer may lie in a file. */
-void clock_state_look(void);
+void clock_state_read(void);
 
 /* Whether the clock was synchronised at the last look; false before the first.  Any thread, without a system call. */
 bool clock_state_is_synchronised(void);

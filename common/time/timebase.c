@@ -77,7 +77,7 @@ static const char *read_exponent(const char *text, int *exponent)
     return digit;
 }
 
-int decimal_parse(const char *text, int max_decimals, struct decimal *decimal)
+int timebase_parse_decimal(const char *text, int max_decimals, struct decimal *decimal)
 {
     struct digits digits = {0};
 
@@ -116,7 +116,7 @@ static int64_t power_of_ten(int n)
     return value;
 }
 
-double decimal_to_double(struct decimal decimal)
+double timebase_decimal_to_double(struct decimal decimal)
 {
     char text[32];
 
@@ -184,7 +184,7 @@ int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_n
 int timebase_parse_unix_ns(const char *text, int64_t *unix_ns)
 {
     struct decimal seconds;
-    int err = decimal_parse(text, SYNC_DECIMALS_MAX, &seconds);
+    int err = timebase_parse_decimal(text, SYNC_DECIMALS_MAX, &seconds);
 
     if (!err && !shift_left(&seconds.mantissa, SYNC_DECIMALS_MAX - seconds.n_decimals))
         err = -ERANGE;

@@ -19,10 +19,10 @@ struct decimal {
 /* Parses an optionally signed decimal number, exponent allowed ("1712e6", "1700000000.25"), with at most
  * 'max_decimals' (<= 18) digits after the point once the exponent is applied (trailing zeros do not count).
  * Returns 0, -EINVAL (not such a number) or -ERANGE (too many digits). */
-int decimal_parse(const char *text, int max_decimals, struct decimal *decimal);
+int timebase_parse_decimal(const char *text, int max_decimals, struct decimal *decimal);
 
 /* The double nearest to the decimal, as Python's float() of the same text. */
-double decimal_to_double(struct decimal decimal);
+double timebase_decimal_to_double(struct decimal decimal);
 
 struct timebase {
     struct decimal sync_time_s;        /* UNIX time of sample 0; at most 9 decimals */
@@ -36,7 +36,7 @@ int64_t timebase_samples_at(const struct timebase *timebase, int64_t unix_ns);
 /* The sample taken nearest to 'unix_ns', of two the even one. */
 int64_t timebase_samples_nearest(const struct timebase *timebase, int64_t unix_ns);
 
-/* UNIX seconds as decimal text with at most 9 decimals.  Returns 0, -EINVAL or -ERANGE as decimal_parse(). */
+/* UNIX seconds as decimal text with at most 9 decimals.  Returns 0, -EINVAL or -ERANGE as timebase_parse_decimal(). */
 int timebase_parse_unix_ns(const char *text, int64_t *unix_ns);
 
 /* The UNIX time of a sample, rounded to the nearest nanosecond. */

@@ -27,7 +27,7 @@
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, both polarisations */
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
-#define NOTHING        (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
+#define ZERO_VOLTAGES        (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
 #define N_PARTS        (HALVES ? 3 : 2)                       /* of a value of S, and of an input's row */
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
@@ -298,7 +298,7 @@ static __device__ __forceinline__ struct place find_place(const struct checksum_
 static __device__ __forceinline__ uint2 load(const struct place &place, uint32_t ant, bool is_there)
 {
     return is_there && place.at ? __ldg((const uint2 *)(place.at + ant * place.ant_bytes))
-                                : make_uint2(NOTHING, NOTHING);
+                                : make_uint2(ZERO_VOLTAGES, ZERO_VOLTAGES);
 }
 
 /* Antennas of other slices, of which only S is wanted. */

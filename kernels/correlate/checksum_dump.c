@@ -37,7 +37,7 @@ KERNEL_CLONES static void sum_reals(const uint32_t *words, size_t first, size_t 
     sums[1] += weighted;
 }
 
-void checksum_words(const uint32_t *words, size_t first, size_t n, bool real, uint64_t *sums)
+void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool real, uint64_t *sums)
 {
     if (real)
         sum_reals(words, first, n, sums);
@@ -125,7 +125,7 @@ static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
                 take_reals(a, &baseline, words);
             else
                 n_clipped += take_integers(a, &baseline, words);
-            checksum_words(words, number * N_PARTS, N_PARTS, real, a->words + 2 * chan);
+            checksum_dump_words(words, number * N_PARTS, N_PARTS, real, a->words + 2 * chan);
         }
     return n_clipped;
 }

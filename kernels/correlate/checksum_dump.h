@@ -16,7 +16,7 @@
  * Words: a dump's parts as 32-bit words w(k), k = 0, 1, ... within each channel, are what reduce.h says, clipped and
  * flagged; one that is not a number counts as REDUCE_MISSING_NAN.
  *     words[chan] += {sum of w(k), sum of (k + 1) w(k)}     modulo 2^64
- * checksum_words() makes the same of a dump in host memory.  One wrong word changes the first sum, two that have changed
+ * checksum_dump_words() makes the same of a dump in host memory.  One wrong word changes the first sum, two that have changed
  * places change the second.
  * Bound by: memory; sums and totals are read twice for each dump. */
 #ifndef KERNELS_CORRELATE_CHECKSUM_DUMP_H
@@ -47,7 +47,7 @@ struct checksum_dump_args {
 extern const struct kernel checksum_dump_kernel;
 
 /* Adds 'n' words of a channel, 'real' or not, the first of which is its word 'first', to sums[2]. */
-void checksum_words(const uint32_t *words, size_t first, size_t n, bool real, uint64_t *sums);
+void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool real, uint64_t *sums);
 
 #define CHECKSUM_DUMP_N_CONSTANTS 1
 #define CHECKSUM_DUMP_THREADS     256

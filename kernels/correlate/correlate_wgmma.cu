@@ -123,7 +123,7 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         if (!row_loads->there[i]) {
             if (STAGE_UNITS == 1 && !HALVES)
                 asm volatile(""); /* so rarely that a jump is better */
-            load = {NOTHING, NOTHING, NOTHING, NOTHING};
+            load = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
         for (int j = 0; j < LOAD_PIECES; j++) {
@@ -325,10 +325,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 
     begin_slots(shared);
     if (role >= N_GROUPS) {
-        give_registers<PRODUCER_REGISTERS>();
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
         produce(&args, role - N_GROUPS, shared);
     } else {
-        take_registers<GROUP_REGISTERS>();
+        setmaxnreg_inc<GROUP_REGISTERS>();
         consume_share(&args, shared);
     }
 }

@@ -18,7 +18,7 @@
 #define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 
-#define NOTHING (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
+#define ZERO_VOLTAGES (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 
 /* Within a batch: 32 bits where they do, because registers are short. */
 template <bool SMALL> struct offset_type {

@@ -5,8 +5,8 @@
 
 /* The second operand, in shared memory, is rows of K (its columns): 128 bytes of an input, of which a step has 32; their
  * 16-byte chunks are swizzled by the row's number modulo 8. */
-#define EIGHT_BYTES (8 * COLUMN_BYTES)
-#define STEP_BYTES  32
+#define SWIZZLE_ATOM_BYTES (8 * COLUMN_BYTES)
+#define STEP_BYTES         32
 
 #ifdef EMULATE_CUDA
 static uint32_t emulated_word(const uint8_t *operand, unsigned row, unsigned step, unsigned word)
@@ -53,11 +53,11 @@ static void load_matrices(uint32_t (&words)[4], shared_address rows, uint32_t ro
         words[i] = *(const uint32_t *)(rows + __shfl_sync(~0u, row, i * 8 + lane / 4) + lane % 4 * 4);
 }
 
-template <int N> static void give_registers(void)
+template <int N> static void setmaxnreg_dec(void)
 {
 }
 
-template <int N> static void take_registers(void)
+template <int N> static void setmaxnreg_inc(void)
 {
 }
 #else
@@ -101,12 +101,12 @@ static __device__ __forceinline__ void prefetch(const void *from)
 
 /* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
  * block begins with: who asked for more would wait for ever. */
-template <int N> static __device__ __forceinline__ void give_registers(void)
+template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-template <int N> static __device__ __forceinline__ void take_registers(void)
+template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
@@ -115,7 +115,7 @@ template <int N> static __device__ __forceinline__ void take_registers(void)
  * The addition is the last one, so that the rest is done once for all constant 'at'. */
 static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
-    uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = EIGHT_BYTES >> 4 | 1 << 30;
+    uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = SWIZZLE_ATOM_BYTES >> 4 | 1 << 30;
 
     return low + (at >> 4) | (uint64_t)high << 32;
 }

@@ -128,7 +128,7 @@ static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
 
-    return lane_ant() / 4 * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+    return lane_ant() / 4 * SWIZZLE_ATOM_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
 static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address to)
@@ -139,7 +139,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
-                columns->loads[tile][task] = {NOTHING, NOTHING, NOTHING, NOTHING};
+                columns->loads[tile][task] = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
     for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -273,7 +273,7 @@ static __device__ __forceinline__ uint32_t find_row(void)
 {
     uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
 
-    return warp * EIGHT_BYTES + row * COLUMN_BYTES + chunk * 16;
+    return warp * SWIZZLE_ATOM_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
 /* Half a stage of 16 antennas, rows, times columns of N, from them on: both from byte 'at' of the stage on. */
@@ -479,10 +479,10 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const
 
     begin_slots(shared);
     if (role >= N_GROUPS) {
-        give_registers<PRODUCER_REGISTERS>();
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
         produce(&args, role - N_GROUPS, shared);
     } else {
-        take_registers<GROUP_REGISTERS>();
+        setmaxnreg_inc<GROUP_REGISTERS>();
         if (role == 0)
             consume_share<0>(&args, shared);
         else

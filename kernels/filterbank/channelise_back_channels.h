@@ -258,7 +258,7 @@ struct delivery {
 };
 
 /* 'first': spectrum of the block.  All lanes of the warp must come. */
-static __device__ __forceinline__ struct delivery begin_delivery(uint32_t first)
+static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first)
 {
     unsigned lane = threadIdx.x % 32, part = lane % ALL_CHUNKS, channel = lane / ALL_CHUNKS;
     unsigned tile = part / TILE_CHUNKS * (N_KEPT / TILES), of_tile = part % TILE_CHUNKS * WARP_CHANNELS;
@@ -293,7 +293,7 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
     struct chunk *mine = kept + keep(t * (N_KEPT / TILES) + threadIdx.x);
 
     if (TILES > 1)
-        delivery = begin_delivery(tile.spectrum - t * S);
+        delivery = enable_delivery(tile.spectrum - t * S);
 #pragma unroll 1
     for (unsigned n = 0; n < N_ROWS; n++) {
         const struct row row = find_row(tile, nth_row(task, n), task.s);

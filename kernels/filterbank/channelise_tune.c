@@ -169,7 +169,7 @@ static const struct contender *best_of(const struct search *s)
     return best;
 }
 
-static bool may_go_on(const struct search *s)
+static bool may_resume(const struct search *s)
 {
     return !s->err && clock_monotonic_ns() < s->end_ns &&
            (s->config->n_candidates == 0 || s->n_measured < s->config->n_candidates);
@@ -213,7 +213,7 @@ static void begin(struct search *s)
     struct channelise_shape starts[CHANNELISE_TUNE_STARTS];
     size_t n = channelise_tune_starts(&s->config->work.config, s->shared_bytes, starts);
 
-    for (size_t i = 0; i < n && (i == 0 || may_go_on(s)); i++) {
+    for (size_t i = 0; i < n && (i == 0 || may_resume(s)); i++) {
         double best_ns = i == 0 ? INFINITY : sum_of(best_of(s));
         struct contender *c = &s->contenders[s->n_contenders++];
 
@@ -230,7 +230,7 @@ static void vary(struct search *s, struct contender *c, unsigned group)
     enum channelise_part part = groups[group].part;
     size_t n = channelise_tune_candidates(&s->config->work.config, s->shared_bytes, group, &c->shape, candidates);
 
-    for (size_t i = 0; i < n && may_go_on(s); i++) {
+    for (size_t i = 0; i < n && may_resume(s); i++) {
         double ns = measure_shape(s, &candidates[i], part, c->ns[part]);
         if (ns < c->ns[part] * BETTER) {
             c->ns[part] = ns;
@@ -253,7 +253,7 @@ static void choose_stages(struct search *s, struct channelise_tuned *tuned)
 {
     static const unsigned unzips[] = {1, 2, 4};
 
-    for (size_t i = 0; i < ARRAY_LEN(unzips) && (isinf(tuned->best_ns) || may_go_on(s)); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(unzips) && (isinf(tuned->best_ns) || may_resume(s)); i++) {
         struct channelise_choice choice = {.method = CHANNELISE_STAGES, .unzip = unzips[i]};
         double ns = measure(s, &choice, PART_FRONT, tuned->best_ns);
         ns += isinf(ns) ? 0 : measure(s, &choice, PART_BACK, tuned->best_ns);
@@ -289,7 +289,7 @@ int channelise_search(const struct channelise_tune_config *config, size_t shared
     }
     choose_shape(&s, &found);
     found.n_candidates = s.n_measured;
-    found.complete = may_go_on(&s);
+    found.complete = may_resume(&s);
     if (s.err || isinf(found.best_ns))
         return s.err ? s.err : -ENOMEM; /* the only reason why nothing runs that is no error */
     *tuned = found;

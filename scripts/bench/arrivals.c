@@ -143,7 +143,7 @@ static int open_socket(const struct endpoint *endpoint, const char *interface_na
         .sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
     if (bind(fd, (const struct sockaddr *)&address, sizeof(address)))
         fail("bind");
-    if (interface_name && interface_find(interface_name, &interface, why, sizeof(why)))
+    if (interface_name && endpoint_find_interface(interface_name, &interface, why, sizeof(why)))
         fail(why);
     const struct ip_mreqn group = {
         .imr_multiaddr = endpoint->address, .imr_address = interface.address, .imr_ifindex = interface.index};

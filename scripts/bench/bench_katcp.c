@@ -109,7 +109,7 @@ static void add_sensors(void)
     for (size_t i = 0; i < n_sensors; i++) {
         char name[MAX_NAME];
         snprintf(name, sizeof(name), "antenna-channelised-voltage.input%zu.feng-clip-cnt", i);
-        struct sensor_about about = {name, "Of the benchmark", "", SENSOR_INTEGER, .auto_shortest_s = AUTO_SHORTEST};
+        struct sensor_desc about = {name, "Of the benchmark", "", SENSOR_INTEGER, .auto_shortest_s = AUTO_SHORTEST};
         err = sensors_add(sensors, &all[i], &about, (struct sensor_reading){0, SENSOR_NOMINAL, {0}});
         assert(!err);
     }

@@ -23,7 +23,7 @@
 #define THREAD_NAME   "send"
 
 struct buffer {
-    struct loan loan;
+    struct buffer_ref ref;
     struct send_job job;
     struct send_group group;
 };
@@ -58,10 +58,10 @@ static void make_buffer(struct stream *s, struct buffer *buffer, size_t heap_byt
                                       .items = {{SPEAD_TIMESTAMP, true, 0}, {SPEAD_FENG_RAW, false, 0}},
                                       .n_items = 2};
     buffer->group = (struct send_group){.heaps = heaps, .n_heaps = n_heaps, .send = true};
-    buffer->job = (struct send_job){&buffer->loan, &buffer->group, 1};
-    loan_init(&buffer->loan, s->home, (struct inbox_item){.object = buffer});
-    loan_out(&buffer->loan, 1);
-    loan_put(&buffer->loan);
+    buffer->job = (struct send_job){&buffer->ref, &buffer->group, 1};
+    buffer_ref_init(&buffer->ref, s->home, (struct inbox_item){.object = buffer});
+    buffer_ref_set(&buffer->ref, 1);
+    buffer_ref_put(&buffer->ref);
 }
 
 static void make_stream(struct stream *s, struct sender *sender, double bytes_per_s, size_t heap_bytes)
@@ -95,7 +95,7 @@ static void push(struct stream *s, int64_t n)
     struct buffer *buffer = item.object;
     for (size_t h = 0; h < buffer->group.n_heaps; h++)
         buffer->group.heaps[h].items[0].value = (uint64_t)(n * STEP_SAMPLES) & SPEAD_VALUE_MASK;
-    loan_out(&buffer->loan, 1);
+    buffer_ref_set(&buffer->ref, 1);
     sender_push(s->stream, &buffer->job);
 }
 

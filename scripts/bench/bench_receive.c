@@ -70,7 +70,7 @@ static void *recycle(void *arg)
 
     while (inbox_pop(arg, &item) == 0)
         if (item.object)
-            loan_put(&((struct chunk *)item.object)->loan);
+            buffer_ref_put(&((struct chunk *)item.object)->ref);
     return NULL;
 }
 

@@ -21,7 +21,7 @@
 #define THREAD_NAME "send"
 
 struct buffer {
-    struct loan loan;
+    struct buffer_ref ref;
     struct send_job job;
     int64_t first_time; /* of its groups, in heaps */
 };
@@ -43,8 +43,8 @@ static void make_buffer(struct buffer *buffer, const struct bench_shape *shape, 
     if (!heaps || !payload || !buffer->job.groups)
         die("no memory");
     memset(payload, 1, n_groups * n_destinations * shape->heap_bytes);
-    loan_init(&buffer->loan, home, (struct inbox_item){.object = buffer});
-    buffer->job.loan = &buffer->loan;
+    buffer_ref_init(&buffer->ref, home, (struct inbox_item){.object = buffer});
+    buffer->job.ref = &buffer->ref;
     buffer->job.n_groups = n_groups;
     for (size_t g = 0; g < n_groups; g++) {
         buffer->job.groups[g] = (struct send_group){&heaps[g * n_destinations], n_destinations, .send = true};
@@ -65,7 +65,7 @@ static void push(struct send_stream *stream, const struct bench_shape *shape, st
             struct send_heap *heap = &buffer->job.groups[g].heaps[h];
             heap->n_items = bench_items(shape, 0, *time * shape->heap_samples, heap->items);
         }
-    loan_out(&buffer->loan, 1);
+    buffer_ref_set(&buffer->ref, 1);
     sender_push(stream, &buffer->job);
 }
 

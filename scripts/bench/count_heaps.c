@@ -67,7 +67,7 @@ struct counting_thread {
     const struct options *options;
     struct endpoint_list endpoints;
     struct flow *flows;
-    struct packet_source *source;
+    struct recv_source *source;
     struct spead_shape shape;
     struct packet_slot slots[PACKET_BATCH_MAX];
     uint8_t *room; /* [PACKET_BATCH_MAX][HEADER_BYTES + PAYLOAD_BYTES] */
@@ -161,9 +161,9 @@ static void *run(void *arg)
     struct counting_thread *t = arg;
 
     while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-        if (!packet_source_lends(t->source))
+        if (!recv_source_is_zero_copy(t->source))
             offer_slots(t);
-        int n = packet_source_recv(t->source, t->slots, PACKET_BATCH_MAX, TIMEOUT_NS);
+        int n = recv_source_recv(t->source, t->slots, PACKET_BATCH_MAX, TIMEOUT_NS);
         if (n < 0)
             fail("receiving failed");
         for (int i = 0; i < n; i++)
@@ -189,7 +189,7 @@ static void print_counts(const struct options *options, struct counting_thread *
         missing += counter_get(&t->counts.missing);
         late += counter_get(&t->counts.late);
         other += counter_get(&t->counts.other);
-        drops += packet_source_kernel_drops(t->source);
+        drops += recv_source_kernel_drops(t->source);
         int64_t latest_ns = atomic_exchange(&t->counts.latency_ns, INT64_MIN);
         latency_ns = latest_ns > latency_ns ? latest_ns : latency_ns;
         for (size_t e = 0; e < t->endpoints.n; e++) {
@@ -221,9 +221,9 @@ static void create_thread(const struct options *options, struct counting_thread 
     for (size_t i = index; i < options->endpoints.n; i += options->n_threads)
         t->endpoints.items[t->endpoints.n++] = options->endpoints.items[i];
     t->flows = calloc(t->endpoints.n, sizeof(*t->flows));
-    const struct packet_source_config config = {
+    const struct recv_source_config config = {
         .endpoints = &t->endpoints, .interface = options->interface, .buffer_bytes = options->buffer_bytes};
-    if (!t->flows || packet_source_open(&config, &t->source, why, sizeof(why)))
+    if (!t->flows || recv_source_open(&config, &t->source, why, sizeof(why)))
         fail(t->flows ? why : "out of memory");
 }
 
@@ -248,9 +248,9 @@ static void parse(struct options *options, int argc, char **argv)
         } else if (strcmp(name, "--step") == 0)
             options->step_samples = strtoll(value, NULL, 0);
         else if (strcmp(name, "--sync-time") == 0)
-            decimal_parse(value, 9, &options->timebase.sync_time_s);
+            timebase_parse_decimal(value, 9, &options->timebase.sync_time_s);
         else if (strcmp(name, "--rate") == 0)
-            decimal_parse(value, 6, &options->timebase.adc_sample_rate_hz);
+            timebase_parse_decimal(value, 6, &options->timebase.adc_sample_rate_hz);
         else if (strcmp(name, "--interface") == 0)
             options->interface = value;
         else if (strcmp(name, "--threads") == 0)

@@ -21,7 +21,7 @@ struct buffer {
     struct channelise_buffer parts;
     uint8_t *host; /* chain: where the voltages are downloaded to */
     struct device_event *finished;
-    struct loan loan;
+    struct buffer_ref ref;
 };
 
 /* What both kinds of runs have. */
@@ -137,8 +137,8 @@ static void create_buffer(struct engine *e, struct buffer *buffer, bool with_hos
     memset(buffer->parts.rotation, 0, rotation_bytes);
     buffer->host = with_host ? alloc_pinned(e->device, channelise_voltage_bytes(c)) : NULL;
     buffer->finished = create_event(e->device);
-    loan_init(&buffer->loan, e->home, (struct inbox_item){.object = buffer});
-    inbox_push(e->home, &buffer->loan.item);
+    buffer_ref_init(&buffer->ref, e->home, (struct inbox_item){.object = buffer});
+    inbox_push(e->home, &buffer->ref.item);
 }
 
 static void upload_gain(struct engine *e)
@@ -220,8 +220,8 @@ static void finish(struct engine *e, struct buffer *buffer, uint64_t first_spect
     device_stream_wait_event(e->download, buffer->finished);
     if (buffer->host)
         device_copy(e->download, buffer->host, buffer->parts.voltages, channelise_voltage_bytes(&e->config.channelise));
-    loan_out(&buffer->loan, 1);
-    device_then(e->download, loan_put, &buffer->loan);
+    buffer_ref_set(&buffer->ref, 1);
+    device_then(e->download, buffer_ref_put, &buffer->ref);
 }
 
 /* ---- Kernels alone ----------------------------------------------------------------------------------------------- */

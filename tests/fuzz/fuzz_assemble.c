@@ -155,7 +155,7 @@ static void forget_left(bool all)
 
 static void give_back(void)
 {
-    loan_put(&held[--n_held]->loan);
+    buffer_ref_put(&held[--n_held]->ref);
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ int clock_state_get(const char *path, struct clock_state *state)
     return 0;
 }
 
-void clock_state_look(void)
+void clock_state_read(void)
 {
 }
 

@@ -60,7 +60,7 @@ static void read_gains(void)
     static float first[N_CHAN * N_POLS * 2], second[N_CHAN * N_POLS * 2];
     float *gains[] = {first, second};
     char why[400] = "";
-    int err = gain_file_read(path, &config, gains, why, sizeof(why));
+    int err = fgpu_gain_file_read(path, &config, gains, why, sizeof(why));
 
     if (err)
         check_refusal(err, why);
@@ -70,26 +70,26 @@ static void read_gains(void)
 
 static void read_delays(void)
 {
-    static struct delay_queue pols[N_POLS], again[N_POLS];
+    static struct fgpu_delay_queue pols[N_POLS], again[N_POLS];
     const struct timebase timebase = fgpu_timebase(&config);
     char why[400] = "", *text = NULL;
     size_t n_bytes = 0;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        delay_queue_init(&pols[pol]);
-        delay_queue_init(&again[pol]);
+        fgpu_delay_queue_init(&pols[pol]);
+        fgpu_delay_queue_init(&again[pol]);
     }
-    int err = delay_file_read(path, &timebase, config.recv.max_delay_s, pols, why, sizeof(why));
+    int err = fgpu_delay_file_read(path, &timebase, config.recv.max_delay_s, pols, why, sizeof(why));
     if (err) {
         check_refusal(err, why);
         return;
     }
     FILE *out = open_memstream(&text, &n_bytes);
     assert(out);
-    delay_file_write(out, &timebase, pols);
+    fgpu_delay_file_write(out, &timebase, pols);
     fclose(out);
     put(text, n_bytes);
-    err = delay_file_read(path, &timebase, config.recv.max_delay_s, again, why, sizeof(why));
+    err = fgpu_delay_file_read(path, &timebase, config.recv.max_delay_s, again, why, sizeof(why));
     assert(!err);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         assert(pols[pol].n == again[pol].n);
@@ -109,26 +109,26 @@ static void read_numbers(const char *text)
     char written[PYTHON_FLOAT_BYTES], both[PYTHON_COMPLEX_BYTES];
     double value, real, imaginary, again, imaginary_again;
 
-    if (python_float(text, &value)) {
-        bool reads = python_float(python_float_text(value, written), &again);
+    if (python_number_float(text, &value)) {
+        bool reads = python_number_float(python_number_float_text(value, written), &again);
         assert(reads && same(value, again));
     }
-    if (python_complex(text, &real, &imaginary)) {
-        bool reads = python_complex(python_complex_text(real, imaginary, both), &again, &imaginary_again);
+    if (python_number_complex(text, &real, &imaginary)) {
+        bool reads = python_number_complex(python_number_complex_text(real, imaginary, both), &again, &imaginary_again);
         assert(reads && same(real, again) && same(imaginary, imaginary_again));
     }
 }
 
 static void read_delay(const char *text)
 {
-    struct delay_model model = {.start_samples = 7};
+    struct fgpu_delay_model model = {.start_samples = 7};
     double numbers[DELAY_N_NUMBERS];
 
-    if (!delay_text_parse(text, 1712e6, &model)) {
-        delay_to_seconds(&model, 1712e6, numbers);
+    if (!fgpu_delay_text_parse(text, 1712e6, &model)) {
+        fgpu_delay_to_seconds(&model, 1712e6, numbers);
         for (size_t i = 0; i < DELAY_N_NUMBERS; i++)
             assert(isfinite(numbers[i]));
-        assert(!delay_from_seconds(numbers, 1712e6, &model));
+        assert(!fgpu_delay_from_seconds(numbers, 1712e6, &model));
     }
     assert(model.start_samples == 7);
 }

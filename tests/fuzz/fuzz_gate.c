@@ -49,7 +49,7 @@ static struct drawn {
     struct xbgpu_config_gate keys;
     int64_t take[GATE_MAX_BINS];
     bool is_taken[GATE_MAX_BINS];
-    struct gate gate;
+    struct xbgpu_gate gate;
 } gates[GATES_MAX];
 static size_t n_gates;
 
@@ -109,13 +109,13 @@ static bool draw_gate(struct fuzz_input *input, struct drawn *drawn)
         draw_switch(input, drawn);
     else
         draw_phase(input, drawn);
-    const struct xbgpu_config_gate *before = gate_is_dispersed(&drawn->keys) ? &drawn->keys : no_gate;
+    const struct xbgpu_config_gate *before = xbgpu_gate_is_dispersed(&drawn->keys) ? &drawn->keys : no_gate;
     if (xbgpu_gate_check(&config, before, &drawn->keys, why, sizeof(why)) != 0)
         return false;
     for (size_t i = 0; i < drawn->keys.bins.n; i++)
         drawn->is_taken[drawn->take[i]] = true;
-    assert(gate_init(&drawn->gate, &drawn->keys, &config) == 0);
-    assert(drawn->gate.n_rows == (gate_is_dispersed(&drawn->keys) ? (size_t)config.recv.n_chan_substream : 1));
+    assert(xbgpu_gate_init(&drawn->gate, &drawn->keys, &config) == 0);
+    assert(drawn->gate.n_rows == (xbgpu_gate_is_dispersed(&drawn->keys) ? (size_t)config.recv.n_chan_substream : 1));
     return true;
 }
 
@@ -125,11 +125,12 @@ static bool draw_gate(struct fuzz_input *input, struct drawn *drawn)
 static void check_delays(const struct drawn *drawn)
 {
     const struct xbgpu_config_gate *keys = &drawn->keys;
-    long double scale = keys->dispersion_measure / 2.41e-4L * decimal_to_double(config.time.adc_sample_rate_hz);
+    long double scale =
+        keys->dispersion_measure / 2.41e-4L * timebase_decimal_to_double(config.time.adc_sample_rate_hz);
     long double reference = keys->reference_frequency_hz > 0 ? 1e6L / keys->reference_frequency_hz : 0;
 
-    for (size_t row = 0; row < drawn->gate.n_rows && gate_is_dispersed(keys); row++) {
-        long double channel = 1e6L / gate_channel_hz(keys, &config, row);
+    for (size_t row = 0; row < drawn->gate.n_rows && xbgpu_gate_is_dispersed(keys); row++) {
+        long double channel = 1e6L / xbgpu_gate_channel_hz(keys, &config, row);
         long double from = scale * reference * reference, until = scale * channel * channel;
         long double error = fabsl((long double)drawn->gate.delays_samples[row] - (until - from));
         assert(error <= 0.5L + 1e-14L * (until + from));
@@ -221,11 +222,11 @@ static void check_answers(struct fuzz_input *input)
 
     if (n_max > (size_t)config.recv.spectra_per_heap)
         n_max = (size_t)config.recv.spectra_per_heap;
-    bool takes = gate_takes(&drawn->gate, row, time);
-    size_t n = gate_run(&drawn->gate, row, time, step, n_max);
+    bool takes = xbgpu_gate_takes(&drawn->gate, row, time);
+    size_t n = xbgpu_gate_run(&drawn->gate, row, time, step, n_max);
     assert(n >= 1 && n <= n_max);
     for (size_t i = 0; i < n_max; i++) {
-        bool this = gate_takes(&drawn->gate, row, time + (int64_t)i * step);
+        bool this = xbgpu_gate_takes(&drawn->gate, row, time + (int64_t)i * step);
         int wanted = expected(drawn, row, time + (int64_t)i * step);
         assert(wanted < 0 || wanted == this);
         assert(i >= n || this == takes);
@@ -233,7 +234,7 @@ static void check_answers(struct fuzz_input *input)
 }
 
 /* Which of the changes decides: the last that has begun, else the first. */
-static size_t find_change(const struct gate_change *changes, size_t n, int64_t time)
+static size_t find_change(const struct xbgpu_gate_change *changes, size_t n, int64_t time)
 {
     size_t found = 0;
 
@@ -245,7 +246,7 @@ static size_t find_change(const struct gate_change *changes, size_t n, int64_t t
 
 static void check_list(struct fuzz_input *input)
 {
-    struct gate_change changes[GATES_MAX];
+    struct xbgpu_gate_change changes[GATES_MAX];
     size_t n_changes = 0, n_rows = 0, n_batches = 1 + fuzz_u8(input) % BATCHES_MAX;
     size_t n_spectra = (size_t)config.recv.spectra_per_heap, first = fuzz_u8(input) % n_gates;
     int64_t time = take_time(input), step = config.recv.samples_between_spectra;
@@ -258,10 +259,11 @@ static void check_list(struct fuzz_input *input)
             int64_t from = time + (int64_t)fuzz_u8(input) * step * (int64_t)n_spectra / 32 - (fuzz_u8(input) & 3);
             if (n_changes > 0 && from < changes[n_changes - 1].from_samples)
                 from = changes[n_changes - 1].from_samples;
-            changes[n_changes++] = (struct gate_change){&gates[i].gate, from};
+            changes[n_changes++] = (struct xbgpu_gate_change){&gates[i].gate, from};
         }
     memset(spectra, 0xff, sizeof(spectra));
-    size_t most = gate_list(changes, n_changes, time, step, n_spectra, n_batches, SPECTRA_MAX, spectra, ends), seen = 0;
+    size_t most = xbgpu_gate_list(changes, n_changes, time, step, n_spectra, n_batches, SPECTRA_MAX, spectra, ends),
+           seen = 0;
     for (size_t row = 0; row < n_rows; row++) {
         const uint32_t *listed = spectra + row * SPECTRA_MAX, *row_ends = ends + row * (n_batches + 1);
         size_t n = 0;
@@ -269,7 +271,7 @@ static void check_list(struct fuzz_input *input)
             int64_t t = time + (int64_t)i * step;
             if (i % n_spectra == 0)
                 assert(row_ends[i / n_spectra] == n);
-            if (gate_takes(changes[find_change(changes, n_changes, t)].gate, row, t))
+            if (xbgpu_gate_takes(changes[find_change(changes, n_changes, t)].gate, row, t))
                 assert(listed[n++] == i);
         }
         assert(row_ends[n_batches] == n);
@@ -289,7 +291,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         unsigned how = fuzz_u8(&input) % 4;
         if (how == 0 || n_gates == 0) {
             if (n_gates == GATES_MAX)
-                gate_fini(&gates[--n_gates].gate);
+                xbgpu_gate_fini(&gates[--n_gates].gate);
             if (!draw_gate(&input, &gates[n_gates]))
                 continue;
             check_delays(&gates[n_gates]);
@@ -302,6 +304,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         }
     }
     while (n_gates > 0)
-        gate_fini(&gates[--n_gates].gate);
+        xbgpu_gate_fini(&gates[--n_gates].gate);
     return 0;
 }

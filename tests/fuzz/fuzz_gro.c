@@ -84,7 +84,7 @@ static void check_slot(const struct packet_slot *slot)
     size_t left = added[n_done].n_bytes - added[n_done].n_lent;
     size_t expected = left < added[n_done].segment_bytes ? left : added[n_done].segment_bytes;
 
-    assert(slot->lent && !slot->truncated && slot->header == message_bytes[n_done] + added[n_done].n_lent);
+    assert(slot->zero_copy && !slot->truncated && slot->header == message_bytes[n_done] + added[n_done].n_lent);
     assert(slot->header_bytes == expected && slot->packet_bytes == expected && slot->payload_bytes == 0);
     assert(slot->endpoint == added[n_done].endpoint && slot->sender == added[n_done].sender);
     added[n_done].n_lent += expected;
@@ -97,7 +97,7 @@ static void lend(size_t n_slots)
     struct packet_slot slots[PACKET_BATCH_MAX];
 
     memset(slots, 0x5a, sizeof(slots));
-    size_t n = gro_lend(&queue, slots, n_slots);
+    size_t n = gro_next_packets(&queue, slots, n_slots);
     assert(n <= n_slots);
     for (size_t i = 0; i < n; i++)
         check_slot(&slots[i]);

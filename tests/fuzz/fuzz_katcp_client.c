@@ -63,7 +63,7 @@ static void open_server(void)
     loop = ev_loop_new(EVFLAG_AUTO);
     int err = sensors_create(&device.sensors);
     for (size_t i = 0; !err && i < ARRAY_LEN(names); i++) {
-        struct sensor_about about = {names[i], "One.", "", (enum sensor_type)(i % 5), .words = words};
+        struct sensor_desc about = {names[i], "One.", "", (enum sensor_type)(i % 5), .words = words};
         err = sensors_add(device.sensors, &sensors_of_all[i], &about, (struct sensor_reading){0});
     }
     if (!err)

@@ -33,7 +33,7 @@ static void create(struct fuzz_input *input)
         int err = inbox_create(N_CHUNKS, &home);
         assert(!err);
         for (size_t i = 0; i < N_CHUNKS; i++) {
-            loan_init(&chunks[i].loan, home, (struct inbox_item){.object = &chunks[i]});
+            buffer_ref_init(&chunks[i].ref, home, (struct inbox_item){.object = &chunks[i]});
             inbox_push(home, &(struct inbox_item){.object = &chunks[i]});
         }
     }
@@ -74,7 +74,7 @@ static void check_set(struct chunk *const *set, int64_t timestamp_samples)
         if (!set[m])
             continue;
         assert(set[m]->member == m && set[m]->timestamp_samples == timestamp_samples);
-        loan_put(&set[m]->loan);
+        buffer_ref_put(&set[m]->ref);
         n++;
     }
     assert(n > 0);
@@ -106,7 +106,7 @@ static void add(unsigned member, int64_t step)
     chunk->member = member;
     chunk->timestamp_samples = state.times[member] * CHUNK_SAMPLES;
     state.went_back |= state.had_set && chunk->timestamp_samples < state.last_samples - far_samples;
-    loan_out(&chunk->loan, 1);
+    buffer_ref_set(&chunk->ref, 1);
     matcher_add(matcher, member, chunk);
 }
 

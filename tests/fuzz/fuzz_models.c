@@ -26,17 +26,17 @@ static int64_t take_time(struct fuzz_input *input, int64_t now)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-static struct delay_queue queue;
+static struct fgpu_delay_queue queue;
 static struct {
-    struct delay_model model;
+    struct fgpu_delay_model model;
     bool kept;
 } all[COMMANDS_MAX];
 static size_t n_all;
 
 /* The kept model with the latest start at or before that time; NULL: none has started. */
-static const struct delay_model *find_model(int64_t time)
+static const struct fgpu_delay_model *find_model(int64_t time)
 {
-    const struct delay_model *found = NULL;
+    const struct fgpu_delay_model *found = NULL;
 
     for (size_t i = 0; i < n_all; i++)
         if (all[i].kept && all[i].model.start_samples <= time &&
@@ -56,8 +56,8 @@ static size_t count_kept(void)
 
 static void check_delay(int64_t time)
 {
-    const struct delay_model *expected = find_model(time), *chosen = delay_queue_model(&queue, time);
-    struct delay_values values = delay_queue_at(&queue, time, 1);
+    const struct fgpu_delay_model *expected = find_model(time), *chosen = fgpu_delay_queue_model(&queue, time);
+    struct fgpu_delay_values values = fgpu_delay_queue_at(&queue, time, 1);
 
     assert(chosen->start_samples <= time);
     if (!expected) {
@@ -76,7 +76,8 @@ static void check_delay(int64_t time)
 /* On a grid the window starts at a multiple, and the delay is the same. */
 static void check_grid(int64_t time, int64_t grid)
 {
-    struct delay_values plain = delay_queue_at(&queue, time, 1), values = delay_queue_at(&queue, time, grid);
+    struct fgpu_delay_values plain = fgpu_delay_queue_at(&queue, time, 1),
+                             values = fgpu_delay_queue_at(&queue, time, grid);
 
     assert((time - values.coarse_samples) % grid == 0);
     assert(fabs(values.fine_samples) <= (double)grid / 2);
@@ -86,7 +87,7 @@ static void check_grid(int64_t time, int64_t grid)
 
 static void set_delay(struct fuzz_input *input, int64_t now)
 {
-    struct delay_model model = {.start_samples = take_time(input, now)};
+    struct fgpu_delay_model model = {.start_samples = take_time(input, now)};
     size_t n_before = 0;
 
     model.delay_samples = fuzz_i8(input) * 0.75;
@@ -94,7 +95,7 @@ static void set_delay(struct fuzz_input *input, int64_t now)
     model.phase_rad = fuzz_i8(input) / 20.0;
     for (size_t i = 0; i < n_all; i++)
         n_before += all[i].kept && all[i].model.start_samples < model.start_samples;
-    int err = delay_queue_add(&queue, &model);
+    int err = fgpu_delay_queue_add(&queue, &model);
     assert(err == (n_before + 1 < DELAY_MAX_MODELS ? 0 : -ENOSPC));
     if (err)
         return;
@@ -116,7 +117,7 @@ static void forget_delay(int64_t time)
         if (oldest == SIZE_MAX || all[i].model.start_samples < all[oldest].model.start_samples)
             oldest = i;
     }
-    bool forgotten = delay_queue_forget_oldest(&queue, time);
+    bool forgotten = fgpu_delay_queue_forget_oldest(&queue, time);
     assert(forgotten == (n_started >= 2));
     if (forgotten)
         all[oldest].kept = false;
@@ -124,27 +125,27 @@ static void forget_delay(int64_t time)
 
 static void check_skip(struct fuzz_input *input, int64_t start)
 {
-    const struct delay_queue *queues[] = {&queue};
+    const struct fgpu_delay_queue *queues[] = {&queue};
     int64_t first = take_time(input, start), align = 1 + fuzz_u8(input);
-    int64_t skipped = delay_skip(queues, &first, 1, 1, start, align);
+    int64_t skipped = fgpu_delay_skip(queues, &first, 1, 1, start, align);
 
     if (skipped == INT64_MAX)
         return;
     assert(skipped % align == 0 && skipped >= start);
-    assert(skipped - delay_queue_at(&queue, skipped, 1).coarse_samples >= first);
+    assert(skipped - fgpu_delay_queue_at(&queue, skipped, 1).coarse_samples >= first);
     /* No earlier multiple would do, where a double counts samples exactly.  Looks at near ones and some far ones. */
     if (skipped >= INT64_C(1) << 50)
         return;
     for (int64_t back = 1; back <= 64; back++) {
         int64_t time = skipped - (back <= 32 ? back : (INT64_C(1) << (back - 32))) * align;
         if (time >= start)
-            assert(time - delay_queue_at(&queue, time, 1).coarse_samples < first);
+            assert(time - fgpu_delay_queue_at(&queue, time, 1).coarse_samples < first);
     }
 }
 
 /* ---- Gates ------------------------------------------------------------------------------------------------------- */
 
-static struct gating gating;
+static struct xbgpu_gate_schedule gating;
 static struct xbgpu_layout layout;
 static struct {
     int64_t from, epoch, period, on_from, on_length;
@@ -152,9 +153,9 @@ static struct {
 } gates[COMMANDS_MAX + 1];
 static size_t n_gates;
 
-static struct gate *make_gate(size_t i, const struct xbgpu_config *config)
+static struct xbgpu_gate *make_gate(size_t i, const struct xbgpu_config *config)
 {
-    struct gate *gate;
+    struct xbgpu_gate *gate;
     const struct xbgpu_config_gate keys = {
         .kind = XBGPU_GATE_SWITCH,
         .epoch_samples = gates[i].epoch,
@@ -163,7 +164,7 @@ static struct gate *make_gate(size_t i, const struct xbgpu_config *config)
         .on_until_samples = (gates[i].on_from + gates[i].on_length) % gates[i].period,
     };
 
-    assert(gate_create(&keys, config, &gate) == 0);
+    assert(xbgpu_gate_create(&keys, config, &gate) == 0);
     return gate;
 }
 
@@ -223,19 +224,20 @@ static void set_gate(struct fuzz_input *input, const struct xbgpu_config *config
         gates[find_earliest()].kept = false;
         gates[find_earliest()].from = INT64_MIN;
     }
-    struct gate *gate = make_gate(n_gates - 1, config);
-    gating_set(&gating, 0, &gate, from, listed);
-    gate_destroy(gate);
+    struct xbgpu_gate *gate = make_gate(n_gates - 1, config);
+    xbgpu_gate_schedule_set(&gating, 0, &gate, from, listed);
+    xbgpu_gate_destroy(gate);
 }
 
 static void check_list(struct fuzz_input *input, int64_t time)
 {
-    const struct gating_gate *entry = &gating.gates[0];
+    const struct xbgpu_gate_schedule_entry *entry = &gating.gates[0];
     size_t n_batches = 1 + fuzz_u8(input) % 3, n_spectra = 1 + fuzz_u8(input) % (SPECTRA_MAX / 3);
     int64_t step = 1 + fuzz_u16(input);
     uint32_t spectra[SPECTRA_MAX], ends[4];
     size_t n = 0;
-    size_t most = gate_list(entry->changes, entry->n, time, step, n_spectra, n_batches, SPECTRA_MAX, spectra, ends);
+    size_t most =
+        xbgpu_gate_list(entry->changes, entry->n, time, step, n_spectra, n_batches, SPECTRA_MAX, spectra, ends);
 
     for (size_t i = 0; i < n_batches * n_spectra; i++) {
         if (i % n_spectra == 0)
@@ -278,7 +280,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 
     config.time.adc_sample_rate_hz = (struct decimal){1000000000, 0};
     layout.n_gates = 1;
-    delay_queue_init(&queue);
+    fgpu_delay_queue_init(&queue);
     n_all = 0;
     gates[0].from = INT64_MIN;
     gates[0].epoch = 0;
@@ -287,8 +289,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     gates[0].on_length = 400;
     gates[0].kept = true;
     n_gates = 1;
-    assert(gating_init(&gating, &config, &layout, NULL) == 0);
+    assert(xbgpu_gate_schedule_init(&gating, &config, &layout, NULL) == 0);
     run(&input, &config);
-    gating_fini(&gating);
+    xbgpu_gate_schedule_fini(&gating);
     return 0;
 }

@@ -31,12 +31,12 @@ static void check_packet(const struct packet_slot *slot, size_t n_endpoints)
     assert(slot->endpoint < n_endpoints);
     size_t n = slot->truncated ? room : slot->packet_bytes;
     uint8_t *copy = fuzz_exact(n);
-    packet_copy(slot, 0, n, copy);
-    packet_copy(slot, n / 3, n - n / 3, copy);
+    recv_packet_copy(slot, 0, n, copy);
+    recv_packet_copy(slot, n / 3, n - n / 3, copy);
     free(copy);
 }
 
-static void read_all(struct packet_source *source, const size_t sizes[3], size_t n_endpoints)
+static void read_all(struct recv_source *source, const size_t sizes[3], size_t n_endpoints)
 {
     struct packet_slot slots[N_SLOTS];
     int n;
@@ -44,13 +44,13 @@ static void read_all(struct packet_source *source, const size_t sizes[3], size_t
     for (size_t i = 0; i < N_SLOTS; i++)
         slots[i] = (struct packet_slot){fuzz_exact(sizes[0]), sizes[0], fuzz_exact(sizes[1]), sizes[1],
                                         fuzz_exact(sizes[2]), sizes[2]};
-    while ((n = packet_source_recv(source, slots, N_SLOTS, 0)) >= 0) {
+    while ((n = recv_source_recv(source, slots, N_SLOTS, 0)) >= 0) {
         assert(n > 0 && n <= N_SLOTS);
         for (int i = 0; i < n; i++)
             check_packet(&slots[i], n_endpoints);
     }
     assert(n == -ENODATA || n == -EIO);
-    assert(packet_source_recv(source, slots, N_SLOTS, 0) == n); /* the end is for good */
+    assert(recv_source_recv(source, slots, N_SLOTS, 0) == n); /* the end is for good */
     for (size_t i = 0; i < N_SLOTS; i++) {
         free(slots[i].header);
         free(slots[i].payload);
@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     static struct endpoint_list endpoints;
     struct fuzz_input input = {data, n_bytes};
-    struct packet_source *source;
+    struct recv_source *source;
     char path[64], why[512] = "";
 
     if (endpoints.n == 0)
@@ -72,14 +72,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     for (size_t i = 0; i < 3; i++)
         sizes[i] = 8 * fuzz_u8(&input);
     int fd = make_file(&input, path, sizeof(path));
-    const struct packet_source_config config = {.endpoints = &endpoints, .pcap_file = path};
-    int err = packet_source_open(&config, &source, why, sizeof(why));
+    const struct recv_source_config config = {.endpoints = &endpoints, .pcap_file = path};
+    int err = recv_source_open(&config, &source, why, sizeof(why));
     if (err) {
         assert(why[0] && strlen(why) < sizeof(why));
     } else {
-        assert(packet_source_can_wait(source));
+        assert(recv_source_can_wait(source));
         read_all(source, sizes, endpoints.n);
-        packet_source_close(source);
+        recv_source_close(source);
     }
     close(fd);
     return 0;

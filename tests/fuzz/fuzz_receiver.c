@@ -231,7 +231,7 @@ static int take_full(void)
         if (kind == END)
             continue;
         check_chunk(chunk);
-        loan_put(&chunk->loan);
+        buffer_ref_put(&chunk->ref);
     }
     return kind;
 }
@@ -239,7 +239,7 @@ static int take_full(void)
 /* ---- The source -------------------------------------------------------------------------------------------------- */
 
 struct fuzz_source {
-    struct packet_source base;
+    struct recv_source base;
     size_t n_taken;
 };
 
@@ -252,7 +252,7 @@ static size_t pour(uint8_t *to, size_t room, const struct packet *p, size_t from
     return n;
 }
 
-static int fuzz_recv(struct packet_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+static int fuzz_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct fuzz_source *source = CONTAINER_OF(base, struct fuzz_source, base);
     size_t n = 0;
@@ -276,8 +276,8 @@ static int fuzz_recv(struct packet_source *base, struct packet_slot *slots, size
     return (int)n;
 }
 
-static const struct packet_source_ops recording_ops = {.recv = fuzz_recv, .can_wait = true};
-static const struct packet_source_ops live_ops = {.recv = fuzz_recv};
+static const struct recv_source_ops recording_ops = {.recv = fuzz_recv, .can_wait = true};
+static const struct recv_source_ops live_ops = {.recv = fuzz_recv};
 
 /* ---- The receiver ------------------------------------------------------------------------------------------------ */
 

@@ -339,9 +339,11 @@ static void begin(void)
     static const struct daemon fgpu = {.create = fgpu_pipeline_create,
                                        .control = fgpu_pipeline_control,
                                        .start = fgpu_pipeline_start,
-                                       .begin = fgpu_pipeline_begin};
-    static const struct daemon xbgpu = {
-        .create = xpipeline_create, .control = xpipeline_control, .start = xpipeline_start, .begin = xpipeline_begin};
+                                       .begin = fgpu_pipeline_enable};
+    static const struct daemon xbgpu = {.create = xbgpu_pipeline_create,
+                                        .control = xbgpu_pipeline_control,
+                                        .start = xbgpu_pipeline_start,
+                                        .begin = xbgpu_pipeline_enable};
 
     service = fuzz_open_service();
     load(&fgpu_config_table, fgpu_config_check, fgpu_yaml, &fgpu_config, &programs[0]);

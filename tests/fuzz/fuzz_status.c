@@ -54,15 +54,15 @@ static void begin(void)
 
 static void look(size_t output)
 {
-    struct xstream stream = {.output = xbgpu_config_output(&config, output)};
-    const struct xdump dump = {.stream = &stream,
-                               .visibilities = visibilities,
-                               .weights = weights,
-                               .min_weight = MIN_WEIGHT,
-                               .timestamp_samples = 96000};
+    struct xbgpu_stream stream = {.output = xbgpu_config_output(&config, output)};
+    const struct xbgpu_dump dump = {.stream = &stream,
+                                    .visibilities = visibilities,
+                                    .weights = weights,
+                                    .min_weight = MIN_WEIGHT,
+                                    .timestamp_samples = 96000};
 
     fuzz_clock_advance(NS_PER_S + NS_PER_MS);
-    xbgpu_status_look(status, &dump);
+    xbgpu_status_sample(status, &dump);
 }
 
 static void check_answer(json_t *json)

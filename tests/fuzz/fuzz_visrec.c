@@ -204,7 +204,7 @@ static void write_all(const struct recording *recording, int64_t max_dumps, stru
         chunk_reset(chunk, sent[d].timestamp_samples);
         memcpy(chunk->present, sent[d].present, recording->n_substreams);
         memcpy(chunk->payload, sent[d].heaps, recording->n_substreams * recording->heap_bytes);
-        loan_out(&chunk->loan, 1);
+        buffer_ref_set(&chunk->ref, 1);
         inbox_push(inbox, &(struct inbox_item){VISREC_ITEM_CHUNK, 0, chunk});
     }
     inbox_stop(inbox);

@@ -168,7 +168,7 @@ static void model_restart(void)
 
 static int64_t window_at(int64_t time, unsigned pol)
 {
-    return time - delay_queue_at(&model.delays.pols[pol], time, 1).coarse_samples;
+    return time - fgpu_delay_queue_at(&model.delays.pols[pol], time, 1).coarse_samples;
 }
 
 static int64_t first_of(unsigned pol)
@@ -191,9 +191,9 @@ static bool is_late(int64_t time)
 /* Begins at the next batch that there is input for.  Returns whether there is one. */
 static bool model_skip(void)
 {
-    const struct delay_queue *const queues[] = {&model.delays.pols[0], &model.delays.pols[1]};
+    const struct fgpu_delay_queue *const queues[] = {&model.delays.pols[0], &model.delays.pols[1]};
     const int64_t firsts[] = {first_of(0), first_of(1)};
-    int64_t next = delay_skip(queues, firsts, N_POLS, 1, model.started ? model.next : 0, BATCH);
+    int64_t next = fgpu_delay_skip(queues, firsts, N_POLS, 1, model.started ? model.next : 0, BATCH);
 
     model_flush();
     if (next == INT64_MAX)
@@ -225,7 +225,7 @@ static void model_append(void)
     size_t s = model.buffer.n_spectra++;
 
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        struct delay_values values = delay_queue_at(&model.delays.pols[pol], model.next, 1);
+        struct fgpu_delay_values values = fgpu_delay_queue_at(&model.delays.pols[pol], model.next, 1);
         double turn = M_PI / 2 * ((double)(values.coarse_samples % 4) + values.fine_samples) + values.phase_rad;
         model.buffer.channel_0[s][pol] = model.gain * cexp(I * turn);
         model.buffer.missing[s / SPECTRA] |= is_missing(model.next, pol);
@@ -353,7 +353,7 @@ static void set_gain(double gain)
 static void set_delay(struct fuzz_input *in, int64_t now)
 {
     unsigned how = fuzz_u8(in);
-    struct delay_model delay = {.start_samples = now + fuzz_i8(in) * (INT64_C(1) << how % 12)};
+    struct fgpu_delay_model delay = {.start_samples = now + fuzz_i8(in) * (INT64_C(1) << how % 12)};
 
     delay.start_samples = delay.start_samples < 0 ? 0 : delay.start_samples;
     delay.delay_samples = fuzz_i8(in) * (how & 16 ? 1e10 : how & 32 ? 0.25 : 16);
@@ -361,7 +361,7 @@ static void set_delay(struct fuzz_input *in, int64_t now)
     delay.phase_rad = fuzz_i8(in) / 32.0;
     for (unsigned pol = 0; pol < N_POLS; pol++)
         if ((how & 128) == 0 || pol == 0)
-            delay_queue_add(&model.delays.pols[pol], &delay);
+            fgpu_delay_queue_add(&model.delays.pols[pol], &delay);
     int64_t holds = fgpu_walk_set_delays(walk, &model.delays);
     if (model.started && !model.filling)
         model.next = (model.done + BATCH - 1) / BATCH * BATCH;
@@ -450,7 +450,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     model.n_free = stream->n_free;
     assert(model.n_free == N_BUFFERS && n_held == 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        delay_queue_init(&model.delays.pols[pol]);
+        fgpu_delay_queue_init(&model.delays.pols[pol]);
     fgpu_walk_set_delays(walk, &model.delays);
     set_gain(50);
     model.n_dropped = model.n_skipped = 0;

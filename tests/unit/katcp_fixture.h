@@ -145,7 +145,7 @@ static inline struct endpoint_list any_port(void)
     return (struct endpoint_list){1, &endpoint};
 }
 
-static inline void add_sensor(struct sensor *sensor, struct sensor_about about)
+static inline void add_sensor(struct sensor *sensor, struct sensor_desc about)
 {
     about.description = "of the test";
     about.units = "";
@@ -161,11 +161,11 @@ static inline void open_server(void)
     loop = ev_loop_new(EVFLAG_AUTO);
     config = (struct config_katcp){.listen = any_port(), .read_only_listen = any_port(), .max_clients = 3};
     ck_assert_int_eq(sensors_create(&sensors), 0);
-    add_sensor(&integer, (struct sensor_about){"integer", .type = SENSOR_INTEGER});
-    add_sensor(&real, (struct sensor_about){"real", .type = SENSOR_FLOAT});
-    add_sensor(&text, (struct sensor_about){"text", .type = SENSOR_STRING});
-    add_sensor(&slow, (struct sensor_about){"slow", .type = SENSOR_INTEGER, .auto_shortest_s = 1,
-                                            .timeout_ns = 100 * NS_PER_S});
+    add_sensor(&integer, (struct sensor_desc){"integer", .type = SENSOR_INTEGER});
+    add_sensor(&real, (struct sensor_desc){"real", .type = SENSOR_FLOAT});
+    add_sensor(&text, (struct sensor_desc){"text", .type = SENSOR_STRING});
+    add_sensor(&slow, (struct sensor_desc){"slow", .type = SENSOR_INTEGER, .auto_shortest_s = 1,
+                                           .timeout_ns = 100 * NS_PER_S});
     served = device;
     served.sensors = sensors;
     ck_assert_msg(katcp_server_open(&config, loop, &served, &server, why, sizeof(why)) == 0, "%s", why);

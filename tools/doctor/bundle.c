@@ -99,7 +99,7 @@ static void write_files(const struct doctor *doctor, const char *directory)
         const struct doctor_file *file = &doctor->files[i];
         snprintf(name, sizeof(name), "%zu-%.200s", i, file->name);
         copy_file(directory, "", file->path, name);
-        char *page = file->ok && file->http->listen.n ? metrics_get(&file->http->listen.items[0]) : NULL;
+        char *page = file->ok && file->http->listen.n ? doctor_metrics_get(&file->http->listen.items[0]) : NULL;
         snprintf(name, sizeof(name), "%zu-%.200s.metrics", i, file->name);
         if (page)
             write_text(directory, name, page, strlen(page));

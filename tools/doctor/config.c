@@ -232,7 +232,8 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
 
 static void check_times(struct doctor *doctor, const struct doctor_file *a, const struct doctor_file *b)
 {
-    double difference = decimal_to_double(a->time->sync_time_s) - decimal_to_double(b->time->sync_time_s);
+    double difference =
+        timebase_decimal_to_double(a->time->sync_time_s) - timebase_decimal_to_double(b->time->sync_time_s);
 
     if (!same_decimal(a->time->sync_time_s, b->time->sync_time_s)) {
         struct finding *f = disagree(doctor, "config.time", b, a);

@@ -413,7 +413,7 @@ void doctor_check_engines(struct doctor *doctor)
         abort();
     for (size_t i = 0; i < doctor->n_files; i++) {
         const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || file->http->listen.n == 0 || !(pages[i] = status_get(&file->http->listen.items[0])))
+        if (!file->ok || file->http->listen.n == 0 || !(pages[i] = doctor_status_get(&file->http->listen.items[0])))
             continue;
         engines.n_answers++;
         take_silent(&engines, file, pages[i]);

@@ -216,7 +216,7 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
     file->send = f ? &file->fgpu.send : &file->xbgpu.send;
     file->http = f ? &file->fgpu.http : &file->xbgpu.http;
     find_listeners(file, f ? (const void *)&file->fgpu : (const void *)&file->xbgpu);
-    file->rate_hz = decimal_to_double(file->time->adc_sample_rate_hz);
+    file->rate_hz = timebase_decimal_to_double(file->time->adc_sample_rate_hz);
     file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
     if (f)
         derive_fgpu(file, doctor_file_on_cpu(doctor, file));
@@ -327,7 +327,7 @@ void doctor_file_free(struct doctor_file *file)
 
 bool doctor_file_runs(const struct doctor_file *file)
 {
-    char *page = file->http->listen.n ? metrics_get(&file->http->listen.items[0]) : NULL;
+    char *page = file->http->listen.n ? doctor_metrics_get(&file->http->listen.items[0]) : NULL;
     bool answers = page && strstr(page, file->kind == DOCTOR_FGPU ? "\nfgpu_" : "\nxbgpu_");
 
     free(page);
@@ -354,7 +354,7 @@ bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *f
 char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
                      const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES])
 {
-    struct xlabels labels;
+    struct xbgpu_labels labels;
 
     snprintf(text, DOCTOR_NAME_BYTES, "feng %zu", feng_id);
     *fgpu = NULL;
@@ -368,9 +368,9 @@ char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, s
             snprintf(text, DOCTOR_NAME_BYTES, "%s", ant->name);
         }
     if (x->xbgpu.recv.antenna_names && feng_id < (size_t)x->xbgpu.recv.n_ants) {
-        if (xlabels_init(&labels, &x->xbgpu) == 0)
+        if (xbgpu_labels_init(&labels, &x->xbgpu) == 0)
             snprintf(text, DOCTOR_NAME_BYTES, "%.*s", DOCTOR_NAME_BYTES - 1, labels.antennas[feng_id]);
-        xlabels_fini(&labels);
+        xbgpu_labels_fini(&labels);
     }
     return text;
 }

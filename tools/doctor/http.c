@@ -78,12 +78,12 @@ static char *get(const struct endpoint *listen, const char *path)
     return page;
 }
 
-char *metrics_get(const struct endpoint *listen)
+char *doctor_metrics_get(const struct endpoint *listen)
 {
     return get(listen, "/metrics");
 }
 
-json_t *status_get(const struct endpoint *listen)
+json_t *doctor_status_get(const struct endpoint *listen)
 {
     char *page = get(listen, "/status.json");
     json_t *status = page ? json_loads(page, 0, NULL) : NULL;
@@ -92,8 +92,8 @@ json_t *status_get(const struct endpoint *listen)
     return status;
 }
 
-void metrics_each(const char *page, void (*each)(void *arg, const char *name, const char *labels, double value),
-                  void *arg)
+void doctor_metrics_each(const char *page, void (*each)(void *arg, const char *name, const char *labels, double value),
+                         void *arg)
 {
     char name[NAME_BYTES], labels[LABELS_BYTES];
 
@@ -131,10 +131,10 @@ static void add_sample(void *arg, const char *name, const char *labels, double v
         sum->value += value;
 }
 
-double metrics_sum(const char *page, const char *name, const char *labels)
+double doctor_metrics_sum(const char *page, const char *name, const char *labels)
 {
     struct sum sum = {name, labels, 0};
 
-    metrics_each(page, add_sample, &sum);
+    doctor_metrics_each(page, add_sample, &sum);
     return sum.value;
 }

@@ -143,7 +143,7 @@ static void add_source_row(struct loss_watch *w)
 
 static uint64_t grew(const struct loss_watch *w, const char *name, const char *labels)
 {
-    double by = metrics_sum(w->after, name, labels) - metrics_sum(w->before, name, labels);
+    double by = doctor_metrics_sum(w->after, name, labels) - doctor_metrics_sum(w->before, name, labels);
 
     return by > 0 ? (uint64_t)(by + 0.5) : 0;
 }
@@ -201,7 +201,7 @@ static void add_daemon_rows(struct loss_watch *w)
         char name[96];
         snprintf(name, sizeof(name), "%s_%s", in, refused[i]);
         struct labelled l = {w, name};
-        metrics_each(w->after, add_labelled, &l);
+        doctor_metrics_each(w->after, add_labelled, &l);
     }
     add_metric(w, PLACE_HEAPS, in, "heaps_total", false);
     add_metric(w, PLACE_HEAPS, in, "missing_heaps_total", true);
@@ -398,13 +398,13 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     const char *in = w->file->kind == DOCTOR_FGPU ? "fgpu_input" : "xbgpu_input";
     char heaps_name[64], missing_name[64];
     double chunks_heaps, expected = expected_heaps(w, &chunks_heaps);
-    json_t *status = status_get(&w->file->http->listen.items[0]);
+    json_t *status = doctor_status_get(&w->file->http->listen.items[0]);
     struct sources sources = {.w = w, .status = status, .doctor = doctor};
 
     snprintf(heaps_name, sizeof(heaps_name), "%s_heaps_total", in);
     snprintf(missing_name, sizeof(missing_name), "%s_missing_heaps_total", in);
     uint64_t got = grew(w, heaps_name, NULL), missing = grew(w, missing_name, NULL);
-    metrics_each(w->after, add_source, &sources);
+    doctor_metrics_each(w->after, add_source, &sources);
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
@@ -450,7 +450,7 @@ static bool start_watch(struct doctor *doctor, const struct doctor_file *file, s
     memset(w, 0, sizeof(*w));
     w->file = file;
     w->report = &doctor->report;
-    if (file->http->listen.n == 0 || !(w->before = metrics_get(&file->http->listen.items[0]))) {
+    if (file->http->listen.n == 0 || !(w->before = doctor_metrics_get(&file->http->listen.items[0]))) {
         struct finding *f = report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", file->name);
         if (file->http->listen.n == 0)
             SAY(f->found, "the file has no http.listen, where the daemon's counters would be");
@@ -483,7 +483,7 @@ void doctor_check_loss(struct doctor *doctor)
         clock_sleep_until(clock_monotonic_ns() + (int64_t)(doctor->seconds * (double)NS_PER_S));
     for (size_t i = 0; i < n; i++) {
         struct loss_watch *w = &watches[i];
-        w->after = metrics_get(&w->file->http->listen.items[0]);
+        w->after = doctor_metrics_get(&w->file->http->listen.items[0]);
         w->after_ns = clock_monotonic_ns();
         drops_read(doctor->root, w->interface, &w->drops_after);
         if (!w->after) {

@@ -59,7 +59,7 @@ bool doctor_recorder_load(struct doctor_file *file, const char *path)
     const struct visrec_config *config = &recorder->config;
     find_directory(config->output.file, recorder->directory);
     recorder->dump_s =
-        (double)visrec_config_integration_samples(config) / decimal_to_double(config->time.adc_sample_rate_hz);
+        (double)visrec_config_integration_samples(config) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     recorder->bytes_per_s = (double)visrec_config_dump_bytes(config) / recorder->dump_s;
     return true;
 }
@@ -169,9 +169,9 @@ static void compare_antennas(struct recorder_pair *pair)
 {
     const struct visrec_config *mine = &pair->recorder->recorder->config;
     const struct xbgpu_config *x = &pair->x->xbgpu;
-    struct xlabels labels = {0};
+    struct xbgpu_labels labels = {0};
 
-    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names || xlabels_init(&labels, x))
+    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names || xbgpu_labels_init(&labels, x))
         return;
     for (size_t a = 0; a < mine->antennas.n; a++) {
         const char *name = visrec_config_antenna(mine, a)->name;
@@ -184,14 +184,14 @@ static void compare_antennas(struct recorder_pair *pair)
         SAY(f->fix, "put the antennas in %s into the order of their feng_id", pair->recorder->path);
         break;
     }
-    xlabels_fini(&labels);
+    xbgpu_labels_fini(&labels);
 }
 
 static void compare_times(struct recorder_pair *pair)
 {
     const struct config_time *mine = &pair->recorder->recorder->config.time, *time = pair->x->time;
-    double sync_s = decimal_to_double(mine->sync_time_s), x_sync_s = decimal_to_double(time->sync_time_s);
-    double rate_hz = decimal_to_double(mine->adc_sample_rate_hz), x_rate_hz = pair->x->rate_hz;
+    double sync_s = timebase_decimal_to_double(mine->sync_time_s), x_sync_s = timebase_decimal_to_double(time->sync_time_s);
+    double rate_hz = timebase_decimal_to_double(mine->adc_sample_rate_hz), x_rate_hz = pair->x->rate_hz;
 
     if (sync_s == x_sync_s && rate_hz == x_rate_hz)
         return;
@@ -453,30 +453,30 @@ static void look_at_antenna(void *arg, const char *name, const char *labels, dou
 static void check_counters(struct doctor *doctor, const struct doctor_file *file, const char *page)
 {
     const struct visrec_config *config = &file->recorder->config;
-    double n_dumps = metrics_sum(page, "visrec_dumps_total", NULL);
+    double n_dumps = doctor_metrics_sum(page, "visrec_dumps_total", NULL);
     size_t n_first = doctor->report.n_findings;
 
-    add_loss(doctor, file, "recorder.unwritten", metrics_sum(page, "visrec_unwritten_dumps_total", NULL),
+    add_loss(doctor, file, "recorder.unwritten", doctor_metrics_sum(page, "visrec_unwritten_dumps_total", NULL),
              "dumps lost for lack of room", "the disk was full", "df -h; then move old recordings away");
-    add_loss(doctor, file, "recorder.slow", metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
+    add_loss(doctor, file, "recorder.slow", doctor_metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
              "packets lost because no buffer was free", "the disk is slower than the data",
              "iostat -x 1   # then a faster disk, or a longer integration");
-    add_loss(doctor, file, "recorder.socket", metrics_sum(page, "visrec_kernel_drops", NULL),
+    add_loss(doctor, file, "recorder.socket", doctor_metrics_sum(page, "visrec_kernel_drops", NULL),
              "messages lost in the socket", "the receive thread was too slow, or recv.buffer is too small",
              "sysctl net.core.rmem_max   # then raise recv.buffer");
-    add_loss(doctor, file, "recorder.missing", metrics_sum(page, "visrec_missing_heaps_total", NULL), "heaps missing",
+    add_loss(doctor, file, "recorder.missing", doctor_metrics_sum(page, "visrec_missing_heaps_total", NULL), "heaps missing",
              "their channels are flagged", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
     if (n_dumps == 0) {
         struct finding *f = report_add(&doctor->report, FINDING_WARN, "recorder.dumps", file->name);
         SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, %.0f of them were refused",
-            metrics_sum(page, "visrec_packets_total", NULL), metrics_sum(page, "visrec_rejected_packets_total", NULL));
+            doctor_metrics_sum(page, "visrec_packets_total", NULL), doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
         SAY(f->expected, "a dump every %.4g s", file->recorder->dump_s);
         SAY(f->why, "nothing comes, or what comes is refused");
         SAY(f->fix, "cbf-doctor config %s /etc/cbf/x*.yaml", file->path);
         return;
     }
     struct antenna_look look = {doctor, file, n_dumps * (double)config->stream.n_chan * N_POL_PRODUCTS};
-    metrics_each(page, look_at_antenna, &look);
+    doctor_metrics_each(page, look_at_antenna, &look);
     if (doctor->report.n_findings == n_first)
         SAY(report_add(&doctor->report, FINDING_OK, "recorder.dumps", file->name)->found,
             "%.0f dumps written, nothing lost", n_dumps);
@@ -490,7 +490,7 @@ static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
 
     if (listen->n == 0)
         return NULL;
-    char *page = metrics_get(&listen->items[0]);
+    char *page = doctor_metrics_get(&listen->items[0]);
     if (page && strstr(page, "\nvisrec_"))
         return page;
     if (page) {

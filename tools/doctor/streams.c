@@ -166,7 +166,7 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
         SAY(f->found, "it replays a capture");
         return false;
     }
-    if (!file->recv_interface || interface_find(file->recv_interface, interface, why, sizeof(why)) == 0)
+    if (!file->recv_interface || endpoint_find_interface(file->recv_interface, interface, why, sizeof(why)) == 0)
         return true;
     f = report_add(&doctor->report, FINDING_FAIL, "streams.interface", file->name);
     SAY(f->found, "recv.interface: %s", why);

@@ -88,7 +88,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
 {
     struct timebase timebase = {file->time->sync_time_s, file->time->adc_sample_rate_hz, false};
     int64_t now_ns = clock_unix_ns(), samples = timebase_samples_at(&timebase, now_ns);
-    double sync_s = decimal_to_double(file->time->sync_time_s), now_s = (double)now_ns / (double)NS_PER_S;
+    double sync_s = timebase_decimal_to_double(file->time->sync_time_s), now_s = (double)now_ns / (double)NS_PER_S;
     struct finding *f;
     char text[64];
     time_t whole = (time_t)sync_s;

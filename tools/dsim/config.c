@@ -262,14 +262,14 @@ static void check_send(const struct dsim_config *values, struct config *config)
     if (values->send.transport != TRANSPORT_IBVERBS || values->send.pcap_file)
         return;
     for (size_t i = 0; i < dsim_config_n_inputs(values); i++)
-        config_check_multicast(dsim_config_input_endpoints(values, i), config);
+        send_keys_check_multicast(dsim_config_input_endpoints(values, i), config);
 }
 
 void dsim_config_check(void *values, struct config *config)
 {
     const struct dsim_config *dsim = values;
 
-    config_check_http(&dsim->http, config);
+    http_keys_check(&dsim->http, config);
     check_digitiser(dsim, config);
     check_signals(dsim, config);
     check_contents(dsim, config);
@@ -277,7 +277,7 @@ void dsim_config_check(void *values, struct config *config)
     check_send(dsim, config);
     if (dsim->http.listen.n > 1)
         config_error(config, &dsim->http.listen, "listen must be one address.");
-    config_check_katcp(&dsim->katcp, &dsim->http.listen, config);
+    katcp_keys_check(&dsim->katcp, &dsim->http.listen, config);
 }
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)

@@ -75,7 +75,7 @@ struct dsim_config {
 
 extern const struct config_table dsim_config_table;
 
-/* Checks across keys: alignments, the specification of the signals, identities.  For config_main(). */
+/* Checks across keys: alignments, the specification of the signals, identities.  For command_line_main(). */
 void dsim_config_check(void *values, struct config *config);
 
 /* Heaps of each input that 'duration' allows; INT64_MAX: until stopped. */

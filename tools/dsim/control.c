@@ -69,12 +69,12 @@ static void show(struct dsim_control *c, const struct dsim_program *program, int
 
 static int add_sensors(struct dsim_control *c)
 {
-    const double rate_hz = decimal_to_double(c->config->time.adc_sample_rate_hz);
-    const double sync_s = decimal_to_double(c->config->time.sync_time_s);
+    const double rate_hz = timebase_decimal_to_double(c->config->time.adc_sample_rate_hz);
+    const double sync_s = timebase_decimal_to_double(c->config->time.sync_time_s);
     const int64_t max_period = c->config->digitiser.period_samples;
     const struct {
         struct sensor *sensor;
-        struct sensor_about about;
+        struct sensor_desc about;
         union sensor_value value;
     } rows[] = {
         {&c->signals_orig, {"signals-orig", "Signals as they were asked for", "", SENSOR_STRING}, {0}},
@@ -284,7 +284,7 @@ static void request_loss(struct katcp_call *call, void *arg)
                    katcp_arg(call, 0));
         return;
     }
-    if (!python_float(katcp_arg(call, 1), &fraction) || !(fraction >= 0 && fraction <= 1)) {
+    if (!python_number_float(katcp_arg(call, 1), &fraction) || !(fraction >= 0 && fraction <= 1)) {
         katcp_fail(call, "the fraction must be a number from 0 to 1, not '%.64s'", katcp_arg(call, 1));
         return;
     }

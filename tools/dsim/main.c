@@ -31,7 +31,7 @@ static int make_heaps(const struct dsim_config *config, struct origin *origin, c
     struct dsim_format *format = &origin->format;
 
     *format = (struct dsim_format){
-        .axis = {config->digitiser.period_samples, decimal_to_double(config->time.adc_sample_rate_hz)},
+        .axis = {config->digitiser.period_samples, timebase_decimal_to_double(config->time.adc_sample_rate_hz)},
         .n_inputs = dsim_config_n_inputs(config),
         .packet_samples = (size_t)config->digitiser.packet_samples,
         .sample_bits = (int)config->digitiser.sample_bits,
@@ -135,7 +135,7 @@ int main(int argc, char **argv)
 
     service_catch_signals();
     log_init("dsim", LOG_LEVEL_INFO);
-    int exit_code = config_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
+    int exit_code = command_line_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
     if (exit_code < 0) {
         int err = service_open(&service);
         exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);

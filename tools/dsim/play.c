@@ -162,7 +162,7 @@ static void *run(void *arg)
             break;
         }
         heap += (int64_t)block->heaps.n_heaps;
-        loan_out(&block->loan, 1);
+        buffer_ref_set(&block->ref, 1);
         inbox_push(play->full, &(struct inbox_item){.object = block});
     }
     inbox_stop(play->full);
@@ -308,7 +308,7 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
         block->heaps.n_saturated = malloc(n_all * sizeof(*block->heaps.n_saturated));
         if (!block->heaps.payloads || !block->heaps.n_saturated)
             return out_of_memory(why, why_bytes);
-        loan_init(&block->loan, play->free, item);
+        buffer_ref_init(&block->ref, play->free, item);
         inbox_push(play->free, &item);
     }
     return 0;

@@ -1,14 +1,14 @@
 /* play.h - recordings, or signals that do not repeat (dsim/live.h), as heaps, ahead of their time.
  *
  * Flow:      recordings or dsim_live --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send
- *            --loan_put--> free blocks --> reader thread
+ *            --buffer_ref_put--> free blocks --> reader thread
  * Ahead:     the blocks hold half a second of all inputs, within limits; that bounds the memory, and the time for
  *            which the disk may stall without a heap being late.
  * Time:      of signals, the timestamp says which samples they are.  The first sample of every recording belongs to the
  *            first heap.  All end with the shortest one, at a whole heap; looped, the same heaps come again.
  * Samples:   of recordings: q = round half to even of value * scale, clamped to what 'sample_bits' hold,
  *            [-2^(b-1), 2^(b-1) - 1]: an integer that fits passes unchanged, the most negative one included.  No dither.
- * Threads:   open, start, stop and destroy from one thread; take from the sender; loan_put of a block from any.
+ * Threads:   open, start, stop and destroy from one thread; take from the sender; buffer_ref_put of a block from any.
  * Blocking:  take waits until its deadline.   Nothing allocates after open. */
 #ifndef TOOLS_DSIM_PLAY_H
 #define TOOLS_DSIM_PLAY_H
@@ -27,7 +27,7 @@ struct dsim_play;
 /* Consecutive heaps of all inputs.  Who takes it puts its loan, once, when nothing refers to the heaps any more. */
 struct dsim_block {
     struct dsim_heaps heaps;
-    struct loan loan;
+    struct buffer_ref ref;
 };
 
 /* Plays 'live' or, if that is NULL, opens all recordings; and registers the metrics.  'config' and 'live' must outlive

@@ -33,7 +33,7 @@ static void add_number(struct text *t, const char *before, double number)
 {
     char text[PYTHON_FLOAT_BYTES];
 
-    add(t, "%s%s", before, python_float_text(number, text));
+    add(t, "%s%s", before, python_number_float_text(number, text));
 }
 
 static void add_node(struct text *t, const struct dsim_node *node);

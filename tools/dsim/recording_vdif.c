@@ -163,8 +163,8 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
     snprintf(why, why_bytes,
              "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be that at "
              "which it was recorded",
-             vdif->base.path, vdif->frame_samples, decimal_to_double(rate_hz) / vdif->frame_samples,
-             decimal_to_double(rate_hz));
+             vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
+             timebase_decimal_to_double(rate_hz));
     return -EINVAL;
 }
 

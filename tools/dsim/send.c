@@ -57,7 +57,7 @@ struct lane {
     const struct change *taken;     /* the last change; NULL: none */
     bool has_ended;                 /* no more recordings */
 
-    struct packet_sink *sink;
+    struct send_sink *sink;
     struct packet_out *batch; /* of PACKET_SINK_BATCH_MAX, being filled; NULL: none */
     size_t n_batch;
     int64_t timestamp;        /* of the next heaps */
@@ -123,7 +123,7 @@ struct dsim_send {
 static void note_failures(struct lane *lane)
 {
     int last_errno;
-    uint64_t n_failed = packet_sink_take_failed(lane->sink, &last_errno);
+    uint64_t n_failed = send_sink_take_failed(lane->sink, &last_errno);
 
     if (n_failed == 0)
         return;
@@ -135,7 +135,7 @@ static void flush(struct lane *lane)
 {
     if (lane->n_batch == 0)
         return;
-    counter_add(&lane->send->n_packets_sent, packet_sink_send(lane->sink, lane->batch, lane->n_batch));
+    counter_add(&lane->send->n_packets_sent, send_sink_send(lane->sink, lane->batch, lane->n_batch));
     lane->batch = NULL;
     lane->n_batch = 0;
     note_failures(lane);
@@ -146,7 +146,7 @@ static int64_t reap(struct lane *lane, int64_t now_ns, int64_t wake_ns)
 {
     int64_t reap_ns = now_ns + PACKET_SINK_REAP_NS;
 
-    return packet_sink_reap(lane->sink) > 0 && reap_ns < wake_ns ? reap_ns : wake_ns;
+    return send_sink_reap(lane->sink) > 0 && reap_ns < wake_ns ? reap_ns : wake_ns;
 }
 
 /* A packet of the batch, to be filled before the next call. */
@@ -155,9 +155,9 @@ static struct packet_out *add_packet(struct lane *lane)
     if (lane->n_batch == PACKET_SINK_BATCH_MAX)
         flush(lane);
     if (!lane->batch)
-        lane->batch = packet_sink_alloc(lane->sink, PACKET_SINK_BATCH_MAX);
+        lane->batch = send_sink_alloc(lane->sink, PACKET_SINK_BATCH_MAX);
     struct packet_out *packet = &lane->batch[lane->n_batch++];
-    packet->loan = NULL;
+    packet->ref = NULL;
     return packet;
 }
 
@@ -226,7 +226,7 @@ static void add_heap(struct lane *lane, size_t i_input)
     packet->payload_bytes = heaps->heap_bytes;
     packet->destination = input->first_destination + (unsigned)(heap % input->n_destinations);
     if (ends_block(lane, i_input))
-        packet->loan = &lane->block->loan;
+        packet->ref = &lane->block->ref;
 }
 
 static bool must_stop(const struct dsim_send *send)
@@ -273,8 +273,8 @@ static void next_heap(struct lane *lane)
         return;
     lane->returns_block = false;
     flush(lane);
-    packet_sink_flush(lane->sink);
-    loan_put(&lane->block->loan);
+    send_sink_flush(lane->sink);
+    buffer_ref_put(&lane->block->ref);
 }
 
 /* Takes up other heaps, once their time has come. */
@@ -288,9 +288,9 @@ static void take_change(struct lane *lane)
     if (change == lane->taken || lane->timestamp < change->timestamp)
         return;
     flush(lane);
-    packet_sink_flush(lane->sink);
-    packet_sink_forget_memory(lane->sink);
-    if (packet_sink_add_memory(lane->sink, change->heaps->payloads, dsim_heaps_bytes(change->heaps), why, sizeof(why)))
+    send_sink_flush(lane->sink);
+    send_sink_remove_memory(lane->sink);
+    if (send_sink_add_memory(lane->sink, change->heaps->payloads, dsim_heaps_bytes(change->heaps), why, sizeof(why)))
         log_warning("The new heaps are copied before they are sent: %s.", why);
     lane->taken = change;
     lane->heaps = change->heaps;
@@ -425,7 +425,7 @@ static void *run(void *arg)
         send_paced(lane);
     else
         send_unpaced(lane);
-    packet_sink_flush(lane->sink);
+    send_sink_flush(lane->sink);
     note_failures(lane);
     if (atomic_fetch_sub(&send->n_lanes_left, 1) == 1)
         service_stop(send->service, lane->has_ended && dsim_play_failed(send->play) ? 1 : 0);
@@ -504,7 +504,7 @@ static int open_lane(struct lane *lane, const struct dsim_config *config, size_t
     const struct dsim_send *send = lane->send;
     size_t heap_bytes = (size_t)(config->digitiser.packet_samples * config->digitiser.sample_bits) / 8;
     size_t payload_bytes = heap_bytes > send->descriptors_bytes ? heap_bytes : send->descriptors_bytes;
-    const struct packet_sink_config sink_config = {
+    const struct send_sink_config sink_config = {
         .destinations = &lane->destinations,
         .transport = (enum transport)config->send.transport,
         .interface = config->send.interface,
@@ -517,12 +517,12 @@ static int open_lane(struct lane *lane, const struct dsim_config *config, size_t
     };
     int err = deal_inputs(lane, config, l, why, why_bytes);
     if (!err)
-        err = packet_sink_open(&sink_config, &lane->sink, why, why_bytes);
+        err = send_sink_open(&sink_config, &lane->sink, why, why_bytes);
     if (!err && lane->heaps)
-        err = packet_sink_add_memory(lane->sink, lane->heaps->payloads, dsim_heaps_bytes(lane->heaps), why, why_bytes);
+        err = send_sink_add_memory(lane->sink, lane->heaps->payloads, dsim_heaps_bytes(lane->heaps), why, why_bytes);
     for (size_t i = 0; send->play && i < dsim_play_n_blocks(send->play) && !err; i++) {
         const struct dsim_heaps *heaps = &dsim_play_block(send->play, i)->heaps;
-        err = packet_sink_add_memory(lane->sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
+        err = send_sink_add_memory(lane->sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
     }
     return err;
 }
@@ -693,7 +693,7 @@ void dsim_send_destroy(struct dsim_send *send)
     dsim_send_stop(send);
     for (size_t l = 0; l < send->n_lanes; l++) {
         struct lane *lane = &send->lanes[l];
-        packet_sink_close(lane->sink);
+        send_sink_close(lane->sink);
         free(lane->destinations.items);
         free(lane->inputs);
     }

@@ -1,6 +1,6 @@
 /* send.h - heaps to the network when their time has come: a period's, over and over, or those of dsim_play.
  *
- * Flow:      dsim_heaps or dsim_play --sender threads--> a packet_sink each
+ * Flow:      dsim_heaps or dsim_play --sender threads--> a send_sink each
  * Time:      the heap with timestamp t leaves when the digitiser would have taken its last sample, t + packet_samples.
  *            All inputs of a thread and timestamp leave together, by antenna and polarisation.  A thread wakes at most
  *            every millisecond, so at high rates a burst is what a millisecond brings.  When the host has held it up, it

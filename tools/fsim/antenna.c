@@ -89,7 +89,7 @@ static size_t packet_bytes(const struct fsim_wire *wire)
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes)
 {
     const struct config_send *send = &wire->config->send;
-    const struct packet_sink_config sink_config = {
+    const struct send_sink_config sink_config = {
         .destinations = &wire->config->stream.destinations,
         .transport = (enum transport)send->transport,
         .interface = send->interface,
@@ -103,16 +103,15 @@ int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t
 
     ant->wire = wire;
     ant->feng_id = feng_id;
-    ant->heap_cnt = sender_first_heap_cnt(feng_id, wire->heaps->n_ants, send->pcap_file != NULL);
-    int err = packet_sink_open(&sink_config, &ant->sink, why, why_bytes);
+    ant->heap_cnt = send_stream_first_heap_cnt(feng_id, wire->heaps->n_ants, send->pcap_file != NULL);
+    int err = send_sink_open(&sink_config, &ant->sink, why, why_bytes);
     return err ? err
-               : packet_sink_add_memory(ant->sink, wire->heaps->payloads, fsim_heaps_bytes(wire->heaps), why,
-                                        why_bytes);
+               : send_sink_add_memory(ant->sink, wire->heaps->payloads, fsim_heaps_bytes(wire->heaps), why, why_bytes);
 }
 
 void fsim_antenna_close(struct fsim_antenna *ant)
 {
-    packet_sink_close(ant->sink);
+    send_sink_close(ant->sink);
 }
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
@@ -121,7 +120,7 @@ static void note_failures(struct fsim_antenna *ant)
 {
     struct fsim_wire *wire = ant->wire;
     int last_errno;
-    uint64_t n_failed = packet_sink_take_failed(ant->sink, &last_errno);
+    uint64_t n_failed = send_sink_take_failed(ant->sink, &last_errno);
 
     if (n_failed == 0)
         return;
@@ -133,7 +132,7 @@ bool fsim_antenna_flush(struct fsim_antenna *ant)
 {
     if (ant->n_batch == 0)
         return false;
-    counter_add(&ant->wire->n_packets, packet_sink_send(ant->sink, ant->batch, ant->n_batch));
+    counter_add(&ant->wire->n_packets, send_sink_send(ant->sink, ant->batch, ant->n_batch));
     ant->batch = NULL;
     ant->n_batch = 0;
     note_failures(ant);
@@ -146,7 +145,7 @@ static struct packet_out *add_packet(struct fsim_antenna *ant)
     if (ant->n_batch == ant->wire->batch_packets)
         fsim_antenna_flush(ant);
     if (!ant->batch)
-        ant->batch = packet_sink_alloc(ant->sink, ant->wire->batch_packets);
+        ant->batch = send_sink_alloc(ant->sink, ant->wire->batch_packets);
     return &ant->batch[ant->n_batch++];
 }
 
@@ -192,7 +191,7 @@ void fsim_antenna_send_stops(struct fsim_antenna *ant)
         packet->destination = (unsigned)s;
     }
     fsim_antenna_flush(ant);
-    packet_sink_flush(ant->sink);
+    send_sink_flush(ant->sink);
     note_failures(ant);
 }
 

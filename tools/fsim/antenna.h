@@ -1,6 +1,6 @@
 /* antenna.h - the packets of one F-engine of fsim, as fgpu sends them.
  *
- * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's packet_sink
+ * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's send_sink
  * Counts:    its heap counts are feng_id + n * antennas: those of descriptors, heaps of data and stops alike, in order of
  *            departure; a heap that is not sent takes none.
  * Sockets:   each antenna has one of its own, so on a network it is a flow of its own, and the packets of two are
@@ -46,7 +46,7 @@ struct fsim_antenna {
     struct fsim_wire *wire;
     uint64_t feng_id;
     uint64_t heap_cnt; /* of the next heap */
-    struct packet_sink *sink;
+    struct send_sink *sink;
     struct packet_out *batch; /* of batch_packets, being filled; NULL: none */
     size_t n_batch;
 };

@@ -226,9 +226,9 @@ void fsim_config_check(void *values, struct config *config)
 
     check_stream(fsim, config);
     check_signal(fsim, config);
-    config_check_send(&fsim->send, NULL, NULL, config);
-    config_check_destinations(&fsim->send, &fsim->stream.destinations, config);
-    config_check_http(&fsim->http, config);
+    send_keys_check(&fsim->send, NULL, NULL, config);
+    send_keys_check_destinations(&fsim->send, &fsim->stream.destinations, config);
+    http_keys_check(&fsim->http, config);
     if (fsim->send.pcap_file && !ends)
         config_error(config, &fsim->send.pcap_file,
                      "pcap_file needs a duration in section stream, or a recording that is not looped.");

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 
     service_catch_signals();
     log_init("fsim", LOG_LEVEL_INFO);
-    int exit_code = config_main(&fsim_config_table, argc, argv, fsim_config_check, &values, &config);
+    int exit_code = command_line_main(&fsim_config_table, argc, argv, fsim_config_check, &values, &config);
     if (exit_code < 0) {
         int err = service_open(&service);
         exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);

@@ -86,10 +86,11 @@ static int64_t index_of(const struct fsim_recording *recording, const struct sur
 
 static int64_t frames_per_second(const struct fsim_config *config, const struct vdif_header *header)
 {
-    double rate = decimal_to_double(config->signal.spectrum_rate_hz);
+    double rate = timebase_decimal_to_double(config->signal.spectrum_rate_hz);
 
     if (rate == 0)
-        rate = decimal_to_double(config->time.adc_sample_rate_hz) / (double)config->stream.samples_between_spectra;
+        rate = timebase_decimal_to_double(config->time.adc_sample_rate_hz) /
+               (double)config->stream.samples_between_spectra;
     rate /= vdif_n_spectra(header);
     return fabs(rate - rint(rate)) < 1e-6 * rate ? (int64_t)rint(rate) : 0;
 }

@@ -1,6 +1,6 @@
 /* send.h - heaps to the network as the F-engines of an array send them, when their time has come.
  *
- * Flow:      fsim_heaps --send threads--> a packet_sink for each antenna
+ * Flow:      fsim_heaps --send threads--> a send_sink for each antenna
  * Packets:   as fgpu's.  Each antenna has its own heap counts, antenna + n * antennas: of descriptors to each
  *            destination at the start, after (antenna + 1) * 5 s and then every antennas * 5 s of the timestamps, of
  *            heaps of data, and of a stop heap to each destination at the end.

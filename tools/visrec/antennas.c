@@ -90,7 +90,7 @@ static size_t name_absent(const struct visrec_antennas *antennas, char names[NAM
     return n_absent;
 }
 
-static void tell(struct visrec_antennas *antennas)
+static void log_changes(struct visrec_antennas *antennas)
 {
     char names[NAMES_BYTES];
 
@@ -100,7 +100,7 @@ static void tell(struct visrec_antennas *antennas)
         log_limited(&antennas->limit, LOG_LEVEL_INFO, "the dumps have data of all antennas again");
 }
 
-void visrec_antennas_look(struct visrec_antennas *antennas, const struct visrec_dump *dump)
+void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_dump *dump)
 {
     bool has_data = false, changed = false;
 
@@ -123,5 +123,5 @@ void visrec_antennas_look(struct visrec_antennas *antennas, const struct visrec_
         antenna->was_absent = antenna->absent;
     }
     if (changed)
-        tell(antennas);
+        log_changes(antennas);
 }

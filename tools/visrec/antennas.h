@@ -19,6 +19,6 @@ void visrec_antennas_destroy(struct visrec_antennas *antennas);
 
 /* Counts the flags of a dump.  Logs which antennas are absent from the dump, when that changes: all values are flagged,
  * and another antenna has a value.  NULL is accepted. */
-void visrec_antennas_look(struct visrec_antennas *antennas, const struct visrec_dump *dump);
+void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_dump *dump);
 
 #endif

@@ -26,7 +26,7 @@ int visrec_array_init(struct visrec_array *array, const struct visrec_config *co
 {
     size_t n_ants = config->antennas.n;
     size_t n_baselines = n_ants * (n_ants + 1) / 2;
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double centre_hz = config->stream.centre_frequency_hz > 0 ? config->stream.centre_frequency_hz : rate_hz / 4;
     struct visrec_antenna *ants = calloc(n_ants, sizeof(*ants));
     struct visrec_baseline *baselines = calloc(n_baselines, sizeof(*baselines));

@@ -121,7 +121,7 @@ const struct config_table visrec_config_table = {.program = "visrec",
 int64_t visrec_config_integration_batches(const struct visrec_config *config)
 {
     const struct visrec_config_stream *stream = &config->stream;
-    double rate_hz = decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
     double n_batches;
 
@@ -148,7 +148,7 @@ static void check_integration(const struct visrec_config *values, struct config 
 {
     const struct visrec_config_stream *stream = &values->stream;
     double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
-    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(values->time.adc_sample_rate_hz);
     double n_samples;
 
     if ((stream->integration_batches > 0) == (stream->integration_time_s > 0)) {
@@ -185,7 +185,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
 static void check_output(const struct visrec_config *values, struct config *config)
 {
     const struct visrec_config_output *output = &values->output;
-    double rate_hz = decimal_to_double(values->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(values->time.adc_sample_rate_hz);
     double dump_s = rate_hz > 0 ? (double)visrec_config_integration_samples(values) / rate_hz : 0;
     uint64_t least_bytes = FILE_BYTES + visrec_config_dump_bytes(values);
 
@@ -205,14 +205,14 @@ void visrec_config_check(void *values_, struct config *config)
 
     if (config_n_errors(config) > 0)
         return; /* values may be missing */
-    config_check_http(&values->http, config);
+    http_keys_check(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);
     check_integration(values, config);
-    config_check_sources(&values->recv.sources, config);
-    config_check_from(&values->recv.from, &values->recv.senders, config);
-    config_set_senders(&values->recv.sources, &values->recv.senders);
+    recv_keys_check_sources(&values->recv.sources, config);
+    recv_keys_check_from(&values->recv.from, &values->recv.senders, config);
+    recv_keys_set_senders(&values->recv.sources, &values->recv.senders);
     config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
     check_heap(values, config);
     check_output(values, config);

@@ -17,9 +17,9 @@ struct visrec_config_recv {
     struct endpoint_list sources;
     char *interface;
     char *pcap_file;
-    char *from;                  /* networks that may send; NULL: anybody */
-    struct katcp_access senders; /* of these, by the check */
-    bool crc;                    /* packets without a CRC are refused */
+    char *from;            /* networks that may send; NULL: anybody */
+    struct access senders; /* of these, by the check */
+    bool crc;              /* packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* < 0: polls */
@@ -70,7 +70,7 @@ struct visrec_config {
 
 extern const struct config_table visrec_config_table;
 
-/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For config_main(). */
+/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For command_line_main(). */
 void visrec_config_check(void *values, struct config *config);
 
 static inline const struct visrec_config_antenna *visrec_config_antenna(const struct visrec_config *config, size_t i)

@@ -137,7 +137,8 @@ int visrec_files_open(const struct visrec_config *config, const struct visrec_ar
     files->config = &config->output;
     files->array = array;
     files->integration_samples = visrec_config_integration_samples(config);
-    files->max_file_samples = config->output.max_file_time_s * decimal_to_double(config->time.adc_sample_rate_hz);
+    files->max_file_samples =
+        config->output.max_file_time_s * timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     files->history = write_history(config);
     if (files->history)
         err = open_first(files, why, why_bytes);

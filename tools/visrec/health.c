@@ -16,7 +16,7 @@ static unsigned count_looks(unsigned since, uint64_t before, uint64_t now)
     return since < UINT_MAX ? since + 1 : since;
 }
 
-void visrec_health_look(struct visrec_health *health, const struct visrec_health_counts *counts)
+void visrec_health_poll(struct visrec_health *health, const struct visrec_health_counts *counts)
 {
     health->since_dump = count_looks(health->since_dump, health->counts.n_dumps, counts->n_dumps);
     health->since_loss = count_looks(health->since_loss, health->counts.n_lost, counts->n_lost);

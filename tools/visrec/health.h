@@ -24,7 +24,7 @@ struct visrec_health {
 
 void visrec_health_init(struct visrec_health *health, unsigned limit);
 
-void visrec_health_look(struct visrec_health *health, const struct visrec_health_counts *counts);
+void visrec_health_poll(struct visrec_health *health, const struct visrec_health_counts *counts);
 
 bool visrec_health_is_good(const struct visrec_health *health);
 

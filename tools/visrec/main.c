@@ -209,9 +209,9 @@ static int create(struct visrec *v, const struct config *book, char *why, size_t
         err = create_writer(v);
     if (err)
         return err;
-    receiver_stats_register("visrec", "visrec-recv", receiver_get_stats(v->receiver));
-    receiver_drops_register("visrec", "visrec-recv", v->receiver);
-    assembler_stats_register("visrec", "", &v->assembler_stats);
+    receiver_metrics_add("visrec", "visrec-recv", receiver_get_stats(v->receiver));
+    receiver_metrics_add_drops("visrec", "visrec-recv", v->receiver);
+    receiver_metrics_add_assembler("visrec", "", &v->assembler_stats);
     visrec_writer_register(&v->writer_stats);
     data_time_metrics("visrec", v->timebase.from_packets);
     return 0;
@@ -247,7 +247,7 @@ static void look(struct visrec *v)
         .n_refused = visrec_recv_count_refused(receiver_get_stats(v->receiver), &v->assembler_stats),
     };
 
-    visrec_health_look(&v->health, &counts);
+    visrec_health_poll(&v->health, &counts);
     gauge_set(&v->healthy, visrec_health_is_good(&v->health));
     if (visrec_health_is_silent(&v->health))
         log_warning("no dump in the last %.0f s: %s", silence_s(v),
@@ -317,7 +317,7 @@ static int start(struct visrec *v, char *why, size_t why_bytes)
     int writer_err = visrec_writer_start(v->writer);
     int err = writer_err ? writer_err : receiver_start(v->receiver);
     if (!err)
-        err = receiver_begin(v->receiver, why, why_bytes);
+        err = receiver_enable(v->receiver, why, why_bytes);
     threads_release(!err);
     if (err && !writer_err)
         visrec_writer_join(v->writer);
@@ -363,7 +363,7 @@ int main(int argc, char **argv)
     service_catch_signals();
     log_init("visrec", LOG_LEVEL_INFO);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
-    exit_code = config_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);
+    exit_code = command_line_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);
     if (exit_code < 0) {
         int err = service_open(&service);
         exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);

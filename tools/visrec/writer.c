@@ -212,7 +212,7 @@ static void append_dump(struct visrec_writer *writer)
     }
     note_room(writer);
     count_dump(writer);
-    visrec_antennas_look(config->antennas, &writer->dump);
+    visrec_antennas_poll(config->antennas, &writer->dump);
     show_progress(writer);
     if (config->max_dumps > 0 && counter_get(&writer->stats->dumps) == (uint64_t)config->max_dumps)
         end(writer, 0);
@@ -222,7 +222,7 @@ static void take_chunk(struct visrec_writer *writer, struct chunk *chunk)
 {
     if (!writer->ended)
         visrec_dump_fill(&writer->dump, writer->config.array, chunk->timestamp_samples, chunk->present, chunk->payload);
-    loan_put(&chunk->loan);
+    buffer_ref_put(&chunk->ref);
     if (!writer->ended)
         append_dump(writer);
 }

@@ -82,7 +82,7 @@ static bool is_wanted(const char *wanted, const struct gpu *gpu)
     return is_pci(wanted, gpu);
 }
 
-static bool will_do(const struct gpu *gpu)
+static bool is_supported(const struct gpu *gpu)
 {
     return gpu->prop.major >= MIN_MAJOR;
 }
@@ -105,7 +105,7 @@ static int find(const char *wanted, int n_gpus, struct gpu *gpu, bool *found, ch
         int err = describe(i, gpu, why, why_bytes);
         if (err)
             return err;
-        *found = wanted ? is_wanted(wanted, gpu) : will_do(gpu);
+        *found = wanted ? is_wanted(wanted, gpu) : is_supported(gpu);
         list_gpu(gpu, seen, seen_bytes);
     }
     return 0;
@@ -132,7 +132,7 @@ int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_byte
     int err = find(wanted, n_gpus, &gpu, &found, seen, sizeof(seen), why, why_bytes);
     if (err)
         return err;
-    if (found && will_do(&gpu)) {
+    if (found && is_supported(&gpu)) {
         *index = gpu.index;
         snprintf(text, text_bytes, "GPU %d of %d: %s (PCI %s, UUID %s, %zu MiB, compute capability %d.%d)", gpu.index,
                  n_gpus, gpu.prop.name, gpu.pci, gpu.uuid, gpu.prop.totalGlobalMem >> 20, gpu.prop.major,

@@ -23,7 +23,7 @@ static char *join(const char *directory, const char *rest)
 
 char *image_cache_directory(const char *configured)
 {
-    const char *service = getenv("CACHE_DIRECTORY"), *user = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *service = getenv("CACHE_DIRECTORY"), *user = getenv("XDG_CACHE_HOME"), *return_to = getenv("HOME");
 
     if (configured && configured[0])
         return strdup(configured);
@@ -31,8 +31,8 @@ char *image_cache_directory(const char *configured)
         return strndup(service, strcspn(service, ":")); /* systemd lists all that the unit has */
     if (user && user[0] == '/')
         return join(user, "/cbf");
-    if (home && home[0] == '/')
-        return join(home, "/.cache/cbf");
+    if (return_to && return_to[0] == '/')
+        return join(return_to, "/.cache/cbf");
     return NULL;
 }
 

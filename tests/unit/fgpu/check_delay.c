@@ -18,7 +18,7 @@
 
 START_TEST(worked_examples)
 {
-    static const struct delay_model model = {
+    static const struct fgpu_delay_model model = {
         .start_samples = 12345, .delay_samples = 100, .rate = 0.25, .phase_rad = 0.1, .phase_rate_rad = 0.1};
     static const struct {
         int64_t t_samples, window_samples;
@@ -29,13 +29,13 @@ START_TEST(worked_examples)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        struct delay_values values = delay_evaluate(&model, table[i].t_samples);
+        struct fgpu_delay_values values = fgpu_delay_evaluate(&model, table[i].t_samples);
         ck_assert_int_eq(table[i].t_samples - values.coarse_samples, table[i].window_samples);
         ck_assert(values.fine_samples == table[i].fine_samples);
     }
     /* 44.6 and 44.4 radians, less seven turns. */
-    ck_assert_double_eq_tol(delay_evaluate(&model, 12790).phase_rad, 0.6177028497428971, 1e-13);
-    ck_assert_double_eq_tol(delay_evaluate(&model, 12788).phase_rad, 0.4177028497428971, 1e-13);
+    ck_assert_double_eq_tol(fgpu_delay_evaluate(&model, 12790).phase_rad, 0.6177028497428971, 1e-13);
+    ck_assert_double_eq_tol(fgpu_delay_evaluate(&model, 12788).phase_rad, 0.4177028497428971, 1e-13);
 }
 END_TEST
 
@@ -61,11 +61,11 @@ START_TEST(exact_wherever_in_time)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct delay_model model = {.start_samples = table[i].start_samples,
-                                          .delay_samples = table[i].delay_samples,
-                                          .rate = table[i].rate,
-                                          .acceleration = table[i].acceleration};
-        struct delay_values values = delay_evaluate(&model, table[i].t_samples);
+        const struct fgpu_delay_model model = {.start_samples = table[i].start_samples,
+                                               .delay_samples = table[i].delay_samples,
+                                               .rate = table[i].rate,
+                                               .acceleration = table[i].acceleration};
+        struct fgpu_delay_values values = fgpu_delay_evaluate(&model, table[i].t_samples);
         ck_assert_int_eq(table[i].t_samples - values.coarse_samples, table[i].window_samples);
         ck_assert_double_eq_tol(values.fine_samples, table[i].fine_samples, 1e-9);
     }
@@ -95,13 +95,13 @@ START_TEST(dyadic_models_are_exact)
         int64_t start = places[random_below(ARRAY_LEN(places))] + (int64_t)random_below(1000000);
         int64_t r = (int64_t)random_below((size_t)1 << random_below(30));
         double one = (double)(INT64_C(1) << shift);
-        const struct delay_model model = {
+        const struct fgpu_delay_model model = {
             .start_samples = start, .delay_samples = (double)delay / one, .rate = (double)rate / one};
 
         __int128 exact = (__int128)rate * r + delay; /* in units of 2^-shift samples */
         int64_t coarse = divide_nearest_even(exact, shift);
         __int128 fine = exact - (__int128)coarse * (INT64_C(1) << shift);
-        struct delay_values values = delay_evaluate(&model, start + r);
+        struct fgpu_delay_values values = fgpu_delay_evaluate(&model, start + r);
         ck_assert_int_eq(values.coarse_samples, coarse);
         ck_assert(values.fine_samples == (double)(int64_t)fine / one);
         n_ties += fabs(values.fine_samples) == 0.5;
@@ -114,8 +114,8 @@ END_TEST
 START_TEST(acceleration_is_half_the_square)
 {
     for (int64_t r = 0; r < 4096; r++) {
-        const struct delay_model model = {.start_samples = WIRE_PERIOD - 2000, .acceleration = 0x1p-20};
-        struct delay_values values = delay_evaluate(&model, model.start_samples + r);
+        const struct fgpu_delay_model model = {.start_samples = WIRE_PERIOD - 2000, .acceleration = 0x1p-20};
+        struct fgpu_delay_values values = fgpu_delay_evaluate(&model, model.start_samples + r);
         int64_t coarse = divide_nearest_even(r * r, 21);
         ck_assert_int_eq(values.coarse_samples, coarse);
         ck_assert(values.fine_samples == (double)(r * r - coarse * (1 << 21)) * 0x1p-21);
@@ -127,15 +127,15 @@ START_TEST(phases_are_wrapped)
 {
     for (size_t i = 0; i < 100000; i++) {
         double angle = random_between(-1, 1) * pow(10.0, random_between(-3, 6));
-        double wrapped = delay_wrap(angle);
+        double wrapped = fgpu_delay_wrap(angle);
         double turns = (angle - wrapped) / (2 * M_PI);
         ck_assert(wrapped >= -M_PI && wrapped < M_PI);
         ck_assert_double_eq_tol(turns, nearbyint(turns), 1e-10);
     }
     const double ends[] = {-M_PI, M_PI, 3 * M_PI, nextafter(-M_PI, -4), nextafter(M_PI, 0), 1e15, -1e-300};
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
-        ck_assert(delay_wrap(ends[i]) >= -M_PI && delay_wrap(ends[i]) < M_PI);
-    ck_assert(delay_wrap(-M_PI) == -M_PI && delay_wrap(M_PI) == -M_PI && delay_wrap(0) == 0);
+        ck_assert(fgpu_delay_wrap(ends[i]) >= -M_PI && fgpu_delay_wrap(ends[i]) < M_PI);
+    ck_assert(fgpu_delay_wrap(-M_PI) == -M_PI && fgpu_delay_wrap(M_PI) == -M_PI && fgpu_delay_wrap(0) == 0);
 }
 END_TEST
 
@@ -143,8 +143,8 @@ END_TEST
 START_TEST(phase_at_the_centre)
 {
     for (int64_t coarse = -9; coarse <= 9; coarse++) {
-        const struct delay_values values = {.coarse_samples = coarse, .phase_rad = 0.3};
-        double error = delay_wideband_phase(&values) - (0.3 + M_PI / 2 * (double)coarse);
+        const struct fgpu_delay_values values = {.coarse_samples = coarse, .phase_rad = 0.3};
+        double error = fgpu_delay_wideband_phase(&values) - (0.3 + M_PI / 2 * (double)coarse);
         ck_assert_double_eq_tol(remainder(error, 2 * M_PI), 0, 1e-12);
     }
 }
@@ -167,9 +167,9 @@ START_TEST(windows_start_on_the_grid)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const int64_t t = INT64_C(100000000000000); /* a delay, of whatever size */
-        struct delay_values values = {
+        struct fgpu_delay_values values = {
             .coarse_samples = t - rows[i].start, .fine_samples = rows[i].fine, .phase_rad = 1};
-        delay_align(&values, t, rows[i].grid);
+        fgpu_delay_align(&values, t, rows[i].grid);
         ck_assert_int_eq(t - values.coarse_samples, rows[i].aligned);
         ck_assert_double_eq(values.fine_samples, rows[i].fine + (double)(rows[i].aligned - rows[i].start));
         ck_assert_double_eq(values.phase_rad, 1);
@@ -181,11 +181,11 @@ END_TEST
 
 START_TEST(queue_begins_with_zero)
 {
-    struct delay_queue queue;
+    struct fgpu_delay_queue queue;
 
-    delay_queue_init(&queue);
+    fgpu_delay_queue_init(&queue);
     for (int64_t t = 0; t < INT64_C(1) << 60; t = 3 * t + 1) {
-        struct delay_values values = delay_queue_at(&queue, t, 1);
+        struct fgpu_delay_values values = fgpu_delay_queue_at(&queue, t, 1);
         ck_assert_int_eq(values.coarse_samples, 0);
         ck_assert(values.fine_samples == 0 && values.phase_rad == 0);
     }
@@ -199,19 +199,19 @@ START_TEST(queue_follows_the_rule)
     enum { N = 40 };
 
     for (size_t round = 0; round < 200; round++) {
-        struct delay_queue queue;
+        struct fgpu_delay_queue queue;
         int64_t starts[N];
         bool removed[N] = {0};
         int64_t now = 0;
 
-        delay_queue_init(&queue);
+        fgpu_delay_queue_init(&queue);
         for (size_t i = 0; i < N; i++) {
             starts[i] = (int64_t)random_below((size_t)now + 60);
             for (size_t j = 0; j < i; j++)
                 removed[j] |= starts[j] >= starts[i];
             /* Its number, wherever it is asked. */
-            const struct delay_model model = {.start_samples = starts[i], .delay_samples = (double)(i + 1)};
-            ck_assert_int_eq(delay_queue_add(&queue, &model), 0);
+            const struct fgpu_delay_model model = {.start_samples = starts[i], .delay_samples = (double)(i + 1)};
+            ck_assert_int_eq(fgpu_delay_queue_add(&queue, &model), 0);
             now += (int64_t)random_below(20);
             for (size_t k = 0; k < 40; k++) {
                 int64_t t = (int64_t)random_below((size_t)now + 100);
@@ -221,7 +221,7 @@ START_TEST(queue_follows_the_rule)
                         newest = starts[j];
                         holds = (int64_t)j + 1;
                     }
-                ck_assert_int_eq(delay_queue_at(&queue, t, 1).coarse_samples, holds);
+                ck_assert_int_eq(fgpu_delay_queue_at(&queue, t, 1).coarse_samples, holds);
             }
         }
     }
@@ -231,31 +231,33 @@ END_TEST
 /* It holds at once, r counted from its start, and those behind it are gone. */
 START_TEST(a_model_may_start_in_the_past)
 {
-    struct delay_queue queue;
+    struct fgpu_delay_queue queue;
 
-    delay_queue_init(&queue);
-    ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 100, .delay_samples = 5}), 0);
+    fgpu_delay_queue_init(&queue);
+    ck_assert_int_eq(fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 100, .delay_samples = 5}),
+                     0);
     ck_assert_int_eq(
-        delay_queue_add(&queue, &(struct delay_model){.start_samples = 50, .delay_samples = 1, .rate = 0.5}), 0);
+        fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 50, .delay_samples = 1, .rate = 0.5}),
+        0);
     ck_assert_uint_eq(queue.n, 2);
-    ck_assert_int_eq(delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
+    ck_assert_int_eq(fgpu_delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
 }
 END_TEST
 
 /* A time ahead and a time back, in turns, with every number of models: the last that has started, by trying all. */
 START_TEST(time_may_jump_ahead_and_back)
 {
-    struct delay_queue queue;
+    struct fgpu_delay_queue queue;
 
-    delay_queue_init(&queue);
+    fgpu_delay_queue_init(&queue);
     for (int64_t n = 1; n < DELAY_MAX_MODELS; n++) {
-        ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 1000 * n, .delay_samples = n}),
-                         0);
+        ck_assert_int_eq(
+            fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 1000 * n, .delay_samples = n}), 0);
         for (int64_t i = 0; i <= n; i++) {
             const int64_t ends[] = {1000 * i, 1000 * i + 999};
             for (size_t k = 0; k < ARRAY_LEN(ends); k++) {
-                ck_assert_int_eq(delay_queue_at(&queue, ends[k], 1).coarse_samples, i);
-                ck_assert_int_eq(delay_queue_at(&queue, INT64_C(1) << 60, 1).coarse_samples, n);
+                ck_assert_int_eq(fgpu_delay_queue_at(&queue, ends[k], 1).coarse_samples, i);
+                ck_assert_int_eq(fgpu_delay_queue_at(&queue, INT64_C(1) << 60, 1).coarse_samples, n);
             }
         }
     }
@@ -265,60 +267,61 @@ END_TEST
 /* One at a time, and only where the next one has started: of those that stay none holds earlier than it did. */
 START_TEST(the_oldest_is_forgotten)
 {
-    struct delay_queue queue;
+    struct fgpu_delay_queue queue;
 
-    delay_queue_init(&queue);
-    ck_assert(!delay_queue_forget_oldest(&queue, INT64_MAX));
+    fgpu_delay_queue_init(&queue);
+    ck_assert(!fgpu_delay_queue_forget_oldest(&queue, INT64_MAX));
     for (int64_t i = 1; i < DELAY_MAX_MODELS; i++)
-        ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 10 * i, .delay_samples = i}),
-                         0);
+        ck_assert_int_eq(
+            fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 10 * i, .delay_samples = i}), 0);
     for (int64_t i = 1; i < DELAY_MAX_MODELS - 1; i++) {
-        ck_assert(!delay_queue_forget_oldest(&queue, 10 * (i + 1) - 1));
-        ck_assert(delay_queue_forget_oldest(&queue, 10 * (i + 1)));
+        ck_assert(!fgpu_delay_queue_forget_oldest(&queue, 10 * (i + 1) - 1));
+        ck_assert(fgpu_delay_queue_forget_oldest(&queue, 10 * (i + 1)));
         ck_assert_uint_eq(queue.n, (size_t)(DELAY_MAX_MODELS - i));
         for (int64_t t = 0; t < 10 * DELAY_MAX_MODELS; t += 5) {
             int64_t holds = t / 10 < DELAY_MAX_MODELS ? t / 10 : DELAY_MAX_MODELS - 1;
-            ck_assert_int_eq(delay_queue_at(&queue, t, 1).coarse_samples, t / 10 > i ? holds : 0);
+            ck_assert_int_eq(fgpu_delay_queue_at(&queue, t, 1).coarse_samples, t / 10 > i ? holds : 0);
         }
     }
-    ck_assert(!delay_queue_forget_oldest(&queue, INT64_MAX)); /* the one that holds */
+    ck_assert(!fgpu_delay_queue_forget_oldest(&queue, INT64_MAX)); /* the one that holds */
 }
 END_TEST
 
 START_TEST(a_full_queue_refuses)
 {
-    struct delay_queue queue, before;
+    struct fgpu_delay_queue queue, before;
 
-    delay_queue_init(&queue);
+    fgpu_delay_queue_init(&queue);
     for (int64_t i = 1; i < DELAY_MAX_MODELS; i++)
-        ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 10 * i}), 0);
+        ck_assert_int_eq(fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 10 * i}), 0);
     memcpy(&before, &queue, sizeof(queue));
-    ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = INT64_C(1) << 40}), -ENOSPC);
+    ck_assert_int_eq(fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = INT64_C(1) << 40}),
+                     -ENOSPC);
     ck_assert_mem_eq(&before, &queue, sizeof(queue));
-    ck_assert_int_eq(delay_queue_add(&queue, &(struct delay_model){.start_samples = 25}), 0);
+    ck_assert_int_eq(fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 25}), 0);
     ck_assert_uint_eq(queue.n, 4);
 }
 END_TEST
 
 /* ---- Where to begin again ---------------------------------------------------------------------------------------- */
 
-static void random_queue(struct delay_queue *queue, int64_t base)
+static void random_queue(struct fgpu_delay_queue *queue, int64_t base)
 {
-    delay_queue_init(queue);
+    fgpu_delay_queue_init(queue);
     queue->models[0].delay_samples = random_between(-5000, 5000); /* evaluated from -1 on, all alike */
     for (size_t i = random_below(5); i > 0; i--) {
-        const struct delay_model model = {.start_samples = base + (int64_t)random_below(20000),
-                                          .delay_samples = random_between(-5000, 5000),
-                                          .rate = random_between(-0.5, 0.5),
-                                          .acceleration = random_below(2) ? random_between(-1e-6, 1e-6) : 0};
-        ck_assert_int_eq(delay_queue_add(queue, &model), 0);
+        const struct fgpu_delay_model model = {.start_samples = base + (int64_t)random_below(20000),
+                                               .delay_samples = random_between(-5000, 5000),
+                                               .rate = random_between(-0.5, 0.5),
+                                               .acceleration = random_below(2) ? random_between(-1e-6, 1e-6) : 0};
+        ck_assert_int_eq(fgpu_delay_queue_add(queue, &model), 0);
     }
 }
 
-static bool there(const struct delay_queue *queues, const int64_t *first_samples, int64_t grid, int64_t t)
+static bool there(const struct fgpu_delay_queue *queues, const int64_t *first_samples, int64_t grid, int64_t t)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        if (t - delay_queue_at(&queues[pol], t, grid).coarse_samples < first_samples[pol])
+        if (t - fgpu_delay_queue_at(&queues[pol], t, grid).coarse_samples < first_samples[pol])
             return false;
     return true;
 }
@@ -330,8 +333,8 @@ START_TEST(skips_are_aligned_and_minimal)
     size_t n_later_pieces = 0;
 
     for (size_t round = 0; round < 1000; round++) {
-        struct delay_queue queues[N_POLS];
-        const struct delay_queue *const pointers[N_POLS] = {&queues[0], &queues[1]};
+        struct fgpu_delay_queue queues[N_POLS];
+        const struct fgpu_delay_queue *const pointers[N_POLS] = {&queues[0], &queues[1]};
         int64_t base = bases[random_below(ARRAY_LEN(bases))];
         int64_t align = 1 + (int64_t)random_below(random_below(2) ? 700 : 7);
         int64_t grid = random_below(2) ? 1 : 2 + (int64_t)random_below(40);
@@ -344,7 +347,7 @@ START_TEST(skips_are_aligned_and_minimal)
         int64_t expected = round_up(start, align);
         while (!there(queues, first, grid, expected))
             expected += align;
-        ck_assert_int_eq(delay_skip(pointers, first, N_POLS, grid, start, align), expected);
+        ck_assert_int_eq(fgpu_delay_skip(pointers, first, N_POLS, grid, start, align), expected);
         n_later_pieces += queues[0].n > 1 && expected > queues[0].models[1].start_samples;
     }
     ck_assert_uint_gt(n_later_pieces, 30);
@@ -354,15 +357,15 @@ END_TEST
 /* A skip of days, and one that has no end. */
 START_TEST(skips_may_be_long)
 {
-    struct delay_queue queue;
-    const struct delay_queue *const pointer = &queue;
+    struct fgpu_delay_queue queue;
+    const struct fgpu_delay_queue *const pointer = &queue;
     const int64_t first = 12345;
 
-    delay_queue_init(&queue);
+    fgpu_delay_queue_init(&queue);
     queue.models[0].delay_samples = 1e15;
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_C(1000000000013000));
-    queue.models[0] = (struct delay_model){.rate = 1.5};
-    ck_assert_int_eq(delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_MAX);
+    ck_assert_int_eq(fgpu_delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_C(1000000000013000));
+    queue.models[0] = (struct fgpu_delay_model){.rate = 1.5};
+    ck_assert_int_eq(fgpu_delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_MAX);
 }
 END_TEST
 
@@ -370,7 +373,7 @@ END_TEST
 
 #define MAX_DELAY_S 3
 
-static int read_text(const char *text, struct delay_queue *pols, char *why, size_t why_bytes)
+static int read_text(const char *text, struct fgpu_delay_queue *pols, char *why, size_t why_bytes)
 {
     char path[] = "/tmp/check_delay.XXXXXX";
     struct timebase timebase = {.from_packets = false};
@@ -379,9 +382,9 @@ static int read_text(const char *text, struct delay_queue *pols, char *why, size
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    ck_assert_int_eq(decimal_parse("1700000000.25", 9, &timebase.sync_time_s), 0);
-    ck_assert_int_eq(decimal_parse("2e9", 9, &timebase.adc_sample_rate_hz), 0);
-    int err = delay_file_read(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);
+    ck_assert_int_eq(timebase_parse_decimal("1700000000.25", 9, &timebase.sync_time_s), 0);
+    ck_assert_int_eq(timebase_parse_decimal("2e9", 9, &timebase.adc_sample_rate_hz), 0);
+    int err = fgpu_delay_file_read(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);
     unlink(path);
     if (err) { /* the path's name is made up */
         ck_assert_int_eq(strncmp(why, path, strlen(path)), 0);
@@ -392,7 +395,7 @@ static int read_text(const char *text, struct delay_queue *pols, char *why, size
 
 START_TEST(files_are_read)
 {
-    struct delay_queue pols[N_POLS];
+    struct fgpu_delay_queue pols[N_POLS];
     char why[512];
 
     ck_assert_int_eq(read_text("# start pol delay\n"
@@ -404,7 +407,7 @@ START_TEST(files_are_read)
                      0);
     ck_assert_uint_eq(pols[0].n, 2);
     ck_assert_uint_eq(pols[1].n, 3);
-    const struct delay_model *a = &pols[0].models[1], *b = &pols[1].models[1];
+    const struct fgpu_delay_model *a = &pols[0].models[1], *b = &pols[1].models[1];
     ck_assert_int_eq(pols[0].models[0].start_samples, -1);
     ck_assert_int_eq(a->start_samples, 0);
     ck_assert(a->delay_samples == -6e9 && a->rate == 0.5 && a->phase_rate_rad == 0);
@@ -445,23 +448,23 @@ START_TEST(what_is_wrong_in_a_file_is_named)
         {"1700000001 0 0 0 0 0\n1700000001 1 0 0 0 0\n1700000001 0 0 0 0 0\n",
          ":3: models of a polarisation must be in"},
     };
-    struct delay_queue pols[N_POLS];
+    struct fgpu_delay_queue pols[N_POLS];
     char why[512];
 
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         ck_assert_int_eq(read_text(table[i].text, pols, why, sizeof(why)), -EINVAL);
         ck_assert_msg(strncmp(why, table[i].why, strlen(table[i].why)) == 0, "%s", why);
     }
-    ck_assert_int_eq(
-        delay_file_read("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, 1, pols, why, sizeof(why)),
-        -ENOENT);
+    ck_assert_int_eq(fgpu_delay_file_read("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, 1, pols,
+                                          why, sizeof(why)),
+                     -ENOENT);
     ck_assert_str_eq(why, "/nowhere/at/all: No such file or directory");
 }
 END_TEST
 
 START_TEST(files_may_be_too_long)
 {
-    struct delay_queue pols[N_POLS];
+    struct fgpu_delay_queue pols[N_POLS];
     static char text[64 * (DELAY_MAX_MODELS + 1)];
     char why[512];
     size_t length = 0;

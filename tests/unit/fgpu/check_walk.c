@@ -95,7 +95,7 @@ static void setup_at(struct fixture *f, const char *rate_hz)
     ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f->worker), 0);
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        delay_queue_init(&f->delays.pols[pol]);
+        fgpu_delay_queue_init(&f->delays.pols[pol]);
     const struct fgpu_send_config send = {&f->values, &f->layout, f->device, f->worker, 1, 2, f->sensors};
     ck_assert_msg(fgpu_send_create(&send, &f->send, why, sizeof(why)) == 0, "%s", why);
     f->stream = fgpu_send_stream(f->send, 0, 0);
@@ -208,10 +208,10 @@ static int64_t set_gains(struct fixture *f, double complex gain)
 /* Returns from when on it holds. */
 static int64_t set_delay_of(struct fixture *f, unsigned n_pols, int64_t start, double delay, double phase)
 {
-    const struct delay_model model = {.start_samples = start, .delay_samples = delay, .phase_rad = phase};
+    const struct fgpu_delay_model model = {.start_samples = start, .delay_samples = delay, .phase_rad = phase};
 
     for (unsigned pol = 0; pol < n_pols; pol++)
-        ck_assert_int_eq(delay_queue_add(&f->delays.pols[pol], &model), 0);
+        ck_assert_int_eq(fgpu_delay_queue_add(&f->delays.pols[pol], &model), 0);
     return fgpu_walk_set_delays(f->walk, &f->delays);
 }
 

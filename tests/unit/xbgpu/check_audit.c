@@ -146,7 +146,7 @@ struct rig {
     struct device_stream *compute, *download;
     struct inbox *inbox;
     struct xsend *send;
-    struct correlation correlation;
+    struct xbgpu_correlation correlation;
     int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
     int8_t *device_voltages;
     uint8_t present[N_BATCHES][N_ANTS];
@@ -181,10 +181,10 @@ static void rig_open(struct rig *r, const char *format, int n_length, const char
     ck_assert_int_eq(device_stream_create(r->device, "compute", &r->compute), 0);
     ck_assert_int_eq(device_stream_create(r->device, "download", &r->download), 0);
     ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
-    struct xsend_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
-    ck_assert_msg(xsend_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
-    ck_assert_int_eq(correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download, NULL,
-                                      xsend_stream(r->send, 0)),
+    struct xbgpu_send_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
+    ck_assert_msg(xbgpu_send_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(xbgpu_correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
+                                            NULL, xbgpu_send_stream(r->send, 0)),
                      0);
     r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
 }
@@ -193,8 +193,8 @@ static void rig_close(struct rig *r)
 {
     device_stream_destroy(r->compute);
     device_stream_destroy(r->download);
-    correlation_fini(&r->correlation);
-    xsend_destroy(r->send);
+    xbgpu_correlation_fini(&r->correlation);
+    xbgpu_send_destroy(r->send);
     device_free(r->device, r->device_voltages);
     inbox_destroy(r->inbox);
     device_close(r->device);
@@ -202,12 +202,12 @@ static void rig_close(struct rig *r)
 }
 
 /* A wrong dump becomes one of which no antenna was complete. */
-static void check_flagging(struct xdump *dump)
+static void check_flagging(struct xbgpu_dump *dump)
 {
     const struct xbgpu_layout *l = dump->stream->layout;
     const int32_t *v = dump->visibilities;
 
-    xstream_flag(dump);
+    xbgpu_stream_flag(dump);
     for (size_t i = 0; i < l->vis_bytes / sizeof(*v); i++)
         if (v[i] != (l->format == VOLTAGES_16_BITS ? 0x7FC00000 : i % 2 ? 1 : INT32_MIN))
             ck_abort_msg("part %zu of a wrong dump is %d", i, v[i]);
@@ -224,18 +224,18 @@ static void check_dumps(struct rig *r)
     device_stream_wait(r->compute);
     device_stream_wait(r->download);
     while (inbox_try_pop(r->inbox, &item) == 0) {
-        struct xdump *dump = item.object;
+        struct xbgpu_dump *dump = item.object;
         ck_assert_int_eq(item.kind, ITEM_DOWNLOADED);
         if (next_place == IN_HOST_MEMORY) {
             ((uint8_t *)dump->visibilities)[next_bit / 8 % vis_bytes] ^= (uint8_t)(1u << (next_bit % 8));
             next_place = NOWHERE;
         }
-        if (!correlation_check(dump)) {
+        if (!xbgpu_correlation_check(dump)) {
             r->n_wrong++;
             check_flagging(dump);
         }
         r->n_checked++;
-        xstream_give(item.object);
+        xbgpu_stream_give(item.object);
     }
 }
 
@@ -263,13 +263,13 @@ static void feed_voltages(struct rig *r, bool lossy)
                 memset(heap, voltage_zero(r->layout.format), bytes);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct correlation_input input = {.first_batch = r->next_batch,
-                                      .n_batches = N_BATCHES,
-                                      .voltages = r->device_voltages,
-                                      .present = &r->present[0][0],
-                                      .heaps = &r->heaps[0][0]};
-    correlation_begin(&r->correlation, &input);
-    while (!correlation_walk(&r->correlation, &input, true))
+    struct xbgpu_correlation_input input = {.first_batch = r->next_batch,
+                                            .n_batches = N_BATCHES,
+                                            .voltages = r->device_voltages,
+                                            .present = &r->present[0][0],
+                                            .heaps = &r->heaps[0][0]};
+    xbgpu_correlation_begin(&r->correlation, &input);
+    while (!xbgpu_correlation_walk(&r->correlation, &input, true))
         check_dumps(r);
     check_dumps(r);
     r->next_batch += N_BATCHES;
@@ -315,8 +315,8 @@ START_TEST(finds_a_flipped_bit)
         feed_chunk(&rig, false);
     printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
     ck_assert_uint_gt(rig.n_wrong, 0);
-    ck_assert_uint_eq(counter_get(&xsend_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
-    ck_assert_uint_ge(counter_get(&xsend_stream(rig.send, 0)->audit_failures), 1);
+    ck_assert_uint_eq(counter_get(&xbgpu_send_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
+    ck_assert_uint_ge(counter_get(&xbgpu_send_stream(rig.send, 0)->audit_failures), 1);
     rig_close(&rig);
 }
 END_TEST

@@ -17,8 +17,8 @@ static struct xbgpu_config make_config(const char *rate_hz)
                                            .spectra_per_heap = 48,
                                            .samples_between_spectra = 128}};
 
-    ck_assert_int_eq(decimal_parse(rate_hz, 9, &config.time.adc_sample_rate_hz), 0);
-    ck_assert_int_eq(decimal_parse("1700000000.25", 9, &config.time.sync_time_s), 0);
+    ck_assert_int_eq(timebase_parse_decimal(rate_hz, 9, &config.time.adc_sample_rate_hz), 0);
+    ck_assert_int_eq(timebase_parse_decimal("1700000000.25", 9, &config.time.sync_time_s), 0);
     return config;
 }
 
@@ -27,9 +27,9 @@ static struct xbgpu_config_gate make_phase(const char *frequency, const char *de
 {
     struct xbgpu_config_gate gate = {.kind = XBGPU_GATE_PHASE, .n_bins = n_bins};
 
-    ck_assert_int_eq(decimal_parse(frequency, 18, &gate.frequency_hz), 0);
-    ck_assert_int_eq(decimal_parse(derivative, 18, &gate.frequency_derivative), 0);
-    ck_assert_int_eq(decimal_parse(phase, 18, &gate.phase_turns), 0);
+    ck_assert_int_eq(timebase_parse_decimal(frequency, 18, &gate.frequency_hz), 0);
+    ck_assert_int_eq(timebase_parse_decimal(derivative, 18, &gate.frequency_derivative), 0);
+    ck_assert_int_eq(timebase_parse_decimal(phase, 18, &gate.phase_turns), 0);
     return gate;
 }
 
@@ -74,16 +74,16 @@ START_TEST(golden_bins)
 {
     struct xbgpu_config config = make_config(golden[_i].rate_hz);
     struct xbgpu_config_gate c = make_phase(golden[_i].frequency, golden[_i].derivative, golden[_i].phase, 1024);
-    struct gate gate;
+    struct xbgpu_gate gate;
 
     c.epoch_samples = golden[_i].epoch;
-    ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+    ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
     for (int bin = 0; bin < 1024; bin++) {
         gate.taken[bin] = 1;
-        ck_assert_int_eq(gate_takes(&gate, 0, golden[_i].timestamp), bin == golden[_i].bin);
+        ck_assert_int_eq(xbgpu_gate_takes(&gate, 0, golden[_i].timestamp), bin == golden[_i].bin);
         gate.taken[bin] = 0;
     }
-    gate_fini(&gate);
+    xbgpu_gate_fini(&gate);
 }
 END_TEST
 
@@ -93,23 +93,23 @@ START_TEST(edges)
     struct xbgpu_config config = make_config("1024");
     struct xbgpu_config_gate c = make_phase("1", "0", "0", 16);
     int64_t bins[] = {0, 3, 15};
-    struct gate gate;
+    struct xbgpu_gate gate;
 
     c.bins = (struct config_int_list){ARRAY_LEN(bins), bins};
     c.epoch_samples = -77;
-    ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+    ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
     for (int64_t dt = -5000; dt < 5000; dt++) {
         int64_t bin = (dt % 1024 + 1024) % 1024 / 64;
-        ck_assert_int_eq(gate_takes(&gate, 0, dt - 77), bin == 0 || bin == 3 || bin == 15);
+        ck_assert_int_eq(xbgpu_gate_takes(&gate, 0, dt - 77), bin == 0 || bin == 3 || bin == 15);
     }
-    gate_fini(&gate);
+    xbgpu_gate_fini(&gate);
 }
 END_TEST
 
 START_TEST(switch_is_exact)
 {
     struct xbgpu_config config = make_config("1712e6");
-    struct gate gate;
+    struct xbgpu_gate gate;
 
     for (int trial = 0; trial < 3000; trial++) {
         struct xbgpu_config_gate c = {.kind = XBGPU_GATE_SWITCH};
@@ -119,14 +119,14 @@ START_TEST(switch_is_exact)
             c.on_until_samples = (int64_t)(random_u64() % (uint64_t)(c.period_samples + 1));
         while (c.on_until_samples == c.on_from_samples);
         c.epoch_samples = (int64_t)(random_u64() >> 3) - (INT64_C(1) << 60);
-        ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+        ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
         int64_t t = (int64_t)(random_u64() >> 3);
         int64_t at = (t - c.epoch_samples) % c.period_samples;
         at += at < 0 ? c.period_samples : 0;
         bool inside = at >= c.on_from_samples && at < c.on_until_samples;
         bool beyond = at >= c.on_from_samples || at < c.on_until_samples;
-        ck_assert_int_eq(gate_takes(&gate, 0, t), c.on_from_samples < c.on_until_samples ? inside : beyond);
-        gate_fini(&gate);
+        ck_assert_int_eq(xbgpu_gate_takes(&gate, 0, t), c.on_from_samples < c.on_until_samples ? inside : beyond);
+        xbgpu_gate_fini(&gate);
     }
 }
 END_TEST
@@ -136,12 +136,12 @@ START_TEST(epoch_by_clock)
 {
     struct xbgpu_config config = make_config("1712e6");
     struct xbgpu_config_gate c = {.kind = XBGPU_GATE_SWITCH, .period_samples = 1000, .on_until_samples = 1};
-    struct gate gate;
+    struct xbgpu_gate gate;
 
-    ck_assert_int_eq(decimal_parse("1700000002.75", 9, &c.epoch_time_s), 0);
-    ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+    ck_assert_int_eq(timebase_parse_decimal("1700000002.75", 9, &c.epoch_time_s), 0);
+    ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
     ck_assert_int_eq(gate.epoch_samples, INT64_C(4280000000));
-    gate_fini(&gate);
+    xbgpu_gate_fini(&gate);
 }
 END_TEST
 
@@ -150,20 +150,20 @@ START_TEST(dispersion)
 {
     struct xbgpu_config config = make_config("1712e6");
     struct xbgpu_config_gate c = make_phase("1", "0", "0", 2);
-    struct gate gate;
+    struct xbgpu_gate gate;
 
     c.dispersion_measure = 1;
     c.centre_frequency_hz = 1000e6 + 24 * 1712e6 / 128; /* the engine's channel 0 is 8, and 32 is the centre */
-    ck_assert_double_eq_tol(gate_channel_hz(&c, &config, 0), 1000e6, 1e-6);
-    ck_assert_double_eq_tol(gate_channel_hz(&c, &config, 3), 1000e6 + 3 * 13.375e6, 1e-6);
-    ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+    ck_assert_double_eq_tol(xbgpu_gate_channel_hz(&c, &config, 0), 1000e6, 1e-6);
+    ck_assert_double_eq_tol(xbgpu_gate_channel_hz(&c, &config, 3), 1000e6 + 3 * 13.375e6, 1e-6);
+    ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
     ck_assert_uint_eq(gate.n_rows, 4);
     ck_assert_int_eq(gate.delays_samples[0], 7103734); /* 4.149377593e-3 * 1712e6 = 7103734.4 */
-    gate_fini(&gate);
+    xbgpu_gate_fini(&gate);
     c.reference_frequency_hz = 2000e6;
-    ck_assert_int_eq(gate_init(&gate, &c, &config), 0);
+    ck_assert_int_eq(xbgpu_gate_init(&gate, &c, &config), 0);
     ck_assert_int_eq(gate.delays_samples[0], 5327801); /* three quarters of that: 5327800.8 */
-    gate_fini(&gate);
+    xbgpu_gate_fini(&gate);
 }
 END_TEST
 
@@ -210,7 +210,8 @@ static int64_t random_change(int64_t start, size_t n_batches)
 
 static int by_time(const void *a, const void *b)
 {
-    int64_t x = ((const struct gate_change *)a)->from_samples, y = ((const struct gate_change *)b)->from_samples;
+    int64_t x = ((const struct xbgpu_gate_change *)a)->from_samples,
+            y = ((const struct xbgpu_gate_change *)b)->from_samples;
 
     return (x > y) - (x < y);
 }
@@ -222,12 +223,12 @@ START_TEST(lists)
     struct xbgpu_config config = make_config("1e4");
     enum { MAX_GATES = 4 };
     static int64_t bins[MAX_GATES][1024];
-    static struct gate gates[MAX_GATES];
+    static struct xbgpu_gate gates[MAX_GATES];
     static uint32_t spectra[4 * 48 * 5 + 7], ends[4 * 6];
     uint64_t n_jumped = 0;
 
     for (int trial = 0; trial < 3000; trial++) {
-        struct gate_change changes[MAX_GATES];
+        struct xbgpu_gate_change changes[MAX_GATES];
         size_t n_batches = 1 + random_below(5), pitch = 48 * 5 + random_below(2), most = 0;
         size_t n_gates = 1 + random_below(MAX_GATES);
         int64_t start = (int64_t)random_below(1u << 20) - (1 << 19);
@@ -237,9 +238,9 @@ START_TEST(lists)
             random_gate(&c, bins[i], 1e4);
             c.dispersion_measure = dispersed ? 0.001 : 0;
             c.centre_frequency_hz = dispersed ? 10e6 : 0;
-            ck_assert_int_eq(gate_init(&gates[i], &c, &config), 0);
+            ck_assert_int_eq(xbgpu_gate_init(&gates[i], &c, &config), 0);
             if (gates[i].n_rows != gates[0].n_rows) { /* a switch among gates with dispersion */
-                gate_fini(&gates[i]);
+                xbgpu_gate_fini(&gates[i]);
                 n_gates = i;
                 break;
             }
@@ -249,26 +250,26 @@ START_TEST(lists)
         for (size_t i = 0; i < n_gates; i++)
             changes[i].gate = &gates[i];
         memset(spectra, 0xa5, sizeof(spectra));
-        size_t said = gate_list(changes, n_gates, start, 128, 48, n_batches, pitch, spectra, ends);
+        size_t said = xbgpu_gate_list(changes, n_gates, start, 128, 48, n_batches, pitch, spectra, ends);
         for (size_t row = 0; row < gates[0].n_rows; row++) {
             size_t n = 0;
             for (size_t t = 0; t < n_batches * 48; t++) {
                 int64_t timestamp = start + (int64_t)t * 128;
-                const struct gate *decides = &gates[0];
+                const struct xbgpu_gate *decides = &gates[0];
                 for (size_t i = 1; i < n_gates; i++)
                     decides = timestamp >= changes[i].from_samples ? &gates[i] : decides;
                 if (t % 48 == 0)
                     ck_assert_uint_eq(ends[row * (n_batches + 1) + t / 48], n);
-                if (gate_takes(decides, row, timestamp))
+                if (xbgpu_gate_takes(decides, row, timestamp))
                     ck_assert_uint_eq(spectra[row * pitch + n++], t);
-                n_jumped += gate_run(&gates[0], row, timestamp, 128, 48) - 1;
+                n_jumped += xbgpu_gate_run(&gates[0], row, timestamp, 128, 48) - 1;
             }
             ck_assert_uint_eq(ends[row * (n_batches + 1) + n_batches], n);
             most = n > most ? n : most;
         }
         ck_assert_uint_eq(said, most);
         for (size_t i = 0; i < n_gates; i++)
-            gate_fini(&gates[i]);
+            xbgpu_gate_fini(&gates[i]);
     }
     ck_assert_uint_gt(n_jumped, 1000000); /* else this has not tried jumping */
 }

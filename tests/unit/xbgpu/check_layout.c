@@ -75,8 +75,8 @@ START_TEST(heaps_that_the_card_reads)
         snprintf(yaml, sizeof(yaml), format, k ? "true" : "false");
         struct config *errors = load(&fgpu_config_table, yaml, &config, fgpu_config_check);
         fgpu_layout_init(&layouts[k], &config, 0, NULL, 0);
-        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 0)), 64);
-        ck_assert_uint_eq(fgpu_look_spectra(fgpu_config_output(&config, 1)), 256); /* all */
+        ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 0)), 64);
+        ck_assert_uint_eq(fgpu_preview_spectra(fgpu_config_output(&config, 1)), 256); /* all */
         config_free(&fgpu_config_table, &config, errors);
     }
     size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);

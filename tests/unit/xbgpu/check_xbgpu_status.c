@@ -29,8 +29,8 @@ struct rig {
     struct config *errors;
     struct xbgpu_layout layout;
     struct xbgpu_status *status;
-    struct xstream stream;
-    struct xdump dump;
+    struct xbgpu_stream stream;
+    struct xbgpu_dump dump;
     int32_t visibilities[N_CHAN][N_BASELINES][N_POL_PRODUCTS][2];
     uint32_t weights[N_BASELINES];
 };
@@ -51,11 +51,11 @@ static void rig_open(struct rig *r)
     ck_assert_uint_eq(r->layout.n_baselines, N_BASELINES);
     ck_assert_int_eq(xbgpu_status_create(&r->config, &r->layout, &r->status), 0);
     r->stream.output = xbgpu_config_output(&r->config, 0);
-    r->dump = (struct xdump){.stream = &r->stream,
-                             .visibilities = r->visibilities,
-                             .weights = r->weights,
-                             .min_weight = N_SUMMED,
-                             .timestamp_samples = 96000};
+    r->dump = (struct xbgpu_dump){.stream = &r->stream,
+                                  .visibilities = r->visibilities,
+                                  .weights = r->weights,
+                                  .min_weight = N_SUMMED,
+                                  .timestamp_samples = 96000};
     for (size_t c = 0; c < N_CHAN; c++)
         for (size_t b = 0; b < N_BASELINES; b++)
             for (size_t p = 0; p < N_POL_PRODUCTS; p++)
@@ -156,7 +156,7 @@ START_TEST(spectra)
     json_t *json = ask(r, "first", "3,1"); /* either order */
     ck_assert(!has_spectrum(json, 1, 3));
     json_decref(json);
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     json = ask(r, "first", "3,1");
     ck_assert(has_spectrum(json, 1, 3));
     json_t *spectrum = json_object_get(json, "spectrum"), *curves = json_object_get(spectrum, "curves");
@@ -184,7 +184,7 @@ START_TEST(closer)
 
     rig_open(r);
     json_decref(ask(r, NULL, "0,2"));
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     xbgpu_status_describe(r->status, &query, json);
     ck_assert(has_spectrum(json, 0, 2));
     json_t *spectrum = json_object_get(json, "spectrum"), *axis = json_object_get(spectrum, "axis");
@@ -215,7 +215,7 @@ START_TEST(flagged)
         }
     r->weights[baseline] = N_SUMMED - 32;
     json_decref(ask(r, NULL, "1,2"));
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     json_t *json = ask(r, NULL, "1,2");
     ck_assert(has_spectrum(json, 1, 2));
     json_t *curves = json_object_get(json_object_get(json, "spectrum"), "curves");
@@ -236,7 +236,7 @@ START_TEST(levels)
     ck_assert(json_is_null(json_object_get(json, "levels_time")));
     json_decref(json);
     r->weights[5] = 0; /* antenna 2 with itself */
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     json = ask(r, NULL, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), N_ANTS);
     ck_assert_double_eq(json_real_value(json_object_get(json, "levels_time")), 1002);
@@ -263,7 +263,7 @@ START_TEST(several)
     rig_open(r);
     for (int i = 0; i < XBGPU_N_VIEWS; i++)
         json_decref(ask(r, NULL, baselines[i]));
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     for (int i = 0; i < XBGPU_N_VIEWS; i++) {
         json = ask(r, NULL, baselines[i]);
         ck_assert(has_spectrum(json, baselines[i][0] - '0', baselines[i][2] - '0'));
@@ -272,7 +272,7 @@ START_TEST(several)
     json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
     ck_assert(!has_spectrum(json, 2, 4));
     json_decref(json);
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
     ck_assert(has_spectrum(json, 2, 4));
     json_decref(json);
@@ -293,13 +293,13 @@ START_TEST(other_questions)
     rig_open(r);
     for (size_t i = 0; i < ARRAY_LEN(questions); i++) {
         json_decref(ask(r, "no such", questions[i]));
-        xbgpu_status_look(r->status, &r->dump);
+        xbgpu_status_sample(r->status, &r->dump);
         json_t *json = ask(r, "no such", questions[i]);
         ck_assert_msg(has_spectrum(json, 0, 1), "%s", questions[i]);
         json_decref(json);
     }
     r->stream.output = xbgpu_config_output(&r->config, 1);
-    xbgpu_status_look(r->status, &r->dump);
+    xbgpu_status_sample(r->status, &r->dump);
     json_t *json = ask(r, "second", "0,1");
     ck_assert(!has_spectrum(json, 0, 1));
     json_decref(json);

@@ -54,7 +54,7 @@ static void unload(void)
     config_free(&xbgpu_config_table, &config, book);
 }
 
-static char *written(void (*write)(const struct xlabels *labels, FILE *out), const struct xlabels *labels)
+static char *written(void (*write)(const struct xbgpu_labels *labels, FILE *out), const struct xbgpu_labels *labels)
 {
     char *text = NULL;
     size_t bytes;
@@ -67,29 +67,29 @@ static char *written(void (*write)(const struct xlabels *labels, FILE *out), con
 
 START_TEST(input_labels)
 {
-    struct xlabels labels;
+    struct xbgpu_labels labels;
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
-    ck_assert_int_eq(xlabels_find(&labels, "a1v"), 2);
-    ck_assert_int_eq(xlabels_find(&labels, "3"), 3);
-    ck_assert_int_eq(xlabels_find(&labels, "4"), -1);
-    ck_assert_int_eq(xlabels_find(&labels, "99999999999999999999999"), -1);
-    ck_assert_int_eq(xlabels_find(&labels, ""), -1);
-    xlabels_fini(&labels);
+    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "a1v"), 2);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "3"), 3);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "4"), -1);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "99999999999999999999999"), -1);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, ""), -1);
+    xbgpu_labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", input_labels: 'mh,mv,  nh , nv'"));
-    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
-    char *text = written(xlabels_write, &labels);
+    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+    char *text = written(xbgpu_labels_write, &labels);
     ck_assert_str_eq(text, "['mh', 'mv', 'nh', 'nv']");
     free(text);
-    text = written(xlabels_write_products, &labels);
+    text = written(xbgpu_labels_write_products, &labels);
     ck_assert_str_eq(text, "[('mh', 'mh'), ('mv', 'mh'), ('mh', 'mv'), ('mv', 'mv'), "
                            "('mh', 'nh'), ('mv', 'nh'), ('mh', 'nv'), ('mv', 'nv'), "
                            "('nh', 'nh'), ('nv', 'nh'), ('nh', 'nv'), ('nv', 'nv')]");
     free(text);
-    xlabels_fini(&labels);
+    xbgpu_labels_fini(&labels);
     unload();
 }
 END_TEST
@@ -104,14 +104,14 @@ START_TEST(antennas_by_labels)
                                            {"1h, 1v, 2h, 2v", "a0", "a1"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct xlabels labels;
+        struct xbgpu_labels labels;
         char text[100];
         snprintf(text, sizeof(text), ", input_labels: '%s'", cases[i][0]);
         ck_assert_ptr_null(load(text));
-        ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+        ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
         for (int a = 0; a < 2; a++)
             ck_assert_str_eq(labels.antennas[a], cases[i][1 + a]);
-        xlabels_fini(&labels);
+        xbgpu_labels_fini(&labels);
         unload();
     }
 }
@@ -119,27 +119,27 @@ END_TEST
 
 START_TEST(antenna_names)
 {
-    struct xlabels labels;
+    struct xbgpu_labels labels;
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
     ck_assert_str_eq(labels.antennas[1], "a1");
-    xlabels_fini(&labels);
+    xbgpu_labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", antenna_names: 'm017, s0103'"));
-    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
     ck_assert_str_eq(labels.antennas[0], "m017");
-    ck_assert_int_eq(xlabels_find(&labels, "m017h"), 1);
-    ck_assert_int_eq(xlabels_find(&labels, "s0103v"), 2);
-    xlabels_fini(&labels);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "m017h"), 1);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "s0103v"), 2);
+    xbgpu_labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", antenna_names: 'm017, s0103', input_labels: 'a, b, c, d'"));
-    ck_assert_int_eq(xlabels_init(&labels, &config), 0);
+    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
     ck_assert_str_eq(labels.antennas[1], "s0103");
-    ck_assert_int_eq(xlabels_find(&labels, "c"), 2);
-    xlabels_fini(&labels);
+    ck_assert_int_eq(xbgpu_labels_find(&labels, "c"), 2);
+    xbgpu_labels_fini(&labels);
     unload();
 }
 END_TEST
@@ -172,19 +172,19 @@ END_TEST
 /* What was written is read again, and nothing else has changed. */
 START_TEST(settings_are_kept)
 {
-    struct xsettings settings, again;
+    struct xbgpu_settings settings, again;
     char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "", *text = NULL, *text_again = NULL;
     size_t bytes;
     bool whole = false;
 
     ck_assert_ptr_null(load(", shifts: [0, -9, 0, 0]"));
-    ck_assert_int_eq(xsettings_init(&settings, &config, &layout), 0);
+    ck_assert_int_eq(xbgpu_settings_init(&settings, &config, &layout), 0);
     FILE *out = open_memstream(&text, &bytes);
-    ck_assert(!xsettings_write(out, &settings)); /* nothing is set */
+    ck_assert(!xbgpu_settings_write(out, &settings)); /* nothing is set */
     fclose(out);
     free(text);
 
-    settings.captures[1] = (struct xsettings_capture){true, true, INT64_MAX};
+    settings.captures[1] = (struct xbgpu_settings_capture){true, true, INT64_MAX};
     settings.shifts_set = true;
     settings.shifts[2] = -9;
     settings.gates[0].set = settings.gates[1].set = true;
@@ -196,12 +196,12 @@ START_TEST(settings_are_kept)
         ck_assert_int_eq(xbgpu_gate_set(&settings.gates[0].gate, keys[i][0], keys[i][1], why, sizeof(why)), 0);
     ck_assert_int_eq(xbgpu_gate_set(&settings.gates[1].gate, "on_until", "250", why, sizeof(why)), 0);
     out = open_memstream(&text, &bytes);
-    ck_assert(xsettings_write(out, &settings));
+    ck_assert(xbgpu_settings_write(out, &settings));
     fclose(out);
 
     write_file(path, text);
-    ck_assert_int_eq(xsettings_init(&again, &config, &layout), 0);
-    ck_assert_int_eq(xsettings_read(&again, path, &whole, why, sizeof(why)), 0);
+    ck_assert_int_eq(xbgpu_settings_init(&again, &config, &layout), 0);
+    ck_assert_int_eq(xbgpu_settings_read(&again, path, &whole, why, sizeof(why)), 0);
     ck_assert(whole);
     unlink(path);
     ck_assert(!again.captures[0].set && again.captures[0].on && again.captures[1].set && again.captures[1].on);
@@ -217,50 +217,50 @@ START_TEST(settings_are_kept)
     ck_assert_int_eq(again.gates[1].gate.epoch_samples, 3);
     ck_assert_int_eq(again.gates[1].gate.on_until_samples, 250);
     out = open_memstream(&text_again, &bytes);
-    ck_assert(xsettings_write(out, &again));
+    ck_assert(xbgpu_settings_write(out, &again));
     fclose(out);
     ck_assert_str_eq(text, text_again);
-    ck_assert_int_eq(xsettings_read(&again, "/nowhere/at/all", &whole, why, sizeof(why)), -ENOENT);
+    ck_assert_int_eq(xbgpu_settings_read(&again, "/nowhere/at/all", &whole, why, sizeof(why)), -ENOENT);
 
     /* Timestamps of another sync time say nothing. */
     char path_other[] = "/tmp/check_xcontrol.XXXXXX", *digit = strstr(text, "sync_time 1700000000");
     ck_assert_ptr_nonnull(digit);
     digit[strlen("sync_time ")] = '2';
     write_file(path_other, text);
-    ck_assert_int_eq(xsettings_read(&again, path_other, &whole, why, sizeof(why)), 0);
+    ck_assert_int_eq(xbgpu_settings_read(&again, path_other, &whole, why, sizeof(why)), 0);
     unlink(path_other);
     ck_assert(again.captures[1].set && again.captures[1].on && again.gates[0].set);
     ck_assert_int_eq(again.captures[1].from_samples, 0);
     ck_assert_int_eq(again.gates[0].from_samples, 0);
     free(text);
     free(text_again);
-    xsettings_fini(&settings);
-    xsettings_fini(&again);
+    xbgpu_settings_fini(&settings);
+    xbgpu_settings_fini(&again);
     unload();
 }
 END_TEST
 
 /* Text that 'settings' write; to be freed. */
-static char *text_of(struct xsettings *settings)
+static char *text_of(struct xbgpu_settings *settings)
 {
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
 
-    ck_assert(xsettings_write(out, settings));
+    ck_assert(xbgpu_settings_write(out, settings));
     fclose(out);
     return text;
 }
 
 /* Settings of the configuration that is loaded, with what was kept; returns whether that was all of it. */
-static bool read_text(struct xsettings *settings, const char *text)
+static bool read_text(struct xbgpu_settings *settings, const char *text)
 {
     char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "";
     bool whole = true;
 
     write_file(path, text);
-    ck_assert_int_eq(xsettings_init(settings, &config, &layout), 0);
-    ck_assert_msg(xsettings_read(settings, path, &whole, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(xbgpu_settings_init(settings, &config, &layout), 0);
+    ck_assert_msg(xbgpu_settings_read(settings, path, &whole, why, sizeof(why)) == 0, "%s", why);
     unlink(path);
     return whole;
 }
@@ -273,12 +273,12 @@ START_TEST(what_is_left_out)
         bool whole;
     } table[] = {{"capture gone on 0\n", false}, {"shift 0 99999\n", false}, {"gate pulse 0 take 99\n", false},
                  {"colour red\n", false},        {"\x01\xff\n", false},      {"# nothing\n", true}};
-    struct xsettings settings;
+    struct xbgpu_settings settings;
 
     ck_assert_ptr_null(load(""));
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         ck_assert_msg(read_text(&settings, table[i].text) == table[i].whole, "%s", table[i].text);
-        xsettings_fini(&settings);
+        xbgpu_settings_fini(&settings);
     }
     unload();
 }
@@ -287,24 +287,24 @@ END_TEST
 /* Shifts go with their inputs, wherever these are now. */
 START_TEST(shifts_follow_their_inputs)
 {
-    struct xsettings settings, again;
+    struct xbgpu_settings settings, again;
 
     ck_assert_ptr_null(load(", input_labels: 'm0v, m0h, m1v, m1h'"));
-    ck_assert_int_eq(xsettings_init(&settings, &config, &layout), 0);
+    ck_assert_int_eq(xbgpu_settings_init(&settings, &config, &layout), 0);
     memcpy(settings.shifts, ((int64_t[]){1, -2, 3, -4}), 4 * sizeof(int64_t));
     settings.shifts_set = true;
     char *text = text_of(&settings);
-    xsettings_fini(&settings);
+    xbgpu_settings_fini(&settings);
     unload();
 
     ck_assert_ptr_null(load(", shifts: [7, 6, 5, 4], input_labels: 'm7v, m7h, m0v, m0h'"));
     read_text(&again, text);
     ck_assert(again.shifts_set);
     ck_assert_mem_eq(again.shifts, ((int64_t[]){7, 6, 1, -2}), 4 * sizeof(int64_t));
-    xsettings_fini(&again);
+    xbgpu_settings_fini(&again);
     read_text(&again, "shift 3 -5\n");
     ck_assert_mem_eq(again.shifts, ((int64_t[]){7, 6, 5, -5}), 4 * sizeof(int64_t));
-    xsettings_fini(&again);
+    xbgpu_settings_fini(&again);
     free(text);
     unload();
 }
@@ -316,7 +316,7 @@ START_TEST(epochs_of_another_sync_time)
     static const char kept[] = "sync_time 1600000000\n"
                                "gate p 5 epoch_time 1700000001\ngate p 5 phase 0.25\n"
                                "gate s 5 epoch 77\ngate s 5 period 2000\n";
-    struct xsettings again;
+    struct xbgpu_settings again;
 
     ck_assert_ptr_null(load(""));
     read_text(&again, kept);
@@ -324,21 +324,21 @@ START_TEST(epochs_of_another_sync_time)
     ck_assert(!again.gates[1].set);
     ck_assert_int_eq(again.gates[1].gate.epoch_samples, 3);
     ck_assert_int_eq(again.gates[1].gate.period_samples, 1000);
-    xsettings_fini(&again);
+    xbgpu_settings_fini(&again);
     unload();
 }
 END_TEST
 
 /* A change as it was set. */
 struct set_change {
-    const struct gate *gate;
+    const struct xbgpu_gate *gate;
     int64_t from_samples;
     bool removed;
 };
 
 /* The gate that decides at a timestamp, by the definition: of the changes that no later one removed, the last whose
  * time has come; before all of them that of the configuration. */
-static const struct gate *decides(const struct set_change *all, size_t n, int64_t timestamp_samples)
+static const struct xbgpu_gate *decides(const struct set_change *all, size_t n, int64_t timestamp_samples)
 {
     const struct set_change *last = &all[0];
 
@@ -348,7 +348,7 @@ static const struct gate *decides(const struct set_change *all, size_t n, int64_
     return last->gate;
 }
 
-static const struct gate *found(const struct gating_gate *entry, int64_t timestamp_samples)
+static const struct xbgpu_gate *found(const struct xbgpu_gate_schedule_entry *entry, int64_t timestamp_samples)
 {
     size_t i = 0;
 
@@ -357,7 +357,7 @@ static const struct gate *found(const struct gating_gate *entry, int64_t timesta
     return entry->changes[i].gate;
 }
 
-static size_t n_held(const struct gating_gate *entry)
+static size_t n_held(const struct xbgpu_gate_schedule_entry *entry)
 {
     size_t n = 0;
 
@@ -371,31 +371,31 @@ static size_t n_held(const struct gating_gate *entry)
 START_TEST(gates_change_hands)
 {
     enum { N = 200 };
-    struct gating gating;
+    struct xbgpu_gate_schedule gating;
     struct set_change all[N + 1];
     size_t n_back = 0;
     int64_t now = 0;
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(gating_init(&gating, &config, &layout, NULL), 0);
-    const struct gating_gate *entry = &gating.gates[1];
+    ck_assert_int_eq(xbgpu_gate_schedule_init(&gating, &config, &layout, NULL), 0);
+    const struct xbgpu_gate_schedule_entry *entry = &gating.gates[1];
     all[0] = (struct set_change){entry->changes[0].gate, INT64_MIN, false};
     for (size_t i = 1; i <= N; i++) {
-        struct gate *gate;
+        struct xbgpu_gate *gate;
         bool far = random_below(5) == 0;
         now += (int64_t)random_below(200);
         int64_t next_samples = far ? now + 1000000 : now;
         int64_t from =
             (int64_t)random_below(2) ? 0 : (random_below(2) ? now : next_samples) + (int64_t)random_below(300);
-        ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+        ck_assert_int_eq(xbgpu_gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
         all[i] = (struct set_change){gate, from, false};
         for (size_t j = 1; j < i; j++)
             all[j].removed |= all[j].from_samples >= from || all[j].from_samples > next_samples;
-        gating_set(&gating, 1, &gate, from, next_samples);
+        xbgpu_gate_schedule_set(&gating, 1, &gate, from, next_samples);
         for (size_t k = 0; k < entry->n; k++)
             ck_assert_ptr_ne(entry->changes[k].gate, gate);
         n_back += gate != NULL;
-        gate_destroy(gate);
+        xbgpu_gate_destroy(gate);
         ck_assert_ptr_eq(found(entry, INT64_MAX), all[i].gate);
         for (size_t k = 0; k < 50; k++) {
             int64_t t = (int64_t)random_below((size_t)now + 500) + (random_below(2) ? 1000000 : 0);
@@ -404,7 +404,7 @@ START_TEST(gates_change_hands)
         }
     }
     ck_assert_uint_eq(n_back + n_held(entry), N + 1);
-    gating_fini(&gating);
+    xbgpu_gate_schedule_fini(&gating);
     unload();
 }
 END_TEST
@@ -414,18 +414,19 @@ END_TEST
 START_TEST(gates_after_a_jump)
 {
     const int64_t far = INT64_C(1) << 40;
-    struct gating gating;
-    struct gate *gate = NULL;
-    const struct gate *set[GATING_MAX_CHANGES];
+    struct xbgpu_gate_schedule gating;
+    struct xbgpu_gate *gate = NULL;
+    const struct xbgpu_gate *set[GATING_MAX_CHANGES];
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(gating_init(&gating, &config, &layout, NULL), 0);
-    const struct gating_gate *entry = &gating.gates[1];
+    ck_assert_int_eq(xbgpu_gate_schedule_init(&gating, &config, &layout, NULL), 0);
+    const struct xbgpu_gate_schedule_entry *entry = &gating.gates[1];
     set[0] = entry->changes[0].gate;
     for (size_t i = 1; i < GATING_MAX_CHANGES; i++) {
-        ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+        ck_assert_int_eq(xbgpu_gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
         set[i] = gate;
-        gating_set(&gating, 1, &gate, i < 4 ? 100 * (int64_t)i : far + (int64_t)i, i < 4 ? 100 * (int64_t)i : 2 * far);
+        xbgpu_gate_schedule_set(&gating, 1, &gate, i < 4 ? 100 * (int64_t)i : far + (int64_t)i,
+                                i < 4 ? 100 * (int64_t)i : 2 * far);
         ck_assert_ptr_null(gate);
         ck_assert_ptr_eq(found(entry, 99), set[0]);
         ck_assert_ptr_eq(found(entry, 250), set[i < 2 ? i : 2]);
@@ -433,14 +434,14 @@ START_TEST(gates_after_a_jump)
         ck_assert_ptr_eq(found(entry, 2 * far), set[i]);
     }
     /* Behind the jump all of those wait. */
-    ck_assert_int_eq(gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
-    const struct gate *last = gate;
-    gating_set(&gating, 1, &gate, 500, 450);
+    ck_assert_int_eq(xbgpu_gate_create(xbgpu_config_gate(&config.gates, 1), &config, &gate), 0);
+    const struct xbgpu_gate *last = gate;
+    xbgpu_gate_schedule_set(&gating, 1, &gate, 500, 450);
     ck_assert_ptr_eq(gate, set[4]);
-    gate_destroy(gate);
+    xbgpu_gate_destroy(gate);
     ck_assert_ptr_eq(found(entry, 499), set[3]);
     ck_assert_ptr_eq(found(entry, 2 * far), last);
-    gating_fini(&gating);
+    xbgpu_gate_schedule_fini(&gating);
     unload();
 }
 END_TEST

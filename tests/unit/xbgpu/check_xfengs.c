@@ -15,8 +15,8 @@ static char *antennas[N_ANTS] = {"m000", "m001", "m002"};
 static char *inputs[N_ANTS * N_POLS] = {"m000v", "m000h", "m001v", "m001h", "m002x", "m002y"};
 
 struct fixture {
-    struct xlabels labels;
-    struct xfengs fengs;
+    struct xbgpu_labels labels;
+    struct xbgpu_fengs fengs;
     struct sensors *sensors;
     struct ev_loop *loop;
     int64_t now_ns;
@@ -27,14 +27,14 @@ static void setup(struct fixture *f)
     *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS}, .now_ns = 1000 * NS_PER_S};
     f->loop = ev_loop_new(0);
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
-    ck_assert_int_eq(xfengs_init(&f->fengs, &f->labels), 0);
-    ck_assert_int_eq(xfengs_watch(&f->fengs, f->sensors, f->loop, SILENT_NS), 0);
+    ck_assert_int_eq(xbgpu_fengs_init(&f->fengs, &f->labels), 0);
+    ck_assert_int_eq(xbgpu_fengs_watch(&f->fengs, f->sensors, f->loop, SILENT_NS), 0);
 }
 
 static void teardown(struct fixture *f)
 {
     stats_reset();
-    xfengs_fini(&f->fengs);
+    xbgpu_fengs_fini(&f->fengs);
     sensors_destroy(f->sensors);
     ev_loop_destroy(f->loop);
 }
@@ -47,10 +47,10 @@ static void pass(struct fixture *f, const unsigned heaps[N_ANTS], const unsigned
         counter_add(&f->fengs.stats[i].missing_heaps, missing[i]);
     }
     f->now_ns += NS_PER_S;
-    xfengs_look(&f->fengs, f->now_ns, UNIX_NS + f->now_ns);
+    xbgpu_fengs_poll(&f->fengs, f->now_ns, UNIX_NS + f->now_ns);
 }
 
-static void check_state(struct fixture *f, int i, enum xfeng_state state, enum sensor_status status, int64_t since_s)
+static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, enum sensor_status status, int64_t since_s)
 {
     char name[64];
 
@@ -150,7 +150,7 @@ START_TEST(counts_are_told)
         ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
     }
     json_t *json = json_pack("{s:[{}, {}, {}]}", "fengs");
-    xfengs_describe(&f.fengs, json);
+    xbgpu_fengs_describe(&f.fengs, json);
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(json, "fengs"), 1), "state")),
                      "dead");
     ck_assert_str_eq(json_string_value(json_object_get(json_array_get(json_object_get(json, "fengs"), 0), "state")),

@@ -188,7 +188,7 @@ END_TEST
 
 struct producer {
     struct thread thread;
-    struct inbox *to, *home;
+    struct inbox *to, *return_to;
     int index;
 };
 
@@ -205,7 +205,7 @@ static void *produce(void *arg)
         struct inbox_item item;
         struct buffer *buffer;
 
-        if (inbox_pop(producer->home, &item))
+        if (inbox_pop(producer->return_to, &item))
             return NULL;
         buffer = item.object;
         buffer->number = k;
@@ -239,10 +239,10 @@ START_TEST(every_item_of_many_producers_is_accounted_for)
     ck_assert_int_eq(inbox_create(N_PRODUCERS * N_BUFFERS, &to), 0);
     for (int p = 0; p < N_PRODUCERS; p++) {
         producers[p] = (struct producer){.to = to, .index = p};
-        ck_assert_int_eq(inbox_create(N_BUFFERS, &producers[p].home), 0);
+        ck_assert_int_eq(inbox_create(N_BUFFERS, &producers[p].return_to), 0);
         for (int b = 0; b < N_BUFFERS; b++) {
             buffers[p][b] = (struct buffer){.producer = &producers[p], .number = -1};
-            inbox_push(producers[p].home, &(struct inbox_item){.object = &buffers[p][b]});
+            inbox_push(producers[p].return_to, &(struct inbox_item){.object = &buffers[p][b]});
         }
         ck_assert_int_eq(thread_start(&producers[p].thread, "producer", -1, produce, &producers[p]), 0);
     }
@@ -260,13 +260,13 @@ START_TEST(every_item_of_many_producers_is_accounted_for)
         ck_assert_int_eq(buffer->number, next[item.kind]);
         next[item.kind]++;
         n++;
-        inbox_push(buffer->producer->home, &(struct inbox_item){.object = buffer});
+        inbox_push(buffer->producer->return_to, &(struct inbox_item){.object = buffer});
     }
     for (int p = 0; p < N_PRODUCERS; p++) {
         thread_join(&producers[p].thread);
         ck_assert_int_eq(next[p], N_NUMBERS);
-        ck_assert_uint_eq(inbox_length(producers[p].home), N_BUFFERS);
-        inbox_destroy(producers[p].home);
+        ck_assert_uint_eq(inbox_length(producers[p].return_to), N_BUFFERS);
+        inbox_destroy(producers[p].return_to);
     }
     ck_assert_uint_eq(inbox_length(to), 0);
     inbox_destroy(to);

@@ -13,22 +13,23 @@
 #define HOME_VALUE 12345
 
 struct buffer {
-    struct loan loan;
+    struct buffer_ref ref;
     int notes[N_READERS]; /* each reader's own, so that the owner can see that the reader was done */
 };
 
-static struct inbox *home;
+static struct inbox *return_to;
 static struct buffer buffer;
 
 static void setup(void)
 {
-    ck_assert_int_eq(inbox_create(1, &home), 0);
-    loan_init(&buffer.loan, home, (struct inbox_item){.kind = HOME_KIND, .value = HOME_VALUE, .object = &buffer});
+    ck_assert_int_eq(inbox_create(1, &return_to), 0);
+    buffer_ref_init(&buffer.ref, return_to,
+                    (struct inbox_item){.kind = HOME_KIND, .value = HOME_VALUE, .object = &buffer});
 }
 
 static void teardown(void)
 {
-    inbox_destroy(home);
+    inbox_destroy(return_to);
 }
 
 START_TEST(comes_home_after_the_last)
@@ -36,16 +37,16 @@ START_TEST(comes_home_after_the_last)
     struct inbox_item item = {.kind = -1};
 
     for (int n_readers = 1; n_readers <= 5; n_readers++) {
-        loan_out(&buffer.loan, n_readers);
+        buffer_ref_set(&buffer.ref, n_readers);
         for (int k = 0; k < n_readers; k++) {
-            ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
-            loan_put(&buffer.loan);
+            ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
+            buffer_ref_put(&buffer.ref);
         }
-        ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+        ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
         ck_assert_int_eq(item.kind, HOME_KIND);
         ck_assert_int_eq(item.value, HOME_VALUE);
         ck_assert_ptr_eq(item.object, &buffer);
-        ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+        ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
     }
 }
 END_TEST
@@ -63,7 +64,7 @@ static void *read_and_put(void *arg)
 
     while (inbox_pop(reader->work, &item) == 0) {
         buffer.notes[reader->index]++;
-        loan_put(item.object);
+        buffer_ref_put(item.object);
     }
     return NULL;
 }
@@ -71,7 +72,7 @@ static void *read_and_put(void *arg)
 START_TEST(readers_are_done_when_it_is_home)
 {
     struct reader readers[N_READERS];
-    struct inbox_item item = {.object = &buffer.loan};
+    struct inbox_item item = {.object = &buffer.ref};
 
     for (int k = 0; k < N_READERS; k++) {
         readers[k].index = k;
@@ -82,10 +83,10 @@ START_TEST(readers_are_done_when_it_is_home)
     for (int round = 1; round <= N_ROUNDS; round++) {
         struct inbox_item back;
 
-        loan_out(&buffer.loan, N_READERS);
+        buffer_ref_set(&buffer.ref, N_READERS);
         for (int k = 0; k < N_READERS; k++)
             inbox_push(readers[k].work, &item);
-        ck_assert_int_eq(inbox_pop(home, &back), 0);
+        ck_assert_int_eq(inbox_pop(return_to, &back), 0);
         for (int k = 0; k < N_READERS; k++)
             ck_assert_int_eq(buffer.notes[k], round);
     }
@@ -94,28 +95,28 @@ START_TEST(readers_are_done_when_it_is_home)
         thread_join(&readers[k].thread);
         inbox_destroy(readers[k].work);
     }
-    ck_assert_int_eq(inbox_length(home), 0);
+    ck_assert_int_eq(inbox_length(return_to), 0);
 }
 END_TEST
 
 START_TEST(aborts_when_lent_twice)
 {
-    loan_out(&buffer.loan, 1);
-    loan_out(&buffer.loan, 1);
+    buffer_ref_set(&buffer.ref, 1);
+    buffer_ref_set(&buffer.ref, 1);
 }
 END_TEST
 
 START_TEST(aborts_when_lent_to_nobody)
 {
-    loan_out(&buffer.loan, 0);
+    buffer_ref_set(&buffer.ref, 0);
 }
 END_TEST
 
 START_TEST(aborts_when_put_too_often)
 {
-    loan_out(&buffer.loan, 1);
-    loan_put(&buffer.loan);
-    loan_put(&buffer.loan);
+    buffer_ref_set(&buffer.ref, 1);
+    buffer_ref_put(&buffer.ref);
+    buffer_ref_put(&buffer.ref);
 }
 END_TEST
 

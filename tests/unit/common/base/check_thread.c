@@ -188,13 +188,13 @@ START_TEST(who_stands_still)
     for (size_t still = 0; still < ARRAY_LEN(names); still++) {
         for (size_t i = 0; i < ARRAY_LEN(names); i++)
             request(&watched[i]);
-        ck_assert_uint_eq(threads_look().n_looks, 0);
+        ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
         for (unsigned n = 1; n < 5; n++) {
             for (size_t i = 0; i < ARRAY_LEN(names); i++) {
                 if (i != still)
                     request(&watched[i]);
             }
-            struct thread_still found = threads_look();
+            struct thread_stalled found = threads_find_stalled();
             ck_assert_uint_eq(found.n_looks, n);
             ck_assert(!strncmp(found.name, names[still], 15));
             ck_assert_int_ne(found.tid, getpid());
@@ -203,16 +203,16 @@ START_TEST(who_stands_still)
     /* The first has stood still longer than the second. */
     request(&watched[1]);
     request(&watched[2]);
-    ck_assert_str_eq(threads_look().name, "first");
+    ck_assert_str_eq(threads_find_stalled().name, "first");
     request(&watched[2]);
-    ck_assert_str_eq(threads_look().name, "first");
+    ck_assert_str_eq(threads_find_stalled().name, "first");
     /* One that has ended is missed by nobody. */
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         close(watched[i].requests[1]);
         thread_join(&watched[i].thread);
     }
     for (int n = 0; n < 3; n++)
-        ck_assert_uint_eq(threads_look().n_looks, 0);
+        ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
     thread_beat(); /* of a thread that is not watched */
 }
 END_TEST
@@ -240,7 +240,7 @@ START_TEST(waiting_is_no_standing_still)
     ck_assert_int_eq(thread_start(&thread, "waits", -1, wait_long, inbox), 0);
     int64_t begin_ns = clock_monotonic_ns();
     for (unsigned n = 0; n < 9 * looks_per_beat; n++) {
-        unsigned n_looks = threads_look().n_looks;
+        unsigned n_looks = threads_find_stalled().n_looks;
         most = n_looks > most ? n_looks : most;
         clock_sleep_until(begin_ns + n * THREAD_BEAT_NS / looks_per_beat);
     }

@@ -419,12 +419,12 @@ START_TEST(slow_disk)
     while (!atomic_load(&disk_is_waited_for))
         ev_run(loop, EVRUN_ONCE | EVRUN_NOWAIT);
     for (int i = 0; i < 20; i++)
-        ck_assert_uint_eq(threads_look().n_looks, 0);
+        ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
     atomic_store(&disk_hangs, false);
     wait_text(file, "1\n");
 
     /* Then it is watched again: it waits for a job with a beat now and then, and looks are faster. */
-    while (threads_look().n_looks < 3)
+    while (threads_find_stalled().n_looks < 3)
         ;
     state_files_close(files);
 }

@@ -28,15 +28,15 @@
 #define GRACE_NS  (20 * NS_PER_MS) /* given to what must not happen */
 #define N_STREAMS 4
 
-struct gate;
+struct xbgpu_gate;
 struct list;
 
 static struct device *device;
 static struct device_stream *streams[N_STREAMS];
 static struct inbox *inbox;
 static struct device_kernel *gate_ready, *append_ready;
-static struct gate *gates; /* pinned, for all gates of a test */
-static struct list *list;  /* pinned */
+static struct xbgpu_gate *gates; /* pinned, for all gates of a test */
+static struct list *list;        /* pinned */
 
 static struct device_event *create_event(void)
 {
@@ -56,17 +56,17 @@ static void wait_for_all(void)
 
 #define N_GATES 4
 
-struct gate {
+struct xbgpu_gate {
     uint32_t n_seen, n_needed; /* passes when n_seen >= n_needed; 0, 0: not in use */
 };
 
 struct gate_args {
-    struct gate *gate;
+    struct xbgpu_gate *gate;
 };
 
-static void gate_run(const void *args, int n_threads)
+static void xbgpu_gate_run(const void *args, int n_threads)
 {
-    struct gate *gate = ((const struct gate_args *)args)->gate;
+    struct xbgpu_gate *gate = ((const struct gate_args *)args)->gate;
 
     while (__atomic_load_n(&gate->n_seen, __ATOMIC_ACQUIRE) < gate->n_needed)
         sched_yield();
@@ -75,7 +75,7 @@ static void gate_run(const void *args, int n_threads)
 static const struct kernel gate_kernel = {
     .name = "gate",
     .args_bytes = sizeof(struct gate_args),
-    .cpu = gate_run,
+    .cpu = xbgpu_gate_run,
     .cuda_text = "#include <stdint.h>\n"
                  "struct gate { uint32_t n_seen, n_needed; };\n"
                  "struct gate_args { struct gate *gate; };\n"
@@ -95,9 +95,9 @@ static void launch(struct device_stream *stream, struct device_kernel *kernel, c
 }
 
 /* What follows in the stream waits until the gate has been opened 'n_needed' times. */
-static struct gate *close_gate(struct device_stream *stream, uint32_t n_needed)
+static struct xbgpu_gate *close_gate(struct device_stream *stream, uint32_t n_needed)
 {
-    struct gate *gate = gates;
+    struct xbgpu_gate *gate = gates;
 
     while (gate->n_needed > 0)
         gate++;
@@ -107,7 +107,7 @@ static struct gate *close_gate(struct device_stream *stream, uint32_t n_needed)
     return gate;
 }
 
-static void open_gate(struct gate *gate)
+static void open_gate(struct xbgpu_gate *gate)
 {
     __atomic_add_fetch(&gate->n_seen, 1, __ATOMIC_RELEASE);
 }
@@ -481,10 +481,10 @@ START_TEST(computing_is_no_standing_still)
     launch(stream, ready, &args);
     while (!atomic_load(&slow.begun))
         sched_yield();
-    threads_look();
+    threads_find_stalled();
     for (int n = 0; n < 2; n++) {
         clock_sleep_until(clock_monotonic_ns() + 2 * THREAD_BEAT_NS); /* whoever waits has beaten */
-        ck_assert_uint_eq(threads_look().n_looks, 0);
+        ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
     }
     atomic_store(&slow.end, true);
     device_stream_destroy(stream);
@@ -500,7 +500,7 @@ START_TEST(order_is_kept_as_the_ring_wraps)
     const int n = (int)ARRAY_LEN(list->values);
     /* The ring holds the gate and DEPTH - 1 others; the gate opens when one more is about to be enqueued.  How long
      * CUDA's own queue is depends on what is in it. */
-    struct gate *gate = close_gate(streams[0], test_on_cuda() ? DEVICE_STREAM_DEPTH / 4 : DEVICE_STREAM_DEPTH);
+    struct xbgpu_gate *gate = close_gate(streams[0], test_on_cuda() ? DEVICE_STREAM_DEPTH / 4 : DEVICE_STREAM_DEPTH);
 
     for (int k = 0; k < n; k++) {
         open_gate(gate);
@@ -531,7 +531,7 @@ START_TEST(then_comes_after_all_before_it)
     memset(pinned, 0xCC, 100);
     device_then(streams[0], push_arg, &first);
     assert_next(&first);
-    struct gate *gate = close_gate(streams[0], 1);
+    struct xbgpu_gate *gate = close_gate(streams[0], 1);
     device_fill(streams[0], memory, 17, 100);
     device_copy(streams[0], pinned, memory, 100);
     device_then(streams[0], push_arg, &second);
@@ -545,18 +545,18 @@ START_TEST(then_comes_after_all_before_it)
 }
 END_TEST
 
-START_TEST(loans_come_home_from_several_streams)
+START_TEST(references_return_from_several_streams)
 {
-    struct loan loan;
+    struct buffer_ref ref;
 
-    loan_init(&loan, inbox, (struct inbox_item){.object = &loan});
-    loan_out(&loan, N_STREAMS);
-    struct gate *gate = close_gate(streams[1], 1);
+    buffer_ref_init(&ref, inbox, (struct inbox_item){.object = &ref});
+    buffer_ref_set(&ref, N_STREAMS);
+    struct xbgpu_gate *gate = close_gate(streams[1], 1);
     for (int k = 0; k < N_STREAMS; k++)
-        device_then(streams[k], loan_put, &loan);
+        device_then(streams[k], buffer_ref_put, &ref);
     assert_none_yet();
     open_gate(gate);
-    assert_next(&loan);
+    assert_next(&ref);
 }
 END_TEST
 
@@ -612,7 +612,7 @@ START_TEST(several_streams_wait_for_one_event)
     struct device_event *event = create_event();
     int arg;
 
-    struct gate *gate = close_gate(streams[0], 1);
+    struct xbgpu_gate *gate = close_gate(streams[0], 1);
     device_event_record(event, streams[0]);
     for (int k = 1; k < N_STREAMS; k++) {
         device_stream_wait_event(streams[k], event);
@@ -632,7 +632,7 @@ START_TEST(wait_is_for_the_last_record_before_it)
     struct device_event *event = create_event();
     int first, second;
 
-    struct gate *gate = close_gate(streams[0], 1);
+    struct xbgpu_gate *gate = close_gate(streams[0], 1);
     device_event_record(event, streams[0]);
     device_stream_wait_event(streams[1], event);
     device_then(streams[1], push_arg, &first);
@@ -654,7 +654,7 @@ START_TEST(record_covers_only_what_came_before)
     int arg;
 
     device_event_record(event, streams[0]);
-    struct gate *gate = close_gate(streams[0], 1);
+    struct xbgpu_gate *gate = close_gate(streams[0], 1);
     device_stream_wait_event(streams[1], event);
     device_then(streams[1], push_arg, &arg);
     assert_next(&arg);
@@ -672,7 +672,7 @@ START_TEST(event_outlives_its_stream)
 
     ck_assert_int_eq(device_stream_create(device, "mayfly", &stream), 0);
     device_event_record(event, stream);
-    struct gate *gate = close_gate(streams[0], 1);
+    struct xbgpu_gate *gate = close_gate(streams[0], 1);
     device_stream_wait_event(streams[0], event);
     device_then(streams[0], push_arg, &early);
     device_stream_destroy(stream);
@@ -940,7 +940,7 @@ static void add_tests(TCase *tests, bool on_cpu)
     tcase_add_test(tests, order_is_kept_as_the_ring_wraps);
     tcase_add_test(tests, destroy_runs_what_is_queued);
     tcase_add_test(tests, then_comes_after_all_before_it);
-    tcase_add_test(tests, loans_come_home_from_several_streams);
+    tcase_add_test(tests, references_return_from_several_streams);
     tcase_add_test(tests, callbacks_keep_their_order_as_the_ring_wraps);
     tcase_add_test_raise_signal(tests, aborts_when_a_callback_calls_the_device, SIGABRT);
     tcase_add_test(tests, event_before_its_first_record_has_passed);

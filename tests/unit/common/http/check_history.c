@@ -47,7 +47,7 @@ static void setup(void)
         stats_counter("xbgpu_input_contested_heaps", "h", fengs[i], &contested[i]);
     }
     ck_assert_int_eq(history_create(&history), 0);
-    history_look(history, 77 * NS_PER_S, UNIX_S * NS_PER_S);
+    history_sample(history, 77 * NS_PER_S, UNIX_S * NS_PER_S);
 }
 
 static void teardown(void)
@@ -63,7 +63,7 @@ static void pass(int n_seconds, uint64_t n_heaps)
         second++;
         counter_add(&heaps, n_heaps);
         counter_add(&other, 1);
-        history_look(history, (77 + second) * NS_PER_S, (UNIX_S + second) * NS_PER_S);
+        history_sample(history, (77 + second) * NS_PER_S, (UNIX_S + second) * NS_PER_S);
     }
 }
 

@@ -163,7 +163,7 @@ START_TEST(sensors)
     struct status *status = create(NULL);
     struct sensors *set;
     struct sensor all[8];
-    const struct sensor_about abouts[] = {
+    const struct sensor_desc abouts[] = {
         {.name = "a.integer", .description = "-", .units = "", .type = SENSOR_INTEGER},
         {.name = "b.float", .description = "-", .units = "dB", .type = SENSOR_FLOAT},
         {.name = "c.boolean", .description = "-", .units = "", .type = SENSOR_BOOLEAN},

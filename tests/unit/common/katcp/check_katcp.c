@@ -598,7 +598,7 @@ START_TEST(turns)
     katcp_server_close(server);
     for (int i = 0; i < N_SENSORS; i++) {
         snprintf(name, sizeof(name), "wide.input%d.feng-clip-cnt", i);
-        add_sensor(&many[i], (struct sensor_about){name, .type = SENSOR_INTEGER});
+        add_sensor(&many[i], (struct sensor_desc){name, .type = SENSOR_INTEGER});
         sprintf(names + strlen(names), "%s%s", i ? "," : "?sensor-sampling ", name);
     }
     strcat(names, ",text period 0.001\n");

@@ -60,8 +60,8 @@ static void show_complex(FILE *python, double real, double imaginary)
 {
     char a[PYTHON_FLOAT_BYTES], b[PYTHON_FLOAT_BYTES];
 
-    python_float_text(real, a);
-    python_float_text(imaginary, b);
+    python_number_float_text(real, a);
+    python_number_float_text(imaginary, b);
     for (char *part = a;; part = b) {
         size_t n = strlen(part);
         if (n > 2 && strcmp(part + n - 2, ".0") == 0)
@@ -103,8 +103,8 @@ START_TEST(as_python_says)
     ck_assert_ptr_nonnull(python);
     for (size_t i = 0; i < N; i++) {
         double x = i < ARRAY_LEN(special) ? special[i] : any_number(), y = any_number(), value, imaginary;
-        fprintf(python, "text|%a|%s\n", x, python_float_text(x, number));
-        fprintf(python, "cplx|%a %a|%s\n", x, y, python_complex_text(x, y, number));
+        fprintf(python, "text|%a|%s\n", x, python_number_float_text(x, number));
+        fprintf(python, "cplx|%a %a|%s\n", x, y, python_number_complex_text(x, y, number));
         any_text(text);
         if (i % 2) /* the forms that are meant */
             snprintf(text, sizeof(text), "%.*g%+.*gj", 1 + (int)random_below(17), x, 1 + (int)random_below(17), y);
@@ -112,9 +112,9 @@ START_TEST(as_python_says)
         for (char *c = text; *c; c++)
             q += sprintf(q, *c == '\t' ? "\\t" : "%c", *c);
         fprintf(python, "float|'%s'|%s\n", quoted,
-                python_float(text, &value) ? python_float_text(value, number) : "refused");
+                python_number_float(text, &value) ? python_number_float_text(value, number) : "refused");
         fprintf(python, "complex|'%s'|", quoted);
-        if (python_complex(text, &value, &imaginary))
+        if (python_number_complex(text, &value, &imaginary))
             show_complex(python, value, imaginary);
         else
             fprintf(python, "refused\n");

@@ -93,15 +93,15 @@ START_TEST(interfaces)
     struct interface interface = {0};
     char why[256] = "";
 
-    ck_assert_int_eq(interface_find("lo", &interface, why, sizeof(why)), 0);
+    ck_assert_int_eq(endpoint_find_interface("lo", &interface, why, sizeof(why)), 0);
     ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
     ck_assert_int_eq(interface.index, (int)if_nametoindex("lo"));
     interface = (struct interface){0};
-    ck_assert_int_eq(interface_find("127.0.0.1", &interface, why, sizeof(why)), 0);
+    ck_assert_int_eq(endpoint_find_interface("127.0.0.1", &interface, why, sizeof(why)), 0);
     ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
-    ck_assert_int_eq(interface_find("no-such-if", &interface, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(endpoint_find_interface("no-such-if", &interface, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
-    ck_assert_int_eq(interface_find("192.0.2.1", &interface, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(endpoint_find_interface("192.0.2.1", &interface, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "192.0.2.1"));
     ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
 }

@@ -53,7 +53,7 @@ static void insert(struct frame *frame, size_t at, const uint8_t *bytes, size_t 
 
 static int peel(const struct frame *frame, struct frame_datagram *datagram)
 {
-    return frame_peel(frame->bytes, frame->n_bytes, true, datagram);
+    return frame_parse_udp(frame->bytes, frame->n_bytes, true, datagram);
 }
 
 static void assert_datagram(struct frame *frame)
@@ -175,7 +175,7 @@ START_TEST(not_datagrams)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct frame frame = make_frame(0);
         frame.bytes[cases[i].at] = cases[i].value;
-        ck_assert_msg(frame_peel(frame.bytes, frame.n_bytes, false, &datagram) == -EINVAL, "%s", cases[i].what);
+        ck_assert_msg(frame_parse_udp(frame.bytes, frame.n_bytes, false, &datagram) == -EINVAL, "%s", cases[i].what);
         free(frame.bytes);
     }
 }
@@ -188,8 +188,8 @@ START_TEST(the_checksum)
     struct frame frame = make_frame(0);
 
     frame.bytes[IP + 13] ^= (uint8_t)(1 << random_below(8));
-    ck_assert_int_eq(frame_peel(frame.bytes, frame.n_bytes, true, &datagram), -EINVAL);
-    ck_assert_int_eq(frame_peel(frame.bytes, frame.n_bytes, false, &datagram), 0);
+    ck_assert_int_eq(frame_parse_udp(frame.bytes, frame.n_bytes, true, &datagram), -EINVAL);
+    ck_assert_int_eq(frame_parse_udp(frame.bytes, frame.n_bytes, false, &datagram), 0);
     free(frame.bytes);
 }
 END_TEST
@@ -201,11 +201,11 @@ START_TEST(cut_short)
     for (size_t n = 0; n < sizeof(headers) + sizeof(text); n++) {
         uint8_t *bytes = malloc(n ? n : 1);
         memcpy(bytes, headers, n < sizeof(headers) ? n : sizeof(headers));
-        ck_assert_int_eq(frame_peel(bytes, n, true, &datagram), -EINVAL);
+        ck_assert_int_eq(frame_parse_udp(bytes, n, true, &datagram), -EINVAL);
         if (n >= sizeof(headers)) { /* a capture's */
             struct frame_rest rest = {bytes, n, sizeof(headers) + sizeof(text)};
-            ck_assert_int_eq(frame_peel_link(&rest, FRAME_ETHERNET_BYTES, 12), 0);
-            ck_assert_int_eq(frame_peel_ip(&rest, &datagram), 0);
+            ck_assert_int_eq(frame_parse_link(&rest, FRAME_ETHERNET_BYTES, 12), 0);
+            ck_assert_int_eq(frame_parse_ip(&rest, &datagram), 0);
             ck_assert_uint_eq(datagram.n_bytes, sizeof(text));
             ck_assert_uint_eq(datagram.n_captured, n - sizeof(headers));
         }
@@ -223,7 +223,7 @@ START_TEST(any_bytes)
 
         for (size_t n = 1 + random_below(3); n > 0; n--)
             frame.bytes[random_below(frame.n_bytes)] = (uint8_t)random_u64();
-        if (frame_peel(frame.bytes, frame.n_bytes, random_below(2), &datagram) == 0) {
+        if (frame_parse_udp(frame.bytes, frame.n_bytes, random_below(2), &datagram) == 0) {
             ck_assert(datagram.bytes >= frame.bytes + FRAME_HEADER_BYTES);
             ck_assert(datagram.bytes + datagram.n_bytes <= frame.bytes + frame.n_bytes);
             ck_assert_uint_eq(datagram.n_captured, datagram.n_bytes);
@@ -239,12 +239,12 @@ START_TEST(endpoints_are_found)
 {
     struct endpoint items[7];
     struct endpoint_list list = {sizeof(items) / sizeof(items[0]), items};
-    struct packet_endpoints endpoints;
+    struct recv_endpoints endpoints;
 
     for (size_t i = 0; i < list.n; i++)
         items[i] = (struct endpoint){.address.s_addr = htonl(0xef000000 + (uint32_t)(i * 37 % 5)),
                                      .port = (uint16_t)(7000 + i * 3 % 4)};
-    ck_assert_int_eq(packet_endpoints_init(&list, &endpoints), 0);
+    ck_assert_int_eq(recv_endpoints_init(&list, &endpoints), 0);
     for (int i = 0; i < 10000; i++) {
         uint32_t address = htonl(0xef000000 + (uint32_t)random_below(6));
         uint16_t port = (uint16_t)(6999 + random_below(6));
@@ -253,9 +253,9 @@ START_TEST(endpoints_are_found)
         for (size_t k = list.n; k-- > 0;)
             if (items[k].address.s_addr == address && items[k].port == port)
                 expected = (int)k;
-        ck_assert_int_eq(packet_endpoints_find(&endpoints, address, port), expected);
+        ck_assert_int_eq(recv_endpoints_find(&endpoints, address, port), expected);
     }
-    packet_endpoints_fini(&endpoints);
+    recv_endpoints_fini(&endpoints);
 }
 END_TEST
 

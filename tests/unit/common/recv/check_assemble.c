@@ -18,7 +18,7 @@ enum { FREE_CHUNK = 1, FULL_CHUNK = 2, POOL_MAX = 16 };
 #define POISON 0xe7
 
 static struct device *device;
-static struct inbox *home, *worker;
+static struct inbox *return_to, *worker;
 static struct chunk_pool *pool;
 static struct assembler_stats stats;
 static struct assembler *assembler;
@@ -56,14 +56,14 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
     if (!device)
         ck_assert_int_eq(
             device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(POOL_MAX, &home), 0);
+    ck_assert_int_eq(inbox_create(POOL_MAX, &return_to), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &worker), 0);
     const struct chunk_shape chunks = {.n_chunks = n_chunks, .n_heaps = n_heaps, .heap_bytes = layout.heap_bytes};
-    ck_assert_int_eq(chunk_pool_create(device, &chunks, 0, home, FREE_CHUNK, &pool, why, sizeof(why)), 0);
+    ck_assert_int_eq(chunk_pool_create(device, &chunks, 0, return_to, FREE_CHUNK, &pool, why, sizeof(why)), 0);
     for (size_t i = 0; i < n_chunks; i++) {
-        ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+        ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
         poison(item.object);
-        inbox_push(home, &item);
+        inbox_push(return_to, &item);
     }
     config = (struct assembler_config){
         .layout = layout,
@@ -72,7 +72,7 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
         .jump_heaps = 8,
         .jump_sources = 2,
         .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = true},
-        .free_chunks = home,
+        .free_chunks = return_to,
         .worker = worker,
         .full_kind = FULL_CHUNK,
         .stats = &stats,
@@ -84,10 +84,10 @@ static void destroy_assembler(size_t n_chunks)
 {
     assembler_destroy(assembler);
     ck_assert_uint_eq(inbox_length(worker), 0);
-    ck_assert_uint_eq(inbox_length(home), n_chunks);
+    ck_assert_uint_eq(inbox_length(return_to), n_chunks);
     chunk_pool_destroy(pool);
     inbox_destroy(worker);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
 }
 
 /* Missing heaps that the chunks handed on have told of. */
@@ -108,7 +108,7 @@ static struct chunk *next_full(void)
 static void put_full(struct chunk *chunk)
 {
     poison(chunk);
-    loan_put(&chunk->loan);
+    buffer_ref_put(&chunk->ref);
 }
 
 /* Puts back what was handed on; returns how many. */
@@ -629,7 +629,7 @@ START_TEST(without_a_free_chunk_heaps_are_lost_and_counted)
     for (int64_t t = 0; t < 100; t++)
         ck_assert_int_eq(admit_heap(0, chunk_samples + 16 * t), REJECT_NO_CHUNK);
     ck_assert_int_eq(inbox_try_pop(worker, &borrowed), 0);
-    loan_put(&((struct chunk *)borrowed.object)->loan);
+    buffer_ref_put(&((struct chunk *)borrowed.object)->ref);
     /* It is back, and taken within 64 packets. */
     for (int64_t t = 100; t < 200; t++)
         n_lost += admit_heap(0, chunk_samples + 16 * t) == REJECT_NO_CHUNK;
@@ -675,7 +675,7 @@ START_TEST(waiting_ends_when_the_inbox_is_stopped)
     assembler_destroy(assembler);
     config.may_wait = true;
     ck_assert_int_eq(assembler_create(&config, &assembler), 0);
-    inbox_stop(home);
+    inbox_stop(return_to);
     ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
     ck_assert_int_eq(admit_heap(0, 16), REJECT_NO_CHUNK);
     assembler_flush(assembler);
@@ -859,7 +859,7 @@ int adjtimex(struct timex *timex)
 static void set_clock_state(int state)
 {
     clock_state = state;
-    clock_state_look();
+    clock_state_read();
 }
 
 static const struct assemble_layout timed_layout = {

@@ -9,7 +9,7 @@
 enum { N_CHUNKS = 3, N_HEAPS = 5, MEMBER = 7, KIND = 42 };
 
 static struct device *device;
-static struct inbox *home;
+static struct inbox *return_to;
 static struct chunk_pool *pool;
 
 static void make_pool(size_t heap_bytes)
@@ -18,15 +18,15 @@ static void make_pool(size_t heap_bytes)
 
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = heap_bytes};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
 }
 
 static void destroy_pool(void)
 {
     chunk_pool_destroy(pool);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
     device_close(device);
 }
 
@@ -34,7 +34,7 @@ static struct chunk *take_chunk(void)
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
     ck_assert_int_eq(item.kind, KIND);
     return item.object;
 }
@@ -45,7 +45,7 @@ START_TEST(chunks_start_at_home)
     const size_t heap_bytes = 1000;
 
     make_pool(heap_bytes);
-    ck_assert_uint_eq(inbox_length(home), N_CHUNKS);
+    ck_assert_uint_eq(inbox_length(return_to), N_CHUNKS);
     for (size_t i = 0; i < N_CHUNKS; i++) {
         struct chunk *chunk = chunks[i] = take_chunk();
 
@@ -57,8 +57,8 @@ START_TEST(chunks_start_at_home)
             ck_assert_ptr_ne(chunks[k], chunk);
     }
     for (size_t i = 0; i < N_CHUNKS; i++) {
-        loan_out(&chunks[i]->loan, 1);
-        loan_put(&chunks[i]->loan);
+        buffer_ref_set(&chunks[i]->ref, 1);
+        buffer_ref_put(&chunks[i]->ref);
         ck_assert_ptr_eq(take_chunk(), chunks[i]);
     }
     destroy_pool();
@@ -99,9 +99,9 @@ START_TEST(direct_payloads_have_two_addresses)
 
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = 1001, .direct = true};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
     for (int i = 0; i < N_CHUNKS; i++) {
         struct chunk *chunk = take_chunk();
 
@@ -120,11 +120,11 @@ START_TEST(direct_pool_that_cannot_be_had_says_why)
 
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = 1, .heap_bytes = SIZE_MAX / 4, .direct = true};
-    ck_assert_int_lt(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_lt(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
     ck_assert_msg(strncmp(why, "recv.direct: ", 13) == 0 && strstr(why, "cannot be mapped twice"), "%s", why);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
     device_close(device);
 }
 END_TEST
@@ -142,10 +142,10 @@ START_TEST(frames_are_gathered)
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(device_stream_create(device, "gather", &stream), 0);
     ck_assert_int_eq(chunk_create_gather(device, &gather), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     const struct chunk_shape shape = {
         .n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = HEAP_BYTES, .n_frames_max = N_HEAPS - 1};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, home, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
     struct chunk *chunk = take_chunk();
     for (int life = 0; life < 2; life++) {
         memset(chunk->payload, 0xe7, N_HEAPS * HEAP_BYTES);

@@ -13,7 +13,7 @@
 
 enum { CHUNK_SAMPLES = 4096, N_CHUNKS = 64, MEMBERS_MAX = 5 };
 
-static struct inbox *home;
+static struct inbox *return_to;
 static struct chunk chunks[N_CHUNKS];
 static struct counter late;
 static struct matcher *matcher;
@@ -23,12 +23,12 @@ static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned wa
 {
     late.value = 0;
     memset(chunks, 0, sizeof(chunks));
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &home), 0);
+    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     for (size_t i = 0; i < N_CHUNKS; i++) {
         struct inbox_item item = {.object = &chunks[i]};
 
-        loan_init(&chunks[i].loan, home, item);
-        inbox_push(home, &item);
+        buffer_ref_init(&chunks[i].ref, return_to, item);
+        inbox_push(return_to, &item);
     }
     config = (struct matcher_config){
         .n_members = n_members,
@@ -45,23 +45,23 @@ static void make_matcher(unsigned n_members, unsigned window_chunks, unsigned wa
 /* Whatever happened, every chunk is home once all that is held has been put back. */
 static void destroy_matcher(void)
 {
-    size_t n_held = N_CHUNKS - inbox_length(home);
+    size_t n_held = N_CHUNKS - inbox_length(return_to);
 
     ck_assert_uint_le(n_held, config.n_members * matcher_depth(&config));
     matcher_destroy(matcher);
-    ck_assert_uint_eq(inbox_length(home), N_CHUNKS);
-    inbox_destroy(home);
+    ck_assert_uint_eq(inbox_length(return_to), N_CHUNKS);
+    inbox_destroy(return_to);
 }
 
 static void add_chunk(unsigned member, int64_t index)
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
     struct chunk *chunk = item.object;
     chunk->member = member;
     chunk->timestamp_samples = index * CHUNK_SAMPLES;
-    loan_out(&chunk->loan, 1);
+    buffer_ref_set(&chunk->ref, 1);
     matcher_add(matcher, member, chunk);
 }
 
@@ -80,7 +80,7 @@ static unsigned next_set(int64_t *index)
             continue;
         ck_assert_uint_eq(set[i]->member, i);
         ck_assert_int_eq(set[i]->timestamp_samples, timestamp);
-        loan_put(&set[i]->loan);
+        buffer_ref_put(&set[i]->ref);
         members |= 1u << i;
     }
     ck_assert_int_eq(timestamp % CHUNK_SAMPLES, 0);
@@ -199,7 +199,7 @@ START_TEST(what_is_dropped_is_counted)
     add_chunk(1, 8); /* sets of one chunk, a set of two, a chunk that waits */
     ck_assert_uint_eq(next_set(&index), 1);
     ck_assert_uint_eq(matcher_drop(matcher), 5);
-    ck_assert_uint_eq(inbox_length(home), N_CHUNKS);
+    ck_assert_uint_eq(inbox_length(return_to), N_CHUNKS);
     ck_assert_uint_eq(matcher_drop(matcher), 0);
     ck_assert_uint_eq(next_set(&index), 0);
     for (int64_t i = 10; i < 200; i++) { /* around the ring of sets, and more */
@@ -302,7 +302,7 @@ static void check_chaos(unsigned *seed)
             now[member] = 100000 + rand_r(seed) % 3 * 1000 + rand_r(seed) % 10;
         add_chunk(member, now[member]++);
         while (next_set(&index))
-            ck_assert_uint_ge(inbox_length(home), N_CHUNKS - n_members * matcher_depth(&config));
+            ck_assert_uint_ge(inbox_length(return_to), N_CHUNKS - n_members * matcher_depth(&config));
     }
     unsigned members = 0;
     for (int64_t t = 200000; t < 200000 + 4 * matcher_depth(&config); t++)

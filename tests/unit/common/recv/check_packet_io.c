@@ -60,23 +60,23 @@ static uint16_t free_port(void)
     return ntohs(address.sin_port);
 }
 
-static struct packet_source *open_source(const struct endpoint_list *endpoints, size_t buffer_bytes, const char *file)
+static struct recv_source *open_source(const struct endpoint_list *endpoints, size_t buffer_bytes, const char *file)
 {
-    const struct packet_source_config config = {
+    const struct recv_source_config config = {
         .endpoints = endpoints, .interface = "lo", .buffer_bytes = buffer_bytes, .pcap_file = file};
-    struct packet_source *source;
+    struct recv_source *source;
 
-    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     return source;
 }
 
-static struct packet_sink *open_sink(const struct endpoint_list *destinations, const char *file)
+static struct send_sink *open_sink(const struct endpoint_list *destinations, const char *file)
 {
-    const struct packet_sink_config config = {
+    const struct send_sink_config config = {
         .destinations = destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20, .pcap_file = file};
-    struct packet_sink *sink;
+    struct send_sink *sink;
 
-    ck_assert_msg(packet_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(send_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
     return sink;
 }
 
@@ -87,43 +87,43 @@ static uint8_t pattern(unsigned packet, size_t i)
 }
 
 /* Sends packet number 'packet' of 'n_bytes', split between header and payload at random. */
-static size_t send_one(struct packet_sink *sink, unsigned destination, unsigned packet, size_t n_bytes,
-                       struct loan *loan)
+static size_t send_one(struct send_sink *sink, unsigned destination, unsigned packet, size_t n_bytes,
+                       struct buffer_ref *ref)
 {
     static uint8_t payload[PACKET_MAX];
-    struct packet_out *out = packet_sink_alloc(sink, 1);
+    struct packet_out *out = send_sink_alloc(sink, 1);
     size_t most = n_bytes < PACKET_SINK_HEADER_MAX ? n_bytes : PACKET_SINK_HEADER_MAX;
 
     out->header_bytes = random_below(most + 1);
     out->payload_bytes = n_bytes - out->header_bytes;
     out->payload = payload;
     out->destination = destination;
-    out->loan = loan;
+    out->ref = ref;
     for (size_t i = 0; i < n_bytes; i++) {
         if (i < out->header_bytes)
             out->header[i] = pattern(packet, i);
         else
             payload[i - out->header_bytes] = pattern(packet, i);
     }
-    return packet_sink_send(sink, out, 1);
+    return send_sink_send(sink, out, 1);
 }
 
 /* Slots with poisoned memory of their own, and a guard after each part. */
-struct landing {
+struct placement {
     struct packet_slot slots[PACKET_BATCH_MAX];
     uint8_t memory[PACKET_BATCH_MAX][3][PACKET_MAX];
 };
 
-static void make_landing(struct landing *landing, size_t header_bytes, size_t payload_bytes, size_t spill_bytes)
+static void make_landing(struct placement *placement, size_t header_bytes, size_t payload_bytes, size_t spill_bytes)
 {
-    memset(landing->memory, POISON, sizeof(landing->memory));
+    memset(placement->memory, POISON, sizeof(placement->memory));
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
-        landing->slots[i] = (struct packet_slot){
-            .header = landing->memory[i][0],
+        placement->slots[i] = (struct packet_slot){
+            .header = placement->memory[i][0],
             .header_bytes = header_bytes,
-            .payload = payload_bytes ? landing->memory[i][1] : NULL,
+            .payload = payload_bytes ? placement->memory[i][1] : NULL,
             .payload_bytes = payload_bytes,
-            .spill = spill_bytes ? landing->memory[i][2] : NULL,
+            .spill = spill_bytes ? placement->memory[i][2] : NULL,
             .spill_bytes = spill_bytes,
             .packet_bytes = 77777,
             .endpoint = 77777,
@@ -131,12 +131,12 @@ static void make_landing(struct landing *landing, size_t header_bytes, size_t pa
 }
 
 /* Receives into slots 'first' and on until 'n' packets have come. */
-static void receive_n(struct packet_source *source, struct packet_slot *slots, size_t n)
+static void receive_n(struct recv_source *source, struct packet_slot *slots, size_t n)
 {
     int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
 
     for (size_t i = 0; i < n;) {
-        int got = packet_source_recv(source, slots + i, n - i, 10 * NS_PER_MS);
+        int got = recv_source_recv(source, slots + i, n - i, 10 * NS_PER_MS);
 
         ck_assert_int_ge(got, 0);
         i += (size_t)got;
@@ -168,17 +168,17 @@ static void assert_slot(const struct packet_slot *slot, unsigned packet, size_t 
 static const size_t landing_sizes[] = {0, 1, 71, 72, 73, 199, 200, 201, 263, 264, 265, 1400};
 
 /* Receives what send_landing_sizes() sent and looks where the bytes fell. */
-static void check_landing(struct packet_source *source)
+static void check_landing(struct recv_source *source)
 {
-    static struct landing landing;
+    static struct placement placement;
 
-    make_landing(&landing, 72, 128, 64);
-    receive_n(source, landing.slots, ARRAY_LEN(landing_sizes));
+    make_landing(&placement, 72, 128, 64);
+    receive_n(source, placement.slots, ARRAY_LEN(landing_sizes));
     for (size_t i = 0; i < ARRAY_LEN(landing_sizes); i++)
-        assert_slot(&landing.slots[i], (unsigned)i, landing_sizes[i], 0);
+        assert_slot(&placement.slots[i], (unsigned)i, landing_sizes[i], 0);
 }
 
-static void send_landing_sizes(struct packet_sink *sink)
+static void send_landing_sizes(struct send_sink *sink)
 {
     for (size_t i = 0; i < ARRAY_LEN(landing_sizes); i++)
         ck_assert_uint_eq(send_one(sink, 0, (unsigned)i, landing_sizes[i], NULL), 1);
@@ -187,42 +187,42 @@ static void send_landing_sizes(struct packet_sink *sink)
 START_TEST(packets_fill_slots_in_order)
 {
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
 
     parse(&list, "239.77.%d.%d:%d", random_octet(), random_octet(), free_port());
     source = open_source(&list, 1 << 20, NULL);
     sink = open_sink(&list, NULL);
-    ck_assert(!packet_source_can_wait(source));
+    ck_assert(!recv_source_can_wait(source));
     send_landing_sizes(sink);
     check_landing(source);
-    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
-    packet_sink_close(sink);
-    packet_source_close(source);
+    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
 
 START_TEST(slots_may_lack_parts)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
 
     parse(&list, "127.0.0.1:%d", free_port());
     source = open_source(&list, 0, NULL);
     sink = open_sink(&list, NULL);
-    make_landing(&landing, 72, 0, 0);
+    make_landing(&placement, 72, 0, 0);
     ck_assert_uint_eq(send_one(sink, 0, 3, 100, NULL), 1);
-    receive_n(source, landing.slots, 1);
-    assert_slot(&landing.slots[0], 3, 100, 0);
-    make_landing(&landing, 72, 0, 200);
+    receive_n(source, placement.slots, 1);
+    assert_slot(&placement.slots[0], 3, 100, 0);
+    make_landing(&placement, 72, 0, 200);
     ck_assert_uint_eq(send_one(sink, 0, 4, 100, NULL), 1);
-    receive_n(source, landing.slots, 1);
-    assert_slot(&landing.slots[0], 4, 100, 0);
-    packet_sink_close(sink);
-    packet_source_close(source);
+    receive_n(source, placement.slots, 1);
+    assert_slot(&placement.slots[0], 4, 100, 0);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -249,7 +249,7 @@ START_TEST(copy_gathers_any_range)
             for (size_t offset = 0; offset <= 12; offset++) {
                 for (size_t n = 0; offset + n <= 12; n++) {
                     memset(out, POISON, sizeof(out));
-                    packet_copy(&slot, offset, n, out + 1);
+                    recv_packet_copy(&slot, offset, n, out + 1);
                     ck_assert_uint_eq(out[0], POISON);
                     ck_assert_mem_eq(out + 1, bytes + offset, n);
                     ck_assert_uint_eq(out[1 + n], POISON);
@@ -264,11 +264,11 @@ END_TEST
 
 START_TEST(more_groups_than_a_socket_may_join)
 {
-    static struct landing landing;
+    static struct placement placement;
     const int a = random_octet(), b = random_octet(), port = free_port();
     struct endpoint_list joined, sent;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     bool seen[25] = {false};
 
     parse(&joined, "239.%d.%d.1+24:%d", a, b, port);
@@ -276,28 +276,28 @@ START_TEST(more_groups_than_a_socket_may_join)
     parse(&sent, "239.%d.%d.1+25:%d 239.%d.%d.1:%d", a, b, port, a, b, port - 1);
     source = open_source(&joined, 1 << 22, NULL);
     sink = open_sink(&sent, NULL);
-    make_landing(&landing, 16, 0, 0);
+    make_landing(&placement, 16, 0, 0);
     for (unsigned i = (unsigned)sent.n; i-- > 0;)
         ck_assert_uint_eq(send_one(sink, i, i, 10, NULL), 1);
-    receive_n(source, landing.slots, 25);
+    receive_n(source, placement.slots, 25);
     for (size_t i = 0; i < 25; i++) {
-        unsigned endpoint = landing.slots[i].endpoint;
+        unsigned endpoint = placement.slots[i].endpoint;
 
         ck_assert_uint_lt(endpoint, 25);
         ck_assert(!seen[endpoint]);
         seen[endpoint] = true;
-        assert_slot(&landing.slots[i], endpoint, 10, endpoint);
+        assert_slot(&placement.slots[i], endpoint, 10, endpoint);
     }
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 20 * NS_PER_MS), 0);
-    packet_sink_close(sink);
-    packet_source_close(source);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 20 * NS_PER_MS), 0);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&joined);
     endpoint_list_fini(&sent);
 }
 END_TEST
 
 /* Three groups, of which the first two have 200 packets each. */
-static void open_busy_groups(struct endpoint_list *list, struct packet_source **source, struct packet_sink **sink)
+static void open_busy_groups(struct endpoint_list *list, struct recv_source **source, struct send_sink **sink)
 {
     parse(list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
     *source = open_source(list, 3 << 20, NULL);
@@ -310,10 +310,10 @@ static void open_busy_groups(struct endpoint_list *list, struct packet_source **
 
 START_TEST(a_busy_group_starves_nobody)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     size_t n_before = 0;
     bool found = false;
 
@@ -322,16 +322,16 @@ START_TEST(a_busy_group_starves_nobody)
     while (!found) {
         int n;
 
-        make_landing(&landing, 16, 0, 0);
-        n = packet_source_recv(source, landing.slots, 16, NS_PER_S);
+        make_landing(&placement, 16, 0, 0);
+        n = recv_source_recv(source, placement.slots, 16, NS_PER_S);
         ck_assert_int_gt(n, 0);
         for (int i = 0; i < n; i++)
-            found |= landing.slots[i].endpoint == 2;
+            found |= placement.slots[i].endpoint == 2;
         n_before += (size_t)n;
     }
     ck_assert_uint_le(n_before, 3 * 16); /* one turn of each at most */
-    packet_sink_close(sink);
-    packet_source_close(source);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -339,36 +339,36 @@ END_TEST
 /* After the thread was held up all have a lot, but for one that was dry when it was asked which were ready. */
 START_TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     size_t n_before = 0;
     int n = 0;
 
     open_busy_groups(&list, &source, &sink);
-    make_landing(&landing, 16, 0, 0);
-    receive_n(source, landing.slots, 16);
+    make_landing(&placement, 16, 0, 0);
+    receive_n(source, placement.slots, 16);
     send_one(sink, 2, 0, 8, NULL);
-    while (n == 0 || landing.slots[0].endpoint != 2) {
-        make_landing(&landing, 16, 0, 0);
-        n = packet_source_recv(source, landing.slots, 16, NS_PER_S);
+    while (n == 0 || placement.slots[0].endpoint != 2) {
+        make_landing(&placement, 16, 0, 0);
+        n = recv_source_recv(source, placement.slots, 16, NS_PER_S);
         ck_assert_int_gt(n, 0);
         n_before += (size_t)n;
     }
     ck_assert_uint_le(n_before, 3 * 16 + 1); /* the other's turn, and one of each */
-    packet_sink_close(sink);
-    packet_source_close(source);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
 
 START_TEST(every_receiver_of_a_group_gets_a_copy)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *sources[2];
-    struct packet_sink *sink;
+    struct recv_source *sources[2];
+    struct send_sink *sink;
 
     parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
     sources[0] = open_source(&list, 0, NULL);
@@ -376,12 +376,12 @@ START_TEST(every_receiver_of_a_group_gets_a_copy)
     sink = open_sink(&list, NULL);
     send_one(sink, 0, 5, 99, NULL);
     for (size_t i = 0; i < 2; i++) {
-        make_landing(&landing, 50, 50, 50);
-        receive_n(sources[i], landing.slots, 1);
-        assert_slot(&landing.slots[0], 5, 99, 0);
-        packet_source_close(sources[i]);
+        make_landing(&placement, 50, 50, 50);
+        receive_n(sources[i], placement.slots, 1);
+        assert_slot(&placement.slots[0], 5, 99, 0);
+        recv_source_close(sources[i]);
     }
-    packet_sink_close(sink);
+    send_sink_close(sink);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -407,7 +407,7 @@ static size_t make_item(uint8_t *bytes, uint16_t n_items, size_t place, uint16_t
  * or no such packet at all, both get all.  None of that is a drop. */
 START_TEST(sockets_share_a_group)
 {
-    static const struct packet_share shares[2] = {{0x4101, 2, 5}, {0x4101, 5, UINT64_MAX}};
+    static const struct packet_fanout shares[2] = {{0x4101, 2, 5}, {0x4101, 5, UINT64_MAX}};
     static const struct {
         uint16_t n_items;
         size_t place;
@@ -428,41 +428,41 @@ START_TEST(sockets_share_a_group)
         {7, 5, 0xC102, 3, {true, true}},
         {0, 0, 0, 0, {true, true}},
     };
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *sources[2];
-    struct packet_sink *sink;
+    struct recv_source *sources[2];
+    struct send_sink *sink;
     const size_t n_sent = ARRAY_LEN(packets) + 3;
 
     parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
     for (size_t i = 0; i < 2; i++) {
-        const struct packet_source_config config = {.endpoints = &list, .interface = "lo", .share = &shares[i]};
-        ck_assert_msg(packet_source_open(&config, &sources[i], why, sizeof(why)) == 0, "%s", why);
+        const struct recv_source_config config = {.endpoints = &list, .interface = "lo", .share = &shares[i]};
+        ck_assert_msg(recv_source_open(&config, &sources[i], why, sizeof(why)) == 0, "%s", why);
     }
     sink = open_sink(&list, NULL);
     for (size_t p = 0; p < n_sent; p++) {
         static uint8_t bytes[PACKET_MAX];
-        struct packet_out *out = packet_sink_alloc(sink, 1);
+        struct packet_out *out = send_sink_alloc(sink, 1);
         size_t n_bytes = p < ARRAY_LEN(packets)
                              ? make_item(bytes, packets[p].n_items, packets[p].place, packets[p].id, packets[p].value)
                              : 7 * (p - ARRAY_LEN(packets)); /* 0, 7 and 14 bytes of one */
         *out = (struct packet_out){.payload = bytes, .payload_bytes = n_bytes};
-        ck_assert_uint_eq(packet_sink_send(sink, out, 1), 1);
+        ck_assert_uint_eq(send_sink_send(sink, out, 1), 1);
     }
     for (size_t i = 0; i < 2; i++) {
-        make_landing(&landing, 8, 500, 0);
-        receive_n(sources[i], landing.slots, n_sent);
+        make_landing(&placement, 8, 500, 0);
+        receive_n(sources[i], placement.slots, n_sent);
         for (size_t p = 0; p < n_sent; p++) {
             size_t n_bytes = 7 * (p - ARRAY_LEN(packets));
             if (p < ARRAY_LEN(packets))
                 n_bytes = packets[p].whole[i] ? 8 + 8 * (size_t)packets[p].n_items + 24 : 0;
-            ck_assert_msg(landing.slots[p].packet_bytes == n_bytes, "packet %zu: socket %zu has %zu bytes, not %zu", p,
-                          i, landing.slots[p].packet_bytes, n_bytes);
+            ck_assert_msg(placement.slots[p].packet_bytes == n_bytes, "packet %zu: socket %zu has %zu bytes, not %zu",
+                          p, i, placement.slots[p].packet_bytes, n_bytes);
         }
-        ck_assert_uint_eq(packet_source_kernel_drops(sources[i]), 0);
-        packet_source_close(sources[i]);
+        ck_assert_uint_eq(recv_source_kernel_drops(sources[i]), 0);
+        recv_source_close(sources[i]);
     }
-    packet_sink_close(sink);
+    send_sink_close(sink);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -484,11 +484,11 @@ static const char *const senders[] = {"127.0.0.1", "127.0.0.2", "127.3.0.4"}; /*
     ".7.0.0/22 12" n ".8.0.0/23 12" n ".9.0.0/24 12" n ".10.0.0/25 12" n ".11.0.0/26 12" n ".12.0.0/27 12" n           \
     ".13.0.0/28 12" n ".14.0.0/29 12" n ".15.0.0/30 "
 
-static const struct packet_share even_share = {0x4101, 0, 2};
+static const struct packet_fanout even_share = {0x4101, 0, 2};
 static const struct {
     const char *from;
     bool unicast;
-    const struct packet_share *share;
+    const struct packet_fanout *share;
     enum gets gets[ARRAY_LEN(senders)];
 } sender_cases[] = {
     {NULL, false, NULL, {WHOLE, WHOLE, WHOLE}},
@@ -528,23 +528,23 @@ static void send_message(int fd, const struct endpoint *to, const uint8_t *bytes
 }
 
 /* The next packet that comes: who sent it, and its size. */
-static size_t next_packet(struct packet_source *source, uint32_t *sender)
+static size_t next_packet(struct recv_source *source, uint32_t *sender)
 {
-    static struct landing landing;
+    static struct placement placement;
 
-    make_landing(&landing, 8, PACKET_MAX, 0);
-    receive_n(source, landing.slots, 1);
-    *sender = landing.slots[0].sender;
-    return landing.slots[0].packet_bytes;
+    make_landing(&placement, 8, PACKET_MAX, 0);
+    receive_n(source, placement.slots, 1);
+    *sender = placement.slots[0].sender;
+    return placement.slots[0].packet_bytes;
 }
 
 /* Single packets and joined ones of each sender; a last one of the first sender shows that nothing else is to come. */
 START_TEST(packets_of_others_are_cut_or_do_not_come)
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
-    struct katcp_access from;
+    struct access from;
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     int fds[ARRAY_LEN(senders)];
     uint32_t sender;
 
@@ -552,10 +552,10 @@ START_TEST(packets_of_others_are_cut_or_do_not_come)
         parse(&list, "127.0.0.1:%d", free_port());
     else
         parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
-    ck_assert_int_eq(katcp_access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
+    ck_assert_int_eq(access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
     list.items[0].from = &from;
-    const struct packet_source_config config = {.endpoints = &list, .interface = "lo", .share = sender_cases[_i].share};
-    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    const struct recv_source_config config = {.endpoints = &list, .interface = "lo", .share = sender_cases[_i].share};
+    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     for (size_t i = 0; i < N_MESSAGE_PACKETS; i++)
         make_item(bytes + i * JOINED_BYTES, 8, 3, 0xC101, 1);
     for (size_t i = 0; i < ARRAY_LEN(senders); i++) {
@@ -575,8 +575,8 @@ START_TEST(packets_of_others_are_cut_or_do_not_come)
     }
     ck_assert_uint_eq(next_packet(source, &sender), 50);
     ck_assert_uint_eq(sender, inet_addr(senders[0]));
-    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
-    packet_source_close(source);
+    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -585,14 +585,14 @@ END_TEST
 START_TEST(strangers_do_not_end_joined_packets)
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
-    struct katcp_access from;
+    struct access from;
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     uint32_t sender;
     int ours = open_sender(senders[0]), stranger = open_sender(senders[1]);
 
     parse(&list, "127.0.0.1:%d", free_port());
-    ck_assert_int_eq(katcp_access_parse(senders[0], &from, why, sizeof(why)), 0);
+    ck_assert_int_eq(access_parse(senders[0], &from, why, sizeof(why)), 0);
     list.items[0].from = &from;
     source = open_source(&list, 1 << 20, NULL);
     send_message(ours, &list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
@@ -601,14 +601,14 @@ START_TEST(strangers_do_not_end_joined_packets)
     for (int i = 0; i < 200; i++) {
         send_message(stranger, &list.items[0], bytes, JOINED_BYTES, 0);
         ck_assert_uint_eq(next_packet(source, &sender), 0);
-        ck_assert(packet_source_lends(source));
+        ck_assert(recv_source_is_zero_copy(source));
     }
     for (int i = 0; i < 200; i++) {
         send_message(ours, &list.items[0], bytes, JOINED_BYTES, 0);
         ck_assert_uint_eq(next_packet(source, &sender), JOINED_BYTES);
     }
-    ck_assert(!packet_source_lends(source));
-    packet_source_close(source);
+    ck_assert(!recv_source_is_zero_copy(source));
+    recv_source_close(source);
     endpoint_list_fini(&list);
     close(stranger);
     close(ours);
@@ -617,45 +617,45 @@ END_TEST
 
 START_TEST(kernel_drops_are_counted)
 {
-    static struct landing landing;
+    static struct placement placement;
     const unsigned n_sent = 300;
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     uint64_t n_received = 0;
     int n;
 
     parse(&list, "127.0.0.1:%d", free_port());
     source = open_source(&list, 8192, NULL);
     sink = open_sink(&list, NULL);
-    make_landing(&landing, 72, 1000, 0);
+    make_landing(&placement, 72, 1000, 0);
     for (unsigned i = 0; i < n_sent; i++)
         send_one(sink, 0, i, 1000, NULL);
-    while ((n = packet_source_recv(source, landing.slots, PACKET_BATCH_MAX, 50 * NS_PER_MS)) > 0)
+    while ((n = recv_source_recv(source, placement.slots, PACKET_BATCH_MAX, 50 * NS_PER_MS)) > 0)
         n_received += (uint64_t)n;
     ck_assert_uint_lt(n_received, n_sent); /* or this tests nothing */
-    ck_assert_uint_eq(n_received + packet_source_kernel_drops(source), n_sent);
-    packet_sink_close(sink);
-    packet_source_close(source);
+    ck_assert_uint_eq(n_received + recv_source_kernel_drops(source), n_sent);
+    send_sink_close(sink);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
 
 START_TEST(recv_waits_as_long_as_it_was_told)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     int64_t before_ns;
 
     parse(&list, "127.0.0.1:%d", free_port());
     source = open_source(&list, 0, NULL);
-    make_landing(&landing, 72, 0, 0);
+    make_landing(&placement, 72, 0, 0);
     before_ns = clock_monotonic_ns();
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, 0), 0);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, 1500 * NS_PER_US), 0);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 0), 0);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 1500 * NS_PER_US), 0);
     ck_assert_int_ge(clock_monotonic_ns() - before_ns, 1500 * NS_PER_US);
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -671,41 +671,41 @@ static long n_sleeps(void)
 
 START_TEST(who_polls_does_not_sleep)
 {
-    static struct landing landing;
+    static struct placement placement;
     const int64_t timeout_ns = 5 * NS_PER_MS;
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     long before;
 
     parse(&list, _i == 0 ? "127.0.0.1:%d" : "127.0.0.1:%d 127.0.0.2:7148", free_port());
-    struct packet_source_config config = {
+    struct recv_source_config config = {
         .endpoints = &list, .buffer_bytes = 8 << 20, .busy_poll_ns = timeout_ns + NS_PER_US};
-    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
-    make_landing(&landing, 72, 0, 0);
+    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    make_landing(&placement, 72, 0, 0);
     before = n_sleeps();
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, timeout_ns), 0);
+        ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, timeout_ns), 0);
     ck_assert_int_eq(n_sleeps(), before);
-    packet_source_close(source);
+    recv_source_close(source);
 
     /* For as long as it is told, and then it sleeps. */
     config.busy_poll_ns = timeout_ns / 5;
-    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     int64_t before_ns = clock_monotonic_ns();
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, timeout_ns), 0);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, timeout_ns), 0);
     ck_assert_int_ge(clock_monotonic_ns() - before_ns, timeout_ns);
     ck_assert_int_gt(n_sleeps(), before);
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
 
-static void assert_no_source(const struct packet_source_config *config, int expected, const char *named)
+static void assert_no_source(const struct recv_source_config *config, int expected, const char *named)
 {
-    struct packet_source *source = NULL;
+    struct recv_source *source = NULL;
 
     why[0] = '\0';
-    ck_assert_int_eq(packet_source_open(config, &source, why, sizeof(why)), expected);
+    ck_assert_int_eq(recv_source_open(config, &source, why, sizeof(why)), expected);
     ck_assert_msg(strstr(why, named) != NULL, "\"%s\" does not name %s", why, named);
     ck_assert_ptr_null(source);
 }
@@ -713,24 +713,24 @@ static void assert_no_source(const struct packet_source_config *config, int expe
 START_TEST(sources_that_cannot_be)
 {
     struct endpoint_list own, foreign, group;
-    struct packet_source *source;
+    struct recv_source *source;
     char name[32];
 
     parse(&own, "127.0.0.1:%d", free_port());
     parse(&foreign, "192.0.2.1:7148");
     parse(&group, "239.80.1.1");
     source = open_source(&own, 0, NULL);
-    assert_no_source(&(struct packet_source_config){.endpoints = &own}, -EADDRINUSE,
+    assert_no_source(&(struct recv_source_config){.endpoints = &own}, -EADDRINUSE,
                      endpoint_format(&own.items[0], name, sizeof(name)));
-    assert_no_source(&(struct packet_source_config){.endpoints = &foreign}, -EADDRNOTAVAIL, "192.0.2.1:7148");
-    assert_no_source(&(struct packet_source_config){.endpoints = &group, .interface = "no-such-if"}, -ENODEV,
+    assert_no_source(&(struct recv_source_config){.endpoints = &foreign}, -EADDRNOTAVAIL, "192.0.2.1:7148");
+    assert_no_source(&(struct recv_source_config){.endpoints = &group, .interface = "no-such-if"}, -ENODEV,
                      "no-such-if");
     if (!verbs_built_in)
         assert_no_source(
-            &(struct packet_source_config){.endpoints = &group, .interface = "lo", .transport = TRANSPORT_IBVERBS},
+            &(struct recv_source_config){.endpoints = &group, .interface = "lo", .transport = TRANSPORT_IBVERBS},
             -ENOTSUP, "built without ibverbs");
-    packet_source_close(source);
-    packet_source_close(NULL);
+    recv_source_close(source);
+    recv_source_close(NULL);
     endpoint_list_fini(&own);
     endpoint_list_fini(&foreign);
     endpoint_list_fini(&group);
@@ -741,14 +741,14 @@ END_TEST
 
 START_TEST(a_refused_packet_costs_only_itself)
 {
-    static struct landing landing;
+    static struct placement placement;
     static uint8_t byte[PACKET_SINK_BATCH_MAX];
     struct endpoint_list list, good;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     struct packet_out *out;
-    struct inbox *home;
-    struct loan loans[PACKET_SINK_BATCH_MAX];
+    struct inbox *return_to;
+    struct buffer_ref refs[PACKET_SINK_BATCH_MAX];
     struct inbox_item item;
     size_t n_good = 0;
     int last_errno;
@@ -759,36 +759,36 @@ START_TEST(a_refused_packet_costs_only_itself)
     list.items[1].port = 0;
     source = open_source(&good, 1 << 20, NULL);
     sink = open_sink(&list, NULL);
-    ck_assert_int_eq(inbox_create(PACKET_SINK_BATCH_MAX, &home), 0);
-    out = packet_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
+    ck_assert_int_eq(inbox_create(PACKET_SINK_BATCH_MAX, &return_to), 0);
+    out = send_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
     for (unsigned i = 0; i < PACKET_SINK_BATCH_MAX; i++) {
         byte[i] = (uint8_t)i;
-        loan_init(&loans[i], home, (struct inbox_item){.value = i});
-        loan_out(&loans[i], 1);
+        buffer_ref_init(&refs[i], return_to, (struct inbox_item){.value = i});
+        buffer_ref_set(&refs[i], 1);
         out[i].header_bytes = 0;
         out[i].payload = &byte[i];
         out[i].payload_bytes = 1;
-        out[i].loan = i % 7 == 0 ? NULL : &loans[i];
+        out[i].ref = i % 7 == 0 ? NULL : &refs[i];
         out[i].destination = random_below(3) == 0;
         n_good += out[i].destination == 0;
     }
-    ck_assert_uint_eq(packet_sink_send(sink, out, PACKET_SINK_BATCH_MAX), n_good);
-    ck_assert_uint_eq(packet_sink_n_failed(sink, &last_errno), PACKET_SINK_BATCH_MAX - n_good);
+    ck_assert_uint_eq(send_sink_send(sink, out, PACKET_SINK_BATCH_MAX), n_good);
+    ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), PACKET_SINK_BATCH_MAX - n_good);
     ck_assert_int_eq(last_errno, EINVAL);
-    make_landing(&landing, 1, 0, 0);
-    receive_n(source, landing.slots, n_good);
+    make_landing(&placement, 1, 0, 0);
+    receive_n(source, placement.slots, n_good);
     for (unsigned i = 0, k = 0; i < PACKET_SINK_BATCH_MAX; i++) {
         if (out[i].destination == 0)
-            ck_assert_uint_eq(landing.slots[k++].header[0], i);
+            ck_assert_uint_eq(placement.slots[k++].header[0], i);
         if (i % 7 != 0) {
-            ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+            ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
             ck_assert_int_eq(item.value, i);
         }
     }
-    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
-    packet_sink_close(sink);
-    packet_source_close(source);
-    inbox_destroy(home);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
+    send_sink_close(sink);
+    recv_source_close(source);
+    inbox_destroy(return_to);
     endpoint_list_fini(&list);
     endpoint_list_fini(&good);
 }
@@ -797,7 +797,7 @@ END_TEST
 START_TEST(a_deaf_host_costs_nothing)
 {
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
     int last_errno;
 
     /* Nobody listens, so ICMP answers come back; they are about packets that left. */
@@ -805,9 +805,9 @@ START_TEST(a_deaf_host_costs_nothing)
     sink = open_sink(&list, NULL);
     for (unsigned i = 0; i < 20; i++)
         ck_assert_uint_eq(send_one(sink, 0, i, 100, NULL), 1);
-    ck_assert_uint_eq(packet_sink_n_failed(sink, &last_errno), 0);
-    packet_sink_close(sink);
-    packet_sink_close(NULL);
+    ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), 0);
+    send_sink_close(sink);
+    send_sink_close(NULL);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -815,21 +815,21 @@ END_TEST
 START_TEST(sinks_that_cannot_be)
 {
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
 
     parse(&list, "239.80.1.1");
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .interface = "no-such-if"},
-                                      &sink, why, sizeof(why)),
+    ck_assert_int_eq(send_sink_open(&(struct send_sink_config){.destinations = &list, .interface = "no-such-if"}, &sink,
+                                    why, sizeof(why)),
                      -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
     ck_assert_int_eq(
-        packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = "/no/such/directory/file"},
-                         &sink, why, sizeof(why)),
+        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = "/no/such/directory/file"}, &sink,
+                       why, sizeof(why)),
         -ENOENT);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/directory/file"));
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = "/tmp"}, &sink,
-                                      why, sizeof(why)),
-                     -EISDIR);
+    ck_assert_int_eq(
+        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = "/tmp"}, &sink, why, sizeof(why)),
+        -EISDIR);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -838,17 +838,17 @@ END_TEST
 START_TEST(a_capture_needs_no_interface)
 {
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
 
     parse(&list, "239.80.1.1");
     snprintf(why, sizeof(why), "untouched");
     ck_assert_int_eq(
-        packet_sink_open(
-            &(struct packet_sink_config){.destinations = &list, .interface = "no-such-if", .pcap_file = "/dev/null"},
+        send_sink_open(
+            &(struct send_sink_config){.destinations = &list, .interface = "no-such-if", .pcap_file = "/dev/null"},
             &sink, why, sizeof(why)),
         0);
     ck_assert_str_eq(why, "untouched");
-    packet_sink_close(sink);
+    send_sink_close(sink);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -857,24 +857,24 @@ START_TEST(a_full_disk_fails_from_the_first_packet_on)
 {
     struct inbox_item item;
     struct endpoint_list list;
-    struct packet_sink *sink;
-    struct inbox *home;
-    struct loan loan;
+    struct send_sink *sink;
+    struct inbox *return_to;
+    struct buffer_ref ref;
     int last_errno;
 
     parse(&list, "239.80.1.1");
-    ck_assert_int_eq(inbox_create(1, &home), 0);
-    loan_init(&loan, home, (struct inbox_item){.object = &loan});
-    loan_out(&loan, 1);
+    ck_assert_int_eq(inbox_create(1, &return_to), 0);
+    buffer_ref_init(&ref, return_to, (struct inbox_item){.object = &ref});
+    buffer_ref_set(&ref, 1);
     sink = open_sink(&list, "/dev/full");
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_uint_eq(send_one(sink, 0, i, 100, i == 0 ? &loan : NULL), 0);
-        ck_assert_uint_eq(packet_sink_n_failed(sink, &last_errno), i + 1);
+        ck_assert_uint_eq(send_one(sink, 0, i, 100, i == 0 ? &ref : NULL), 0);
+        ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), i + 1);
         ck_assert_int_eq(last_errno, ENOSPC);
     }
-    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
-    packet_sink_close(sink);
-    inbox_destroy(home);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
+    send_sink_close(sink);
+    inbox_destroy(return_to);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -901,27 +901,27 @@ static void remove_file(void)
 START_TEST(capture_of_landing_sizes)
 {
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
 
     parse(&list, "239.1.2.3:7148");
     sink = open_sink(&list, file);
     send_landing_sizes(sink);
-    packet_sink_close(sink);
+    send_sink_close(sink);
     source = open_source(&list, 0, file);
-    ck_assert(packet_source_can_wait(source));
+    ck_assert(recv_source_can_wait(source));
     check_landing(source);
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
 
 START_TEST(capture_round_trip)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list sent, wanted;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     unsigned numbers[600];
     size_t sizes[600];
     unsigned endpoints[600];
@@ -942,26 +942,26 @@ START_TEST(capture_round_trip)
             endpoints[n_wanted++] = destination == 2 ? 1 : destination == 4 ? 2 : 0;
         }
     }
-    packet_sink_close(sink);
+    send_sink_close(sink);
 
     source = open_source(&wanted, 0, file);
     for (;;) {
         size_t batch = 1 + random_below(PACKET_BATCH_MAX);
 
-        make_landing(&landing, 20, 100, 100);
-        n = packet_source_recv(source, landing.slots, batch, 0);
+        make_landing(&placement, 20, 100, 100);
+        n = recv_source_recv(source, placement.slots, batch, 0);
         if (n < 0)
             break;
         ck_assert_int_gt(n, 0);
         for (size_t k = 0; k < (size_t)n; k++, i++) {
             ck_assert_uint_lt(i, n_wanted);
-            assert_slot(&landing.slots[k], numbers[i], sizes[i], endpoints[i]);
+            assert_slot(&placement.slots[k], numbers[i], sizes[i], endpoints[i]);
         }
     }
     ck_assert_int_eq(n, -ENODATA);
     ck_assert_uint_eq(i, n_wanted);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 1, 0), -ENODATA);
-    packet_source_close(source);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 0), -ENODATA);
+    recv_source_close(source);
     endpoint_list_fini(&sent);
     endpoint_list_fini(&wanted);
 }
@@ -970,7 +970,7 @@ END_TEST
 START_TEST(frames_are_as_on_the_wire)
 {
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
     int64_t before_ns, after_ns;
     struct pcap_pkthdr *header;
     const uint8_t *frame;
@@ -982,7 +982,7 @@ START_TEST(frames_are_as_on_the_wire)
     before_ns = clock_unix_ns();
     send_one(sink, 0, 9, 101, NULL);
     after_ns = clock_unix_ns();
-    packet_sink_close(sink);
+    send_sink_close(sink);
     capture = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
     ck_assert_ptr_nonnull(capture);
     ck_assert_int_eq(pcap_next_ex(capture, &header, &frame), 1);
@@ -1083,26 +1083,26 @@ static void write_hand_made(const struct hand_made *made)
 
 START_TEST(frames_of_every_kind)
 {
-    static struct landing landing;
+    static struct placement placement;
     const struct hand_made *made = &hand_made[_i];
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     int n;
 
     write_hand_made(made);
     parse(&list, "239.1.2.2+1:7148");
     source = open_source(&list, 0, file);
-    make_landing(&landing, 100, 0, 0);
-    n = packet_source_recv(source, landing.slots, 8, 0);
+    make_landing(&placement, 100, 0, 0);
+    n = recv_source_recv(source, placement.slots, 8, 0);
     ck_assert_msg(n == (made->accepted ? 1 : -ENODATA), "%s: %d", made->name, n);
     if (made->accepted) {
-        ck_assert_uint_eq(landing.slots[0].packet_bytes, HAND_MADE_PAYLOAD);
-        ck_assert_uint_eq(landing.slots[0].endpoint, 1);
+        ck_assert_uint_eq(placement.slots[0].packet_bytes, HAND_MADE_PAYLOAD);
+        ck_assert_uint_eq(placement.slots[0].endpoint, 1);
         for (size_t i = 0; i < HAND_MADE_PAYLOAD; i++)
-            ck_assert_uint_eq(landing.slots[0].header[i], i);
-        ck_assert_uint_eq(landing.slots[0].header[HAND_MADE_PAYLOAD], POISON);
+            ck_assert_uint_eq(placement.slots[0].header[i], i);
+        ck_assert_uint_eq(placement.slots[0].header[HAND_MADE_PAYLOAD], POISON);
     }
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -1112,14 +1112,14 @@ START_TEST(captures_that_cannot_be_read)
     struct endpoint_list list;
 
     parse(&list, "239.1.2.3");
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/no/such/file"}, -ENOENT,
+    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/no/such/file"}, -ENOENT,
                      "/no/such/file");
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EISDIR, "/tmp");
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = "/dev/zero"}, -EINVAL, "FIFO");
+    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EISDIR, "/tmp");
+    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/dev/zero"}, -EINVAL, "FIFO");
     ck_assert_int_eq(truncate(file, 0), 0);
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
+    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
     write_hand_made(&(struct hand_made){.link_type = DLT_IEEE802_11, .link = "", .change_at = -1});
-    assert_no_source(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
+    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
     endpoint_list_fini(&list);
 }
 END_TEST
@@ -1127,29 +1127,29 @@ END_TEST
 /* Neither end of a FIFO waits for the other when it is opened, and recv() for no longer than it may. */
 START_TEST(captures_through_a_fifo)
 {
-    static struct landing landing;
+    static struct placement placement;
     char path[80];
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
 
     snprintf(path, sizeof(path), "%s.fifo", file);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
     parse(&list, "239.1.2.3");
-    ck_assert_int_eq(packet_sink_open(&(struct packet_sink_config){.destinations = &list, .pcap_file = path}, &sink,
-                                      why, sizeof(why)),
-                     -ENXIO);
+    ck_assert_int_eq(
+        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = path}, &sink, why, sizeof(why)),
+        -ENXIO);
     ck_assert_ptr_nonnull(strstr(why, "nobody reads this FIFO"));
-    struct packet_source *source = open_source(&list, 0, path);
-    make_landing(&landing, 72, 128, 64);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), 0);
+    struct recv_source *source = open_source(&list, 0, path);
+    make_landing(&placement, 72, 128, 64);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), 0);
     sink = open_sink(&list, path);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), 0);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), 0);
     send_landing_sizes(sink);
-    packet_sink_close(sink);
+    send_sink_close(sink);
     check_landing(source);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), -ENODATA);
-    ck_assert_int_eq(packet_source_recv(source, landing.slots, 10, 0), -ENODATA);
-    packet_source_close(source);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), -ENODATA);
+    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), -ENODATA);
+    recv_source_close(source);
     ck_assert_int_eq(unlink(path), 0);
     endpoint_list_fini(&list);
 }
@@ -1159,7 +1159,7 @@ END_TEST
 static size_t read_capture(uint8_t *bytes, size_t room)
 {
     struct endpoint_list list;
-    struct packet_sink *sink;
+    struct send_sink *sink;
     FILE *in;
     size_t n;
 
@@ -1167,7 +1167,7 @@ static size_t read_capture(uint8_t *bytes, size_t room)
     sink = open_sink(&list, file);
     for (unsigned i = 0; i < 6; i++)
         send_one(sink, 0, i, 80, NULL);
-    packet_sink_close(sink);
+    send_sink_close(sink);
     endpoint_list_fini(&list);
     in = fopen(file, "rb");
     n = fread(bytes, 1, room, in);
@@ -1178,9 +1178,9 @@ static size_t read_capture(uint8_t *bytes, size_t room)
 /* Reads what can be read.  Returns the number of packets, or -1 if the file is refused; stores how it ended. */
 static int count_packets(const uint8_t *bytes, size_t n_bytes, int *end)
 {
-    static struct landing landing;
+    static struct placement placement;
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     size_t batch = 1 + random_below(PACKET_BATCH_MAX);
     int n, total = 0;
     FILE *out = fopen(file, "wb");
@@ -1188,17 +1188,17 @@ static int count_packets(const uint8_t *bytes, size_t n_bytes, int *end)
     ck_assert_uint_eq(fwrite(bytes, 1, n_bytes, out), n_bytes);
     fclose(out);
     parse(&list, "239.1.2.3");
-    make_landing(&landing, 40, 20, 20);
-    if (packet_source_open(&(struct packet_source_config){.endpoints = &list, .pcap_file = file}, &source, why,
-                           sizeof(why))) {
+    make_landing(&placement, 40, 20, 20);
+    if (recv_source_open(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, &source, why,
+                         sizeof(why))) {
         total = -1;
     } else {
-        while ((n = packet_source_recv(source, landing.slots, batch, 0)) > 0)
+        while ((n = recv_source_recv(source, placement.slots, batch, 0)) > 0)
             total += n;
         *end = n;
         for (int i = 0; i < 3; i++)
-            ck_assert_int_eq(packet_source_recv(source, landing.slots, batch, 0), *end);
-        packet_source_close(source);
+            ck_assert_int_eq(recv_source_recv(source, placement.slots, batch, 0), *end);
+        recv_source_close(source);
     }
     endpoint_list_fini(&list);
     return total;

@@ -63,8 +63,8 @@ struct queue {
 /* A sink and a source at the other end. */
 static struct rig {
     struct endpoint_list list;
-    struct packet_source *source;
-    struct packet_sink *sink;
+    struct recv_source *source;
+    struct send_sink *sink;
     struct queue queues[ENDPOINTS_MAX];
     unsigned n_sent;
     size_t n_received;
@@ -107,20 +107,20 @@ static unsigned free_port(void)
 
 static void open_sink(void)
 {
-    const struct packet_sink_config config = {
+    const struct send_sink_config config = {
         .destinations = &rig.list, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20};
 
-    ck_assert_msg(packet_sink_open(&config, &rig.sink, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(send_sink_open(&config, &rig.sink, why, sizeof(why)) == 0, "%s", why);
 }
 
 static void open_source(size_t buffer_bytes)
 {
-    const struct packet_source_config config = {.endpoints = &rig.list,
-                                                .interface = "lo",
-                                                .buffer_bytes = buffer_bytes * rig.list.n,
-                                                .busy_poll_ns = rig.busy_poll_ns};
+    const struct recv_source_config config = {.endpoints = &rig.list,
+                                              .interface = "lo",
+                                              .buffer_bytes = buffer_bytes * rig.list.n,
+                                              .busy_poll_ns = rig.busy_poll_ns};
 
-    ck_assert_msg(packet_source_open(&config, &rig.source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(recv_source_open(&config, &rig.source, why, sizeof(why)) == 0, "%s", why);
 }
 
 static void rig_open(size_t n_endpoints, bool multicast)
@@ -152,8 +152,8 @@ static void rig_open(size_t n_endpoints, bool multicast)
 
 static void rig_close(void)
 {
-    packet_sink_close(rig.sink);
-    packet_source_close(rig.source);
+    send_sink_close(rig.sink);
+    recv_source_close(rig.source);
     endpoint_list_fini(&rig.list);
 }
 
@@ -178,11 +178,11 @@ static void make_packet(struct packet_out *out, unsigned destination, size_t n_b
 /* Sends 'n' packets of 'n_bytes' to one destination, in one batch. */
 static void send_equal(unsigned destination, size_t n, size_t n_bytes)
 {
-    struct packet_out *packets = packet_sink_alloc(rig.sink, n);
+    struct packet_out *packets = send_sink_alloc(rig.sink, n);
 
     for (size_t i = 0; i < n; i++)
         make_packet(&packets[i], destination, n_bytes);
-    ck_assert_uint_eq(packet_sink_send(rig.sink, packets, n), n);
+    ck_assert_uint_eq(send_sink_send(rig.sink, packets, n), n);
 }
 
 /* ---- What is received -------------------------------------------------------------------------------------------- */
@@ -218,7 +218,7 @@ static void offer_slots(size_t n_slots)
         slot->header = offer_part(i, 0, slot->header_bytes);
         slot->payload = offer_part(i, 1, slot->payload_bytes);
         slot->spill = offer_part(i, 2, slot->spill_bytes);
-        slot->lent = false;
+        slot->zero_copy = false;
     }
 }
 
@@ -245,7 +245,7 @@ static void take_packet(size_t i)
     ck_assert_uint_lt(queue->n_received, queue->n_sent);
     unsigned number = queue->sent[queue->n_received].number;
     ck_assert_uint_eq(n_bytes, queue->sent[queue->n_received].n_bytes);
-    if (slot->lent) {
+    if (slot->zero_copy) {
         room = PACKET_BYTES_MAX;
         ck_assert_uint_eq(slot->header_bytes, n_bytes);
         ck_assert_uint_eq(slot->payload_bytes + slot->spill_bytes, 0);
@@ -253,30 +253,30 @@ static void take_packet(size_t i)
         ck_assert_ptr_eq(slot->header, parts[i][0] + GUARD_BYTES);
     }
     ck_assert_int_eq(slot->truncated, n_bytes > room);
-    packet_copy(slot, 0, n_bytes < room ? n_bytes : room, bytes);
+    recv_packet_copy(slot, 0, n_bytes < room ? n_bytes : room, bytes);
     ck_assert_msg(memcmp(bytes, content(number), n_bytes < room ? n_bytes : room) == 0, "packet %u of %zu bytes%s",
-                  number, n_bytes, slot->lent ? ", lent" : "");
+                  number, n_bytes, slot->zero_copy ? ", lent" : "");
     queue->n_received++;
-    queue->n_lent += slot->lent;
+    queue->n_lent += slot->zero_copy;
     rig.n_received++;
     rig.in_flight_bytes -= n_bytes + PACKET_OVERHEAD;
-    rig.last_lent = slot->lent;
+    rig.last_lent = slot->zero_copy;
 }
 
 /* One call of recv.  Returns how many came. */
 static size_t receive(size_t n_slots, int64_t timeout_ns)
 {
-    bool lends = packet_source_lends(rig.source);
+    bool is_zero_copy = recv_source_is_zero_copy(rig.source);
 
     offer_slots(n_slots);
-    if (lends) /* then nothing need be offered, and none of these pointers is used */
+    if (is_zero_copy) /* then nothing need be offered, and none of these pointers is used */
         memset(slots, POISON, n_slots * sizeof(slots[0]));
-    int n = packet_source_recv(rig.source, slots, n_slots, timeout_ns);
+    int n = recv_source_recv(rig.source, slots, n_slots, timeout_ns);
 
     ck_assert_int_ge(n, 0);
     ck_assert_uint_le(n, n_slots);
     for (size_t i = 0; i < (size_t)n; i++) {
-        ck_assert_int_eq(slots[i].lent, lends || slots[0].lent);
+        ck_assert_int_eq(slots[i].zero_copy, is_zero_copy || slots[0].zero_copy);
         take_packet(i);
     }
     assert_guards(n_slots);
@@ -291,7 +291,7 @@ static void receive_until(size_t n_bytes)
     while (rig.in_flight_bytes > n_bytes) {
         receive(1 + random_below(random_below(2) ? PACKET_BATCH_MAX : 4), 10 * NS_PER_MS);
         ck_assert_msg(clock_monotonic_ns() < deadline_ns, "%zu of %u packets came, %" PRIu64 " drops", rig.n_received,
-                      rig.n_sent, packet_source_kernel_drops(rig.source));
+                      rig.n_sent, recv_source_kernel_drops(rig.source));
     }
 }
 
@@ -302,8 +302,8 @@ static void assert_all_came(void)
     receive_until(0);
     ck_assert_uint_eq(rig.n_received, rig.n_sent);
     ck_assert_uint_eq(receive(PACKET_BATCH_MAX, 0), 0);
-    ck_assert_uint_eq(packet_source_kernel_drops(rig.source), 0);
-    ck_assert_uint_eq(packet_sink_n_failed(rig.sink, &last_errno), 0);
+    ck_assert_uint_eq(recv_source_kernel_drops(rig.source), 0);
+    ck_assert_uint_eq(send_sink_n_failed(rig.sink, &last_errno), 0);
 }
 
 /* ---- Anything to anywhere ---------------------------------------------------------------------------------------- */
@@ -312,7 +312,7 @@ static void assert_all_came(void)
 static void send_random_batch(void)
 {
     static const size_t sizes[] = {0, 1, 8, 57, 500, 1472, 5192, 8264, 21000, 32753, 32754, DATAGRAM_MAX};
-    struct packet_out *packets = packet_sink_alloc(rig.sink, PACKET_SINK_BATCH_MAX);
+    struct packet_out *packets = send_sink_alloc(rig.sink, PACKET_SINK_BATCH_MAX);
     size_t n_max = 1 + random_below(PACKET_SINK_BATCH_MAX), n = 0;
     size_t stray = random_below(2) ? 20 : 3; /* one of so many begins a new run */
     unsigned n_destinations = 1 + (unsigned)random_below(rig.list.n);
@@ -332,7 +332,7 @@ static void send_random_batch(void)
             break;
         make_packet(&packets[n++], d, n_bytes);
     }
-    ck_assert_uint_eq(packet_sink_send(rig.sink, packets, n), n);
+    ck_assert_uint_eq(send_sink_send(rig.sink, packets, n), n);
 }
 
 START_TEST(any_packets_arrive_in_order)
@@ -368,14 +368,14 @@ START_TEST(phases_of_joined_and_single_packets)
         }
         if (phase % 2) /* else the first single ones are in the queue behind the last joined ones */
             receive_until(0);
-        ck_assert(phase % 2 == 0 || (rig.last_lent && packet_source_lends(rig.source)));
+        ck_assert(phase % 2 == 0 || (rig.last_lent && recv_source_is_zero_copy(rig.source)));
         for (size_t i = 0; i < SINGLES; i++) {
             send_equal(0, 1, random_below(1400));
             receive_until(random_below(IN_FLIGHT_BYTES / 2));
         }
         if (phase % 2 == 0)
             receive_until(0);
-        ck_assert(phase % 2 == 1 || (!rig.last_lent && !packet_source_lends(rig.source)));
+        ck_assert(phase % 2 == 1 || (!rig.last_lent && !recv_source_is_zero_copy(rig.source)));
     }
     assert_all_came();
     rig_close();
@@ -457,18 +457,18 @@ START_TEST(drops_of_joined_packets_are_told)
     int n;
 
     rig_open(1, false);
-    packet_source_close(rig.source);
+    recv_source_close(rig.source);
     open_source(30000);
     for (uint64_t i = 0; i < n_messages; i++)
         send_equal(0, n_packets, 1000);
-    while (offer_slots(16), (n = packet_source_recv(rig.source, slots, 16, 50 * NS_PER_MS)) > 0)
+    while (offer_slots(16), (n = recv_source_recv(rig.source, slots, 16, 50 * NS_PER_MS)) > 0)
         n_received += (uint64_t)n;
     /* The kernel says it with the next packet. */
     send_equal(0, 1, 1000);
     offer_slots(1);
-    ck_assert_int_eq(packet_source_recv(rig.source, slots, 1, PATIENCE_NS), 1);
+    ck_assert_int_eq(recv_source_recv(rig.source, slots, 1, PATIENCE_NS), 1);
     n_lost = n_messages * n_packets - n_received;
-    n_drops = packet_source_kernel_drops(rig.source);
+    n_drops = recv_source_kernel_drops(rig.source);
     ck_assert_uint_gt(n_lost, 0); /* or this tests nothing */
     ck_assert_msg(n_drops == n_lost / n_packets || n_drops == n_lost, "%" PRIu64 " drops, %" PRIu64 " packets lost",
                   n_drops, n_lost);
@@ -515,10 +515,10 @@ START_TEST(what_a_sink_joins)
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
     parse("127.0.0.1:%u", ntohs(address.sin_port));
     open_sink();
-    packets = packet_sink_alloc(rig.sink, joinings[_i].n_sizes);
+    packets = send_sink_alloc(rig.sink, joinings[_i].n_sizes);
     for (size_t i = 0; i < joinings[_i].n_sizes; i++)
         make_packet(&packets[i], 0, joinings[_i].sizes[i]);
-    ck_assert_uint_eq(packet_sink_send(rig.sink, packets, joinings[_i].n_sizes), joinings[_i].n_sizes);
+    ck_assert_uint_eq(send_sink_send(rig.sink, packets, joinings[_i].n_sizes), joinings[_i].n_sizes);
     for (size_t m = 0; next < joinings[_i].n_sizes; m++) {
         union {
             struct cmsghdr header;
@@ -545,7 +545,7 @@ START_TEST(what_a_sink_joins)
         ck_assert_int_eq((ssize_t)at, n_bytes);
     }
     close(fd);
-    packet_sink_close(rig.sink);
+    send_sink_close(rig.sink);
     endpoint_list_fini(&rig.list);
 }
 END_TEST
@@ -579,12 +579,12 @@ START_TEST(joined_packets_too_long_for_the_route)
     receive_until(0);
     ck_assert_uint_eq(rig.queues[0].n_lent, 50); /* so far, they fit */
     for (size_t round = 0; round < 20; round++) {
-        struct packet_out *packets = packet_sink_alloc(rig.sink, 30);
+        struct packet_out *packets = send_sink_alloc(rig.sink, 30);
 
         for (size_t i = 0; i < 30; i++)
             make_packet(&packets[i], i % 3,
                         i % 3 != 1 ? 400 + i / 25 : (_i == 0 ? 1500 : 900) - i / 28); /* gathered or not */
-        ck_assert_uint_eq(packet_sink_send(rig.sink, packets, 30), 30);
+        ck_assert_uint_eq(send_sink_send(rig.sink, packets, 30), 30);
         receive_until(0);
     }
     for (size_t i = 0; i < SINGLES; i++) { /* of which the source notices */
@@ -618,9 +618,9 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 START_TEST(who_gives_up_does_not_wait_for_room)
 {
     enum { N = 3 };
-    struct inbox *home;
+    struct inbox *return_to;
     struct inbox_item item;
-    struct loan loan;
+    struct buffer_ref ref;
     int last_errno;
     bool late = _i % 2;
 
@@ -628,22 +628,22 @@ START_TEST(who_gives_up_does_not_wait_for_room)
     refusal = _i / 2 ? ENOBUFS : EAGAIN;
     parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", free_port(), free_port(), free_port());
     open_sink();
-    ck_assert_int_eq(inbox_create(1, &home), 0);
-    loan_init(&loan, home, (struct inbox_item){0});
-    loan_out(&loan, 1);
-    struct packet_out *packets = packet_sink_alloc(rig.sink, N);
+    ck_assert_int_eq(inbox_create(1, &return_to), 0);
+    buffer_ref_init(&ref, return_to, (struct inbox_item){0});
+    buffer_ref_set(&ref, 1);
+    struct packet_out *packets = send_sink_alloc(rig.sink, N);
     for (size_t i = 0; i < N; i++)
         make_packet(&packets[i], i, 100);
-    packets[N - 1].loan = &loan;
-    packet_sink_give_up_at(rig.sink, clock_monotonic_ns() + (late ? 0 : 3600 * NS_PER_S));
+    packets[N - 1].ref = &ref;
+    send_sink_set_deadline(rig.sink, clock_monotonic_ns() + (late ? 0 : 3600 * NS_PER_S));
     n_refusals = late ? SIZE_MAX : 10;
-    ck_assert_uint_eq(packet_sink_send(rig.sink, packets, N), late ? 0 : N);
-    ck_assert_uint_eq(packet_sink_n_failed(rig.sink, &last_errno), late ? N : 0);
+    ck_assert_uint_eq(send_sink_send(rig.sink, packets, N), late ? 0 : N);
+    ck_assert_uint_eq(send_sink_n_failed(rig.sink, &last_errno), late ? N : 0);
     ck_assert_int_eq(last_errno, late ? refusal : 0);
-    ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
     n_refusals = 0;
-    packet_sink_close(rig.sink);
-    inbox_destroy(home);
+    send_sink_close(rig.sink);
+    inbox_destroy(return_to);
     endpoint_list_fini(&rig.list);
 }
 END_TEST
@@ -652,8 +652,8 @@ END_TEST
 
 /* A buffer that somebody overwrites as soon as it comes home. */
 struct lent_buffer {
-    struct loan loan;
-    struct inbox *home, *done;
+    struct buffer_ref ref;
+    struct inbox *return_to, *done;
     uint8_t bytes[100];
 };
 
@@ -662,7 +662,7 @@ static void *overwrite(void *arg)
     struct lent_buffer *buffer = arg;
     struct inbox_item item;
 
-    while (inbox_pop(buffer->home, &item) == 0) {
+    while (inbox_pop(buffer->return_to, &item) == 0) {
         memset(buffer->bytes, POISON, sizeof(buffer->bytes));
         inbox_push(buffer->done, &item);
     }
@@ -689,22 +689,22 @@ START_TEST(a_loan_ends_when_all_have_left)
     const int checked[] = {fds[0], fds[0], fds[2]};
     parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", ports[0], ports[1], ports[2]);
     open_sink();
-    ck_assert_int_eq(inbox_create(2, &buffer.home), 0);
+    ck_assert_int_eq(inbox_create(2, &buffer.return_to), 0);
     ck_assert_int_eq(inbox_create(2, &buffer.done), 0);
-    loan_init(&buffer.loan, buffer.home, (struct inbox_item){.object = &buffer});
+    buffer_ref_init(&buffer.ref, buffer.return_to, (struct inbox_item){.object = &buffer});
     ck_assert_int_eq(thread_start(&thread, "overwrite", -1, overwrite, &buffer), 0);
     for (size_t round = 0; round < 20; round++) {
-        struct packet_out *packets = packet_sink_alloc(rig.sink, n);
+        struct packet_out *packets = send_sink_alloc(rig.sink, n);
 
         memset(buffer.bytes, (int)round + 1, sizeof(buffer.bytes));
-        loan_out(&buffer.loan, 1);
+        buffer_ref_set(&buffer.ref, 1);
         for (size_t i = 0; i < n; i++) { /* those in between, which nobody reads, take time to send */
             packets[i].destination = i == 0 || i == n - 1 ? 0 : i == n - 2 ? 2 : 1;
             packets[i].payload = packets[i].destination == 1 ? noise : buffer.bytes;
             packets[i].payload_bytes = packets[i].destination == 1 ? DATAGRAM_MAX : sizeof(buffer.bytes);
         }
-        packets[n - 1].loan = &buffer.loan;
-        ck_assert_uint_eq(packet_sink_send(rig.sink, packets, n), n);
+        packets[n - 1].ref = &buffer.ref;
+        ck_assert_uint_eq(send_sink_send(rig.sink, packets, n), n);
         ck_assert_int_eq(inbox_pop(buffer.done, &item), 0);
         for (size_t i = 0; i < ARRAY_LEN(checked); i++) {
             ck_assert_int_eq(recv(checked[i], got, sizeof(got), 0), sizeof(got));
@@ -712,13 +712,13 @@ START_TEST(a_loan_ends_when_all_have_left)
                 ck_assert_uint_eq(got[k], round + 1);
         }
     }
-    inbox_stop(buffer.home);
+    inbox_stop(buffer.return_to);
     thread_join(&thread);
     ck_assert_int_eq(inbox_try_pop(buffer.done, &item), -EAGAIN);
-    packet_sink_close(rig.sink);
+    send_sink_close(rig.sink);
     for (size_t i = 0; i < 3; i++)
         close(fds[i]);
-    inbox_destroy(buffer.home);
+    inbox_destroy(buffer.return_to);
     inbox_destroy(buffer.done);
     endpoint_list_fini(&rig.list);
 }

@@ -37,7 +37,7 @@ static const char *const wire = "ip link set lo up && ip link add veth0 mtu 9000
 static const char *sender_address = "10.60.0.2"; /* in its packets */
 static int sender;
 static struct endpoint_list endpoints;
-static struct packet_source *source;
+static struct recv_source *source;
 
 /* A socket that puts frames onto the other end, and the endpoints of the text. */
 static void set_up(const char *text)
@@ -54,11 +54,11 @@ static void set_up(const char *text)
 
 static int prepare_source(const char *interface, int comp_vector)
 {
-    const struct packet_source_config config = {
+    const struct recv_source_config config = {
         .endpoints = &endpoints, .interface = interface, .transport = TRANSPORT_IBVERBS, .comp_vector = comp_vector};
 
     memset(why, 0, sizeof(why));
-    return packet_source_open(&config, &source, why, sizeof(why));
+    return recv_source_open(&config, &source, why, sizeof(why));
 }
 
 static int open_source(const char *interface, int comp_vector)
@@ -66,15 +66,15 @@ static int open_source(const char *interface, int comp_vector)
     int err = prepare_source(interface, comp_vector);
     if (err)
         return err;
-    err = packet_source_begin(source, why, sizeof(why));
+    err = recv_source_enable(source, why, sizeof(why));
     if (err)
-        packet_source_close(source);
+        recv_source_close(source);
     return err;
 }
 
 static void tear_down(void)
 {
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&endpoints);
     close(sender);
 }
@@ -103,7 +103,7 @@ static void send_packet(const struct endpoint *to, uint16_t port, unsigned packe
 
 static void assert_packet(const struct packet_slot *slot, unsigned packet, size_t n_bytes, unsigned endpoint)
 {
-    ck_assert(slot->lent && !slot->truncated);
+    ck_assert(slot->zero_copy && !slot->truncated);
     ck_assert_uint_eq(slot->packet_bytes, n_bytes);
     ck_assert_uint_eq(slot->header_bytes, n_bytes);
     ck_assert_uint_eq(slot->payload_bytes + slot->spill_bytes, 0);
@@ -126,7 +126,7 @@ START_TEST(packets_are_lent)
 
     set_up("239.1.2.3+30:7000,239.1.2.3:7001,239.1.2.200:7000");
     ck_assert_msg(open_source("veth0", _i) == 0, "%s", why);
-    ck_assert(packet_source_lends(source) && !packet_source_can_wait(source));
+    ck_assert(recv_source_is_zero_copy(source) && !recv_source_can_wait(source));
     while (n_taken < ARRAY_LEN(sizes)) {
         unsigned n_more = 1 + (unsigned)random_below(RING_LEAST - 2 * PACKET_BATCH_MAX);
         for (; n_more > 0 && n_sent < ARRAY_LEN(sizes); n_more--, n_sent++) {
@@ -137,7 +137,7 @@ START_TEST(packets_are_lent)
             send_packet(&endpoints.items[to[n_sent]], 0, n_sent, sizes[n_sent]);
         }
         while (n_taken < n_sent) {
-            int n = packet_source_recv(source, slots, 1 + random_below(PACKET_BATCH_MAX), 100 * NS_PER_MS);
+            int n = recv_source_recv(source, slots, 1 + random_below(PACKET_BATCH_MAX), 100 * NS_PER_MS);
             ck_assert_int_ge(n, 0);
             ck_assert(clock_monotonic_ns() < deadline_ns);
             for (int i = 0; i < n; i++, n_taken++)
@@ -163,24 +163,24 @@ START_TEST(a_full_ring)
     for (unsigned i = 0; i < n_first; i++)
         send_packet(&endpoints.items[0], 0, i, 1000);
     for (; n_taken < n_first; n_taken += n_lent) {
-        int n = packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS);
+        int n = recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS);
         ck_assert_int_gt(n, 0);
         n_lent = (unsigned)n;
     }
-    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
+    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
     for (unsigned i = 0; i < n_more; i++)
         send_packet(&endpoints.items[0], 0, n_first + i, 1000);
-    while (packet_source_kernel_drops(source) < n_more - (RING_LEAST - n_lent))
+    while (recv_source_kernel_drops(source) < n_more - (RING_LEAST - n_lent))
         ck_assert(clock_monotonic_ns() < deadline_ns);
     for (unsigned i = 0; i < n_lent; i++)
         assert_packet(&slots[i], n_first - n_lent + i, 1000, 0);
     while (n_taken < n_first + RING_LEAST - n_lent) {
-        int n = packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS);
+        int n = recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS);
         ck_assert_int_gt(n, 0);
         for (int i = 0; i < n; i++, n_taken++)
             assert_packet(&slots[i], n_taken, 1000, 0);
     }
-    ck_assert_uint_eq(packet_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
+    ck_assert_uint_eq(recv_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
     tear_down();
 }
 END_TEST
@@ -201,10 +201,10 @@ static const struct {
 START_TEST(others_are_kept_away)
 {
     struct packet_slot slots[PACKET_BATCH_MAX];
-    struct katcp_access from;
+    struct access from;
 
     set_up("239.1.2.3:7000");
-    ck_assert_int_eq(katcp_access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
+    ck_assert_int_eq(access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
     endpoints.items[0].from = &from;
     if (sender_cases[_i].fail)
         setenv("CBF_FAKE_VERBS_FAIL", sender_cases[_i].fail, 1);
@@ -214,7 +214,7 @@ START_TEST(others_are_kept_away)
     sender_address = "10.60.0.2";
     send_packet(&endpoints.items[0], 0, 2, 301);
     for (unsigned packet = sender_cases[_i].stranger_comes ? 1 : 2; packet <= 2; packet++) {
-        int n = packet_source_recv(source, slots, 1, PATIENCE_NS);
+        int n = recv_source_recv(source, slots, 1, PATIENCE_NS);
         ck_assert_int_eq(n, 1);
         assert_packet(&slots[0], packet, 299 + packet, 0);
         ck_assert_uint_eq(slots[0].sender, inet_addr(packet == 1 ? "10.60.0.3" : "10.60.0.2"));
@@ -234,13 +234,13 @@ START_TEST(nothing_comes_before_the_beginning)
     ck_assert_msg(prepare_source("veth0", _i) == 0, "%s", why);
     for (unsigned i = 0; i < 2 * RING_LEAST; i++)
         send_packet(&endpoints.items[i % 2], 0, i, 1000);
-    ck_assert_msg(packet_source_begin(source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(recv_source_enable(source, why, sizeof(why)) == 0, "%s", why);
     for (unsigned i = 0; i < 2; i++) {
         send_packet(&endpoints.items[i], 0, 7 + i, 500);
-        ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
+        ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
         assert_packet(&slots[0], 7 + i, 500, i);
     }
-    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
+    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
     tear_down();
 }
 END_TEST
@@ -255,7 +255,7 @@ START_TEST(a_wait_ends_in_time)
     ck_assert_msg(open_source("veth0", _i) == 0, "%s", why);
     for (int64_t timeout_ns = 0; timeout_ns <= 40 * NS_PER_MS; timeout_ns += 20 * NS_PER_MS) {
         int64_t begin_ns = clock_monotonic_ns();
-        ck_assert_int_eq(packet_source_recv(source, &slot, 1, timeout_ns), 0);
+        ck_assert_int_eq(recv_source_recv(source, &slot, 1, timeout_ns), 0);
         ck_assert_int_ge(clock_monotonic_ns() - begin_ns, timeout_ns);
     }
     tear_down();
@@ -303,14 +303,14 @@ START_TEST(no_packet_is_slept_over)
     ops->poll_cq = poll_kept;
     ops->req_notify_cq = notify_late;
     int64_t begin_ns = clock_monotonic_ns();
-    ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
+    ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
     ck_assert_int_lt(clock_monotonic_ns() - begin_ns, PATIENCE_NS / 2);
     assert_packet(&slots[0], 0, 40, 0);
     ck_assert_uint_eq(n_sent, 1);
     /* Asked for once, they still come, though nothing had to be waited for. */
-    ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS), 0);
+    ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS), 0);
     send_packet(&endpoints.items[0], 0, 7, 50);
-    ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
+    ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), 1);
     assert_packet(&slots[0], 7, 50, 0);
     *ops = real;
     rdma_destroy_id(id);
@@ -333,12 +333,12 @@ START_TEST(the_dead_stay_dead)
     ck_assert_msg(open_source("veth0", _i) == 0, "%s", why);
     for (unsigned i = 0; i < 40; i++)
         send_packet(&endpoints.items[0], 0, i, 100);
-    while ((n = packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS)) > 0)
+    while ((n = recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS)) > 0)
         for (int i = 0; i < n; i++, n_taken++)
             assert_packet(&slots[i], n_taken, 100, 0);
     ck_assert_uint_eq(n_taken, 30);
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(packet_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), -EIO);
+        ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), -EIO);
     tear_down();
 }
 END_TEST

@@ -187,9 +187,9 @@ static void scramble(unsigned *seed, size_t distance)
 enum lending { FILLED, LENT, MIXED, N_LENDINGS };
 
 struct fake_source {
-    struct packet_source source;
+    struct recv_source source;
     enum lending lending;
-    uint8_t lent[PACKET_BATCH_MAX][PACKET_BYTES];
+    uint8_t zero_copy[PACKET_BATCH_MAX][PACKET_BYTES];
     size_t n_taken;
     unsigned seed;
     unsigned batch_max;
@@ -219,12 +219,12 @@ static void spoil(struct packet_slot *slot)
 /* Lends packet 'p' from place 'i'.  Those of the last batch are gone. */
 static void lend(struct fake_source *fake, size_t i, const struct sent *p, struct packet_slot *slot)
 {
-    memcpy(fake->lent[i], p->bytes, p->n_bytes);
+    memcpy(fake->zero_copy[i], p->bytes, p->n_bytes);
     *slot = (struct packet_slot){
-        .header = fake->lent[i], .header_bytes = p->n_bytes, .packet_bytes = p->n_bytes, .lent = true};
+        .header = fake->zero_copy[i], .header_bytes = p->n_bytes, .packet_bytes = p->n_bytes, .zero_copy = true};
 }
 
-static bool fake_lends(const struct packet_source *source)
+static bool fake_is_zero_copy(const struct recv_source *source)
 {
     const struct fake_source *fake = CONTAINER_OF(source, const struct fake_source, source);
 
@@ -232,7 +232,7 @@ static bool fake_lends(const struct packet_source *source)
     return fake->lending == LENT || (fake->lending == MIXED && fake->n_taken / 100 % 2 == 0);
 }
 
-static int fake_recv(struct packet_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
+static int fake_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct fake_source *fake = CONTAINER_OF(source, struct fake_source, source);
     size_t n = below(&fake->seed, fake->batch_max + 1);
@@ -250,14 +250,15 @@ static int fake_recv(struct packet_source *source, struct packet_slot *slots, si
     n = n < n_slots ? n : n_slots;
     n = n < n_sent - fake->n_taken ? n : n_sent - fake->n_taken;
     /* A recv lends all packets or none, and what it did not announce it may lend all the same. */
-    bool announced = fake_lends(source), lent = announced || (fake->lending == MIXED && below(&fake->seed, 2));
-    memset(fake->lent, POISON, sizeof(fake->lent));
+    bool announced = fake_is_zero_copy(source),
+         zero_copy = announced || (fake->lending == MIXED && below(&fake->seed, 2));
+    memset(fake->zero_copy, POISON, sizeof(fake->zero_copy));
     for (size_t i = n; i < n_slots && fake->lending == MIXED && !announced; i++)
         spoil(&slots[i]);
     for (size_t i = 0; i < n; i++) {
         const struct sent *p = order[fake->n_taken++];
         struct packet_slot *slot = &slots[i];
-        if (lent) {
+        if (zero_copy) {
             if (!announced)
                 spoil(slot);
             lend(fake, i, p, slot);
@@ -278,13 +279,13 @@ static int fake_recv(struct packet_source *source, struct packet_slot *slots, si
 /* As if a packet were dropped for each that comes. */
 static atomic_size_t n_asked;
 
-static uint64_t fake_kernel_drops(const struct packet_source *source)
+static uint64_t fake_kernel_drops(const struct recv_source *source)
 {
     atomic_fetch_add(&n_asked, 1);
     return CONTAINER_OF(source, const struct fake_source, source)->n_taken;
 }
 
-static void fake_close(struct packet_source *source)
+static void fake_close(struct recv_source *source)
 {
     struct fake_source *fake = CONTAINER_OF(source, struct fake_source, source);
 
@@ -292,11 +293,14 @@ static void fake_close(struct packet_source *source)
     free(fake);
 }
 
-static const struct packet_source_ops file_ops = {
-    .recv = fake_recv, .lends = fake_lends, .kernel_drops = fake_kernel_drops, .close = fake_close, .can_wait = true};
-static const struct packet_source_ops network_ops = {.recv = fake_recv, .close = fake_close, .can_wait = false};
+static const struct recv_source_ops file_ops = {.recv = fake_recv,
+                                                .is_zero_copy = fake_is_zero_copy,
+                                                .kernel_drops = fake_kernel_drops,
+                                                .close = fake_close,
+                                                .can_wait = true};
+static const struct recv_source_ops network_ops = {.recv = fake_recv, .close = fake_close, .can_wait = false};
 
-static struct packet_source *make_source(unsigned *seed, unsigned batch_max, int end)
+static struct recv_source *make_source(unsigned *seed, unsigned batch_max, int end)
 {
     struct fake_source *fake = calloc(1, sizeof(*fake));
 
@@ -309,9 +313,9 @@ static struct packet_source *make_source(unsigned *seed, unsigned batch_max, int
     return &fake->source;
 }
 
-static struct packet_source *make_lending_source(unsigned *seed, unsigned batch_max, int end, enum lending lending)
+static struct recv_source *make_lending_source(unsigned *seed, unsigned batch_max, int end, enum lending lending)
 {
-    struct packet_source *source = make_source(seed, batch_max, end);
+    struct recv_source *source = make_source(seed, batch_max, end);
 
     CONTAINER_OF(source, struct fake_source, source)->lending = lending;
     return source;
@@ -320,7 +324,7 @@ static struct packet_source *make_lending_source(unsigned *seed, unsigned batch_
 /* ---- The receiver under test ------------------------------------------------------------------------------------- */
 
 static struct device *device;
-static struct inbox *home[MEMBERS_MAX], *worker;
+static struct inbox *return_to[MEMBERS_MAX], *worker;
 static struct chunk_pool *pools[MEMBERS_MAX];
 static struct assembler_stats stats[MEMBERS_MAX];
 static struct receiver *receiver;
@@ -334,11 +338,11 @@ static void make_pool(unsigned i)
 
     const struct chunk_shape chunks = {
         .n_chunks = POOL_CHUNKS, .n_heaps = n_heaps, .heap_bytes = shape.heap_bytes, .direct = direct};
-    ck_assert_int_eq(chunk_pool_create(device, &chunks, i, home[i], FREE_CHUNK, &pools[i], why, sizeof(why)), 0);
+    ck_assert_int_eq(chunk_pool_create(device, &chunks, i, return_to[i], FREE_CHUNK, &pools[i], why, sizeof(why)), 0);
     for (int k = 0; direct && k < POOL_CHUNKS; k++) {
-        ck_assert_int_eq(inbox_try_pop(home[i], &item), 0);
+        ck_assert_int_eq(inbox_try_pop(return_to[i], &item), 0);
         direct_guard(((struct chunk *)item.object)->payload, n_heaps * shape.heap_bytes);
-        inbox_push(home[i], &item);
+        inbox_push(return_to[i], &item);
     }
 }
 
@@ -346,7 +350,7 @@ static void destroy_pool(unsigned i)
 {
     struct inbox_item item;
 
-    while (direct && inbox_try_pop(home[i], &item) == 0)
+    while (direct && inbox_try_pop(return_to[i], &item) == 0)
         direct_unguard(((struct chunk *)item.object)->payload);
     chunk_pool_destroy(pools[i]);
 }
@@ -366,7 +370,7 @@ static enum reject identify(const void *context, unsigned endpoint, const struct
     return identity->member < shape.n_members ? REJECT_NONE : REJECT_BAD_SOURCE;
 }
 
-static void make_receiver(struct packet_source *source)
+static void make_receiver(struct recv_source *source)
 {
     struct assembler_config members[MEMBERS_MAX];
     char why[200];
@@ -378,7 +382,7 @@ static void make_receiver(struct packet_source *source)
             device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(MEMBERS_MAX * POOL_CHUNKS + 1, &worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
-        ck_assert_int_eq(inbox_create(POOL_CHUNKS, &home[i]), 0);
+        ck_assert_int_eq(inbox_create(POOL_CHUNKS, &return_to[i]), 0);
         make_pool(i);
         members[i] = (struct assembler_config){
             .layout = {HEAP_SAMPLES, shape.heap_bytes, shape.n_heaps_per_source, shape.n_sources},
@@ -387,7 +391,7 @@ static void make_receiver(struct packet_source *source)
             .jump_heaps = 8,
             .jump_sources = 2,
             .timebase = {.adc_sample_rate_hz = {1000000000, 0}, .from_packets = true},
-            .free_chunks = home[i],
+            .free_chunks = return_to[i],
             .worker = worker,
             .full_kind = FULL_CHUNK,
             .stats = &stats[i],
@@ -414,9 +418,9 @@ static void destroy_receiver(void)
     receiver_destroy(receiver);
     ck_assert_uint_eq(inbox_length(worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
-        ck_assert_uint_eq(inbox_length(home[i]), POOL_CHUNKS);
+        ck_assert_uint_eq(inbox_length(return_to[i]), POOL_CHUNKS);
         destroy_pool(i);
-        inbox_destroy(home[i]);
+        inbox_destroy(return_to[i]);
     }
     inbox_destroy(worker);
 }
@@ -443,7 +447,7 @@ static void check_chunk(struct chunk *chunk, bool exact)
     }
     ck_assert_int_gt(chunk->last_arrival_ns, 0);
     memset(direct ? chunk->direct.device : chunk->payload, POISON, chunk->n_heaps * chunk->heap_bytes);
-    loan_put(&chunk->loan);
+    buffer_ref_put(&chunk->ref);
 }
 
 /* Plays the worker until the end of the file. */
@@ -639,7 +643,7 @@ START_TEST(landing_is_given_up_when_the_window_jumps)
         sent[i].sort = i;
     scramble(&seed, 0);
 
-    struct packet_source *source = make_source(&seed, 1, -ENODATA);
+    struct recv_source *source = make_source(&seed, 1, -ENODATA);
     CONTAINER_OF(source, struct fake_source, source)->first_batch = 9;
     make_receiver(source);
     ck_assert_int_eq(receiver_start(receiver), 0);

@@ -29,7 +29,7 @@ static void check_published(const char *prefix, const char *line, bool expected)
     char whole[160], *text;
 
     stats_reset();
-    assembler_stats_register(prefix, "pol=\"0\"", &stats);
+    receiver_metrics_add_assembler(prefix, "pol=\"0\"", &stats);
     text = make_page();
     snprintf(whole, sizeof(whole), "\n%s\n", line);
     ck_assert_msg((strstr(text, whole) != NULL) == expected, "%s: %s in\n%s", prefix, line, text);
@@ -102,7 +102,7 @@ START_TEST(refused_heaps)
     counter_add(&receiver.refused_heaps[REJECT_BAD_SOURCE], 4);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         stats_reset();
-        receiver_stats_register(cases[i].prefix, "recv0", &receiver);
+        receiver_metrics_add(cases[i].prefix, "recv0", &receiver);
         char whole[160], *text = make_page();
         snprintf(whole, sizeof(whole), "\n%s\n", cases[i].line);
         ck_assert_int_eq(strstr(text, whole) != NULL, cases[i].expected);

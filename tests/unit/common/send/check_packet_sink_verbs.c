@@ -359,14 +359,14 @@ struct sent {
 };
 
 static struct endpoint_list destinations;
-static struct packet_sink_config config;
-static struct packet_sink *sink;
-static struct inbox *home;
+static struct send_sink_config config;
+static struct send_sink *sink;
+static struct inbox *return_to;
 static uint8_t memory[2][MEMORY_BYTES];
 static struct sent sent[WIRE_MAX];
 static size_t n_sent;
-static struct loan loans[N_LOANS];
-static size_t n_loans;
+static struct buffer_ref refs[N_LOANS];
+static size_t n_refs;
 
 static void set_up(void)
 {
@@ -374,12 +374,12 @@ static void set_up(void)
     ck_assert_int_eq(
         endpoint_list_parse("239.1.2.3:5000, 239.129.2.4+2:65535, 224.0.0.1:1", &destinations, why, sizeof(why)), 0);
     ck_assert_uint_eq(destinations.n, N_DESTINATIONS);
-    config = (struct packet_sink_config){.destinations = &destinations,
-                                         .transport = TRANSPORT_IBVERBS,
-                                         .interface = "lo",
-                                         .ttl = 37,
-                                         .packet_bytes = PACKET_MAX};
-    ck_assert_int_eq(inbox_create(N_LOANS, &home), 0);
+    config = (struct send_sink_config){.destinations = &destinations,
+                                       .transport = TRANSPORT_IBVERBS,
+                                       .interface = "lo",
+                                       .ttl = 37,
+                                       .packet_bytes = PACKET_MAX};
+    ck_assert_int_eq(inbox_create(N_LOANS, &return_to), 0);
     for (size_t m = 0; m < 2; m++)
         for (size_t i = 0; i < MEMORY_BYTES; i++)
             memory[m][i] = (uint8_t)random_u64();
@@ -387,24 +387,24 @@ static void set_up(void)
 
 static void open_sink(void)
 {
-    ck_assert_msg(packet_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(send_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
     for (size_t m = 0; m < 2; m++)
-        ck_assert_int_eq(packet_sink_add_memory(sink, memory[m], MEMORY_BYTES, why, sizeof(why)), 0);
+        ck_assert_int_eq(send_sink_add_memory(sink, memory[m], MEMORY_BYTES, why, sizeof(why)), 0);
 }
 
 static void tear_down(void)
 {
-    packet_sink_close(sink);
+    send_sink_close(sink);
     ck_assert_int_eq(card.n_objects, 0);
     endpoint_list_fini(&destinations);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
 }
 
 /* Sends a batch of random packets: of payloads from added memory, from elsewhere, or none.  The last has a loan, if
  * wanted.  Returns how many left. */
 static size_t send_batch(size_t n, bool elsewhere, bool lend)
 {
-    struct packet_out *packets = packet_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
+    struct packet_out *packets = send_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
     static uint8_t other[PACKET_SINK_BATCH_MAX][PACKET_MAX];
 
     for (size_t i = 0; i < n; i++) {
@@ -426,12 +426,12 @@ static size_t send_batch(size_t n, bool elsewhere, bool lend)
         copy->destination = packet->destination;
     }
     if (lend) {
-        struct loan *loan = &loans[n_loans++];
-        loan_init(loan, home, (struct inbox_item){.object = loan});
-        loan_out(loan, 1);
-        packets[n - 1].loan = loan;
+        struct buffer_ref *ref = &refs[n_refs++];
+        buffer_ref_init(ref, return_to, (struct inbox_item){.object = ref});
+        buffer_ref_set(ref, 1);
+        packets[n - 1].ref = ref;
     }
-    return packet_sink_send(sink, packets, n);
+    return send_sink_send(sink, packets, n);
 }
 
 static size_t n_home;
@@ -442,10 +442,10 @@ static void assert_home(size_t n)
     struct inbox_item item;
 
     while (n_home < n) {
-        ck_assert_msg(inbox_try_pop(home, &item) == 0, "%zu of %zu loans came home", n_home, n);
-        ck_assert_ptr_eq(item.object, &loans[n_home++]);
+        ck_assert_msg(inbox_try_pop(return_to, &item) == 0, "%zu of %zu loans came home", n_home, n);
+        ck_assert_ptr_eq(item.object, &refs[n_home++]);
     }
-    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
 }
 
 /* RFC 791, 768 and 1112, read by somebody else than who writes. */
@@ -491,7 +491,7 @@ static void assert_failed(uint64_t n, int err)
 {
     int last_errno;
 
-    ck_assert_uint_eq(packet_sink_n_failed(sink, &last_errno), n);
+    ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), n);
     if (n > 0)
         ck_assert_int_eq(last_errno, err);
 }
@@ -508,11 +508,11 @@ START_TEST(frames_are_right_and_in_order)
         ck_assert_uint_eq(send_batch(n, _i % 2, random_below(3) == 0), n);
     }
     card.per_poll = 7;
-    packet_sink_flush(sink);
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    send_sink_flush(sink);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     ck_assert_uint_eq(n_wire, n_sent);
     assert_wire(0, 0, n_sent);
-    assert_home(n_loans);
+    assert_home(n_refs);
     assert_failed(0, 0);
     ck_assert_uint_le(card.n_in_flight_max, QUEUE_MAX);
     if (_i % 2 == 0)
@@ -521,26 +521,26 @@ START_TEST(frames_are_right_and_in_order)
 }
 END_TEST
 
-START_TEST(loans_come_home_with_the_last_packet_of_a_list)
+START_TEST(references_return_with_the_last_packet_of_a_list)
 {
     open_sink();
     card.per_poll = 0;
     send_batch(10, false, true);
     send_batch(1, false, true);
     send_batch(20, false, true);
-    ck_assert_uint_eq(packet_sink_reap(sink), 31);
+    ck_assert_uint_eq(send_sink_reap(sink), 31);
     assert_home(0);
     transmit(9);
-    ck_assert_uint_eq(packet_sink_reap(sink), 31);
+    ck_assert_uint_eq(send_sink_reap(sink), 31);
     assert_home(0);
     transmit(1);
-    ck_assert_uint_eq(packet_sink_reap(sink), 21);
+    ck_assert_uint_eq(send_sink_reap(sink), 21);
     assert_home(1);
     transmit(20);
-    ck_assert_uint_eq(packet_sink_reap(sink), 20);
+    ck_assert_uint_eq(send_sink_reap(sink), 20);
     assert_home(2);
     transmit(1);
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(3);
 }
 END_TEST
@@ -551,7 +551,7 @@ START_TEST(a_close_waits)
     open_sink();
     card.per_poll = 1;
     send_batch(30, true, true);
-    packet_sink_close(sink);
+    send_sink_close(sink);
     sink = NULL;
     assert_wire(0, 0, 30);
     assert_home(1);
@@ -571,7 +571,7 @@ START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
     send_batch(first_n, false, true);
     send_batch(second_n, true, true);
     card.per_poll = SIZE_MAX;
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(2);
     assert_failed(n - n_good, EIO);
     ck_assert_str_eq(card.states, "0IRS0IRS");
@@ -579,7 +579,7 @@ START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
     assert_wire(0, 0, n_good);
     for (int i = 0; i < 10; i++) /* as if nothing had been */
         ck_assert_uint_eq(send_batch(PACKET_SINK_BATCH_MAX, true, true), PACKET_SINK_BATCH_MAX);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     assert_wire(n_good, n, 10 * PACKET_SINK_BATCH_MAX);
     assert_home(12);
     assert_failed(n - n_good, EIO);
@@ -594,16 +594,16 @@ START_TEST(completions_of_before_a_reset_are_void)
     send_batch(20, false, true);
     card.fail_packet = 5;
     card.per_poll = SIZE_MAX;
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(1);
     card.per_poll = 0;
     send_batch(10, false, true);
     push(&(struct request){.wr_id = 3}, IBV_WC_SUCCESS);
     push(&(struct request){.wr_id = 19}, IBV_WC_WR_FLUSH_ERR);
-    ck_assert_uint_eq(packet_sink_reap(sink), 10);
+    ck_assert_uint_eq(send_sink_reap(sink), 10);
     assert_home(1);
     transmit(10);
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(2);
     assert_failed(16, EIO);
     ck_assert_str_eq(card.states, "0IRS0IRS");
@@ -616,24 +616,24 @@ START_TEST(room_is_where_nothing_must_be_waited_for)
     open_sink();
     card.per_poll = 0;
     for (size_t i = 0; i < QUEUE_MAX / PACKET_SINK_BATCH_MAX; i++) {
-        ck_assert(packet_sink_has_room(sink));
+        ck_assert(send_sink_has_room(sink));
         send_batch(PACKET_SINK_BATCH_MAX, false, true);
     }
-    ck_assert(!packet_sink_has_room(sink));
+    ck_assert(!send_sink_has_room(sink));
     transmit(PACKET_SINK_BATCH_MAX - 1);
-    ck_assert(!packet_sink_has_room(sink));
+    ck_assert(!send_sink_has_room(sink));
     assert_home(0);
     transmit(1);
-    ck_assert(packet_sink_has_room(sink));
+    ck_assert(send_sink_has_room(sink));
     assert_home(1);
     card.per_poll = SIZE_MAX;
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     card.per_poll = 0;
     while (card.n_copied == 0)
         send_batch(10, true, false);
-    ck_assert(!packet_sink_has_room(sink));
+    ck_assert(!send_sink_has_room(sink));
     transmit(SIZE_MAX);
-    ck_assert(packet_sink_has_room(sink));
+    ck_assert(send_sink_has_room(sink));
     assert_failed(0, 0);
 }
 END_TEST
@@ -648,12 +648,12 @@ START_TEST(a_call_that_fails_loses_what_was_in_flight)
     fail_call(running_calls[_i], _i ? 1 : 5);
     size_t n_left = send_batch(30, false, true);
     ck_assert_uint_eq(n_left, _i ? 30 : 0);
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(2);
     assert_failed(50, _i ? EIO : ENOSPC);
     card.per_poll = SIZE_MAX;
     ck_assert_uint_eq(send_batch(30, true, true), 30);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     assert_home(3);
     ck_assert_uint_eq(n_wire, 30);
     assert_wire(0, 50, 30);
@@ -675,7 +675,7 @@ START_TEST(a_queue_in_which_nothing_moves_is_reset)
     send_batch(1, _i, true); /* waits for room, or for the room for copies before */
     ck_assert_int_ge(clock_monotonic_ns() - begin_ns, NS_PER_S);
     ck_assert_int_lt(clock_monotonic_ns() - begin_ns, PATIENCE_NS);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     assert_home(n_full + 1);
     assert_failed(n_sent, ETIMEDOUT);
     ck_assert_uint_eq(n_wire, 0);
@@ -702,14 +702,14 @@ START_TEST(a_card_that_is_lost_is_told_once)
     fail_call("ibv_modify_qp", (size_t)_i + 1);
     card.fail_packet = 1;
     card.per_poll = SIZE_MAX;
-    ck_assert_uint_eq(packet_sink_reap(sink), 0);
+    ck_assert_uint_eq(send_sink_reap(sink), 0);
     ck_assert_str_eq(card.states, when[_i]);
     ck_assert_uint_eq(n_lost, 1);
     assert_home(1);
     for (size_t i = 0; i < 20; i++) /* refused, and not in the way of an end */
         ck_assert_uint_eq(send_batch(PACKET_SINK_BATCH_MAX, true, true), 0);
-    packet_sink_flush(sink);
-    packet_sink_lift_rate(sink);
+    send_sink_flush(sink);
+    send_sink_disable_pacing(sink);
     assert_home(21);
     assert_failed(n_sent, ENODEV);
     ck_assert_uint_eq(n_lost, 1);
@@ -736,20 +736,20 @@ START_TEST(memory_that_was_forgotten_is_copied_from)
 {
     open_sink();
     send_batch(PACKET_SINK_BATCH_MAX, false, true);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     int n_objects = card.n_objects;
-    packet_sink_forget_memory(sink);
+    send_sink_remove_memory(sink);
     ck_assert_int_eq(card.n_objects, n_objects - 2);
     for (int i = 0; i < 5; i++)
         send_batch(PACKET_SINK_BATCH_MAX, false, true);
-    packet_sink_flush(sink);
-    ck_assert_int_eq(packet_sink_add_memory(sink, memory[1], MEMORY_BYTES, why, sizeof(why)), 0);
+    send_sink_flush(sink);
+    ck_assert_int_eq(send_sink_add_memory(sink, memory[1], MEMORY_BYTES, why, sizeof(why)), 0);
     send_batch(PACKET_SINK_BATCH_MAX, false, true);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     assert_wire(0, 0, 7 * PACKET_SINK_BATCH_MAX);
     assert_home(7);
     fail_call("ibv_reg_mr", 1);
-    ck_assert_int_eq(packet_sink_add_memory(sink, memory[0], MEMORY_BYTES, why, sizeof(why)), -ENOSPC);
+    ck_assert_int_eq(send_sink_add_memory(sink, memory[0], MEMORY_BYTES, why, sizeof(why)), -ENOSPC);
     ck_assert_str_eq(why, "send.transport: ibverbs on lo: cannot register 64 KiB of memory: No space left on device");
 }
 END_TEST
@@ -779,15 +779,15 @@ START_TEST(the_card_paces_where_it_can)
     ck_assert_uint_eq(card.rate_kbps, rates[_i].kbps);
     card.fail_packet = 1; /* what was said before a reset is said again */
     send_batch(10, false, true);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     ck_assert_uint_eq(card.n_rates, rates[_i].kbps ? 2 : 0);
-    packet_sink_lift_rate(sink);
-    packet_sink_lift_rate(sink);
+    send_sink_disable_pacing(sink);
+    send_sink_disable_pacing(sink);
     ck_assert_uint_eq(card.n_rates, rates[_i].kbps ? 3 : 0);
     ck_assert_uint_eq(card.rate_kbps, 0);
     card.fail_packet = card.n_posted + 1;
     send_batch(10, false, true);
-    packet_sink_flush(sink);
+    send_sink_flush(sink);
     ck_assert_uint_eq(card.rate_kbps, 0);
     ck_assert_str_eq(card.states, "0IRS0IRS0IRS");
     assert_home(2);
@@ -811,7 +811,7 @@ START_TEST(a_start_that_fails_says_so_and_leaves_nothing)
 {
     for (size_t at = 1; at <= (strcmp(setup_calls[_i], "ibv_modify_qp") == 0 ? 3 : 1); at++) {
         fail_call(setup_calls[_i], at);
-        int err = packet_sink_open(&config, &sink, why, sizeof(why));
+        int err = send_sink_open(&config, &sink, why, sizeof(why));
         ck_assert_int_lt(err, 0);
         ck_assert_msg(strncmp(why, "send.transport: ibverbs on lo: cannot ", 38) == 0, "%s", why);
         ck_assert_int_eq(card.n_objects, 0);
@@ -823,20 +823,20 @@ END_TEST
 START_TEST(what_cannot_be_configured)
 {
     config.interface = NULL;
-    ck_assert_int_eq(packet_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
+    ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "send.interface: it must be given for ibverbs");
     config.interface = "no-such-if";
-    ck_assert_int_eq(packet_sink_open(&config, &sink, why, sizeof(why)), -ENODEV);
+    ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -ENODEV);
     ck_assert_msg(strncmp(why, "send.transport: ", 16) == 0 && strstr(why, "no-such-if"), "%s", why);
     config.interface = "lo";
     config.packet_bytes = 65509; /* and 28 are 65537 */
-    ck_assert_int_eq(packet_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
+    ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "send.interface: packets of 65509 bytes, 65537 with IPv4 and UDP, are more than the MTU of "
                           "lo, which is 65536: raise it (\"ip link set lo mtu 65537\") or send less in a packet");
     config.packet_bytes = 1000;
     destinations.items[3].key = "outputs[0].destinations";
     destinations.items[3].address.s_addr = htonl(0x0a010203);
-    ck_assert_int_eq(packet_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
+    ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "outputs[0].destinations: 10.1.2.3:65535: ibverbs sends to multicast groups only");
     sink = NULL;
 }
@@ -851,7 +851,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, frames_are_right_and_in_order, 0, 6);
-    tcase_add_test(tcase, loans_come_home_with_the_last_packet_of_a_list);
+    tcase_add_test(tcase, references_return_with_the_last_packet_of_a_list);
     tcase_add_test(tcase, a_close_waits);
     tcase_add_loop_test(tcase, a_completion_with_an_error_loses_what_was_in_flight, 0, 20);
     tcase_add_test(tcase, completions_of_before_a_reset_are_void);

@@ -47,16 +47,16 @@ static void remove_file(void)
 /* Groups of heaps whose bytes are random, and the inbox in which the job's loan is expected back. */
 struct test_job {
     struct send_job job;
-    struct loan loan;
+    struct buffer_ref ref;
 };
 
-static struct inbox *home;
+static struct inbox *return_to;
 
 static void make_job(struct test_job *t, size_t n_groups)
 {
-    loan_init(&t->loan, home, (struct inbox_item){.object = t});
-    loan_out(&t->loan, 1);
-    t->job.loan = &t->loan;
+    buffer_ref_init(&t->ref, return_to, (struct inbox_item){.object = t});
+    buffer_ref_set(&t->ref, 1);
+    t->job.ref = &t->ref;
     t->job.n_groups = n_groups;
     t->job.groups = calloc(n_groups ? n_groups : 1, sizeof(*t->job.groups));
 }
@@ -103,8 +103,8 @@ static void assert_home(size_t n)
     struct inbox_item item;
 
     for (size_t i = 0; i < n; i++)
-        ck_assert_msg(inbox_try_pop(home, &item) == 0, "%zu of %zu loans came home", i, n);
-    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+        ck_assert_msg(inbox_try_pop(return_to, &item) == 0, "%zu of %zu loans came home", i, n);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
 }
 
 /* ---- What is on the wire ----------------------------------------------------------------------------------------- */
@@ -287,7 +287,7 @@ static void rig_init(struct rig *rig, size_t n_destinations, size_t packet_paylo
         .max_jobs = MAX_JOBS,
         .stats = &rig->stats,
     };
-    ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &home), 0);
+    ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &return_to), 0);
 }
 
 static void rig_open(struct rig *rig)
@@ -299,7 +299,7 @@ static void rig_open(struct rig *rig)
 static void rig_fini(struct rig *rig)
 {
     sender_destroy(rig->sender);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
     endpoint_list_fini(&rig->destinations);
 }
 
@@ -381,9 +381,9 @@ END_TEST
 /* ---- The same over UDP, where packets are joined ----------------------------------------------------------------- */
 
 /* Points the rig's destinations at loopback and opens a source there. */
-static struct packet_source *rig_listen(struct rig *rig)
+static struct recv_source *rig_listen(struct rig *rig)
 {
-    struct packet_source *source;
+    struct recv_source *source;
     int fds[DESTINATIONS_MAX];
 
     for (size_t i = 0; i < rig->destinations.n; i++) {
@@ -398,13 +398,13 @@ static struct packet_source *rig_listen(struct rig *rig)
     for (size_t i = 0; i < rig->destinations.n; i++)
         close(fds[i]);
     rig->config.sink.pcap_file = NULL;
-    const struct packet_source_config config = {.endpoints = &rig->destinations, .buffer_bytes = 16 << 20};
-    ck_assert_msg(packet_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    const struct recv_source_config config = {.endpoints = &rig->destinations, .buffer_bytes = 16 << 20};
+    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     return source;
 }
 
 /* Receives 'n' packets into wire[].  Returns how many of them were joined on the way. */
-static size_t receive_wire(struct packet_source *source, size_t n)
+static size_t receive_wire(struct recv_source *source, size_t n)
 {
     static uint8_t memory[PACKET_BATCH_MAX][2048];
     int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
@@ -416,17 +416,17 @@ static size_t receive_wire(struct packet_source *source, size_t n)
 
         for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
             slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
-        int got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 10 * NS_PER_MS);
+        int got = recv_source_recv(source, slots, PACKET_BATCH_MAX, 10 * NS_PER_MS);
         ck_assert_int_ge(got, 0);
         for (int i = 0; i < got; i++, at++) {
             ck_assert_uint_lt(at, n);
             ck_assert_uint_le(slots[i].packet_bytes, sizeof(wire[at].bytes));
             wire[at].port = FIRST_PORT + slots[i].endpoint;
             wire[at].n_bytes = slots[i].packet_bytes;
-            packet_copy(&slots[i], 0, slots[i].packet_bytes, wire[at].bytes);
+            recv_packet_copy(&slots[i], 0, slots[i].packet_bytes, wire[at].bytes);
             ck_assert_int_eq(spead_parse(wire[at].bytes, wire[at].n_bytes, wire[at].n_bytes, NULL, 0, &wire[at].spead),
                              SPEAD_OK);
-            n_lent += slots[i].lent;
+            n_lent += slots[i].zero_copy;
         }
         ck_assert_msg(clock_monotonic_ns() < deadline_ns, "%zu of %zu packets came", at, n);
     }
@@ -463,7 +463,7 @@ START_TEST(substreams_arrive_complete)
     const size_t n_destinations = 1 + (size_t)_i, n_jobs = MAX_JOBS, packet_payload_bytes = 400;
     struct test_job jobs[MAX_JOBS], copies[MAX_JOBS];
     size_t n_packets = n_destinations; /* stop heaps */
-    struct packet_source *source;
+    struct recv_source *source;
     struct model model;
     struct rig rig;
 
@@ -488,7 +488,7 @@ START_TEST(substreams_arrive_complete)
     for (size_t j = 0; j < n_jobs; j++) {
         struct inbox_item item;
 
-        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
         overwrite(item.object);
     }
     sender_stop(rig.sender);
@@ -507,9 +507,9 @@ START_TEST(substreams_arrive_complete)
     }
     expect_stops(&model, n_destinations);
     ck_assert_uint_eq(model.at, model.n);
-    ck_assert_uint_eq(packet_source_kernel_drops(source), 0);
+    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
     ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
-    packet_source_close(source);
+    recv_source_close(source);
     rig_fini(&rig);
 }
 END_TEST
@@ -521,7 +521,7 @@ START_TEST(pace_does_not_drift)
     /* 8264 bytes at 3 GB/s take 2754 + 2/3 ns. */
     struct pace pace = pace_make(3e9);
 
-    pace_forget(&pace, 1000, 0);
+    pace_limit_backlog(&pace, 1000, 0);
     ck_assert_int_eq(pace_departure_ns(&pace), 1000);
     for (size_t i = 0; i < 3000000; i++)
         pace_depart(&pace, 8264);
@@ -536,15 +536,15 @@ START_TEST(pace_forgets)
 {
     struct pace pace = pace_make(1e9); /* a nanosecond a byte */
 
-    pace_forget(&pace, 5000, 0);
+    pace_limit_backlog(&pace, 5000, 0);
     pace_depart(&pace, 1000);
-    pace_forget(&pace, 5500, 0); /* ahead of its line: stays there */
+    pace_limit_backlog(&pace, 5500, 0); /* ahead of its line: stays there */
     ck_assert_int_eq(pace_departure_ns(&pace), 6000);
-    pace_forget(&pace, 6300, 300); /* as late as may be made up for */
+    pace_limit_backlog(&pace, 6300, 300); /* as late as may be made up for */
     ck_assert_int_eq(pace_departure_ns(&pace), 6000);
-    pace_forget(&pace, 6301, 300);
+    pace_limit_backlog(&pace, 6301, 300);
     ck_assert_int_eq(pace_departure_ns(&pace), 6001);
-    pace_forget(&pace, 9000, 0); /* was idle */
+    pace_limit_backlog(&pace, 9000, 0); /* was idle */
     ck_assert_int_eq(pace_departure_ns(&pace), 9000);
     pace_depart(&pace, 10);
     ck_assert_int_eq(pace_departure_ns(&pace), 9010);
@@ -582,7 +582,7 @@ START_TEST(a_squeezed_pace_ends_in_time)
         struct pace pace = pace_make(rate_bytes_per_s), squeezed;
 
         /* The next departure is some time ahead, or the thread a little late. */
-        pace_forget(&pace, now_ns - (int64_t)random_below(SENDER_LATE_MAX_NS), 0);
+        pace_limit_backlog(&pace, now_ns - (int64_t)random_below(SENDER_LATE_MAX_NS), 0);
         pace_depart(&pace, random_below(3) * random_below(9000));
         for (size_t i = 0; i < n; i++)
             n_bytes += sizes[i] = 1 + random_below(9000);
@@ -591,7 +591,7 @@ START_TEST(a_squeezed_pace_ends_in_time)
         int64_t max_ns = NS_PER_S;
         if (left_ns > SENDER_LATE_MAX_NS) /* much less than that is lost in the rounding of the lateness */
             max_ns = left_ns / 2 + (int64_t)random_below((size_t)left_ns);
-        ck_assert_int_eq(pace_squeeze(&squeezed, now_ns, n_bytes, max_ns), left_ns > max_ns);
+        ck_assert_int_eq(pace_finish_within(&squeezed, now_ns, n_bytes, max_ns), left_ns > max_ns);
         int64_t end_ns = depart_all(&squeezed, sizes, n, after);
 
         double factor = left_ns > max_ns ? (double)max_ns / (double)left_ns : 1;
@@ -608,8 +608,8 @@ START_TEST(a_squeeze_leaves_the_unpaced_alone)
 {
     struct pace pace = pace_make(0);
 
-    pace_forget(&pace, 1000, 0);
-    pace_squeeze(&pace, 1000, UINT64_C(1) << 50, 0);
+    pace_limit_backlog(&pace, 1000, 0);
+    pace_finish_within(&pace, 1000, UINT64_C(1) << 50, 0);
     pace_depart(&pace, 1 << 20);
     ck_assert_int_eq(pace_departure_ns(&pace), 1000);
 }
@@ -671,7 +671,7 @@ static struct piece {
 static size_t n_pieces, held_up_piece;
 static const struct send_stream *noted_stream;
 
-static size_t note_piece(struct packet_sink *sink, struct packet_out *packets, size_t n)
+static size_t note_piece(struct send_sink *sink, struct packet_out *packets, size_t n)
 {
     struct piece *piece = &pieces[n_pieces++];
 
@@ -686,7 +686,7 @@ static size_t note_piece(struct packet_sink *sink, struct packet_out *packets, s
         if (packets[i].destination == packets[0].destination && piece->first_bytes == piece->n_bytes)
             piece->first_bytes += packet_bytes;
         piece->n_bytes += packet_bytes;
-        packet_sink_put_loan(&packets[i]);
+        send_sink_put_ref(&packets[i]);
     }
     return n;
 }
@@ -712,7 +712,7 @@ START_TEST(pieces_leave_apart)
     const double rate_bytes_per_s = 2e9;
     size_t n_heaps = 1 + random_below(5), n_bytes = 0;
     struct test_job jobs[MAX_JOBS];
-    struct packet_sink_ops noting;
+    struct send_sink_ops noting;
     struct rig rig;
 
     rig_init(&rig, n_heaps, 8 * (1 + random_below(500)));
@@ -877,17 +877,17 @@ START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
     sender_push(rig.stream, &slow[1].job);
     sender_push(rig.stream, &empty.job);
     sender_push(rig.stream, &skipped.job);
-    ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
+    ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
     ck_assert_ptr_eq(item.object, &empty);
-    ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
+    ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
     ck_assert_ptr_eq(item.object, &skipped);
     wait_for_file_bytes(24 + 4 * (16 + 42 + 1000)); /* into the second round of the first group */
     stop_ns = clock_unix_ns();
     if (_i == 1) {
         /* The same without the end; the job of nearly all bytes comes home first. */
-        sender_hurry(rig.sender, INT64_MAX);
+        sender_set_deadline(rig.sender, INT64_MAX);
         int64_t deadline_ns = clock_monotonic_ns() + SENDER_DRAIN_MAX_NS + PATIENCE_NS;
-        ck_assert_int_eq(inbox_pop_until(home, deadline_ns, &item), 0);
+        ck_assert_int_eq(inbox_pop_until(return_to, deadline_ns, &item), 0);
         ck_assert_ptr_eq(item.object, &slow[0]);
     }
     sender_stop(rig.sender);
@@ -917,11 +917,11 @@ START_TEST(what_a_drain_gives_up_comes_home_and_is_counted)
     sender_push(rig.stream, &jobs[0].job);
     sender_push(rig.stream, &jobs[1].job);
     wait_for_file_bytes(24 + 16 + 42 + 1000);
-    sender_hurry(rig.sender, clock_monotonic_ns());
+    sender_set_deadline(rig.sender, clock_monotonic_ns());
     sender_push(rig.stream, &jobs[2].job);
     for (size_t i = 0; i < 3; i++) {
         struct inbox_item item;
-        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
         ck_assert_ptr_eq(item.object, &jobs[i]);
     }
     sender_stop(rig.sender);
@@ -940,14 +940,14 @@ END_TEST
 static _Atomic bool is_stuck;
 
 /* Of a network that takes nothing. */
-static size_t wait_until_given_up(struct packet_sink *sink, struct packet_out *packets, size_t n)
+static size_t wait_until_given_up(struct send_sink *sink, struct packet_out *packets, size_t n)
 {
     is_stuck = true;
-    while (!packet_sink_has_given_up(sink))
+    while (!send_sink_deadline_passed(sink))
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
     for (size_t i = 0; i < n; i++) {
-        packet_sink_note_failed(sink, EAGAIN);
-        packet_sink_put_loan(&packets[i]);
+        send_sink_note_failed(sink, EAGAIN);
+        send_sink_put_ref(&packets[i]);
     }
     return 0;
 }
@@ -955,7 +955,7 @@ static size_t wait_until_given_up(struct packet_sink *sink, struct packet_out *p
 /* It waits for room before anybody says that there is an end to it: both of its jobs, one of a single piece, are counted. */
 START_TEST(who_is_stuck_already_learns_when_to_give_up)
 {
-    struct packet_sink_ops stuck;
+    struct send_sink_ops stuck;
     struct test_job jobs[2];
     struct rig rig;
 
@@ -972,10 +972,10 @@ START_TEST(who_is_stuck_already_learns_when_to_give_up)
     sender_push(rig.stream, &jobs[1].job);
     while (!is_stuck)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
-    sender_hurry(rig.sender, clock_monotonic_ns());
+    sender_set_deadline(rig.sender, clock_monotonic_ns());
     for (size_t i = 0; i < 2; i++) {
         struct inbox_item item;
-        ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
         ck_assert_ptr_eq(item.object, &jobs[i]);
     }
     sender_stop(rig.sender);
@@ -1130,7 +1130,7 @@ START_TEST(streams_take_turns)
     static uint8_t memory[PACKET_BATCH_MAX][256];
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct endpoint_list list;
-    struct packet_source *source;
+    struct recv_source *source;
     struct send_stream *streams[2];
     struct send_stream_stats stats[2] = {{{0}}};
     struct test_job jobs[2];
@@ -1148,10 +1148,10 @@ START_TEST(streams_take_turns)
     close(fd);
     snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
     ck_assert_int_eq(endpoint_list_parse(text, &list, why, sizeof(why)), 0);
-    ck_assert_msg(packet_source_open(&(struct packet_source_config){.endpoints = &list, .buffer_bytes = 3 << 20},
-                                     &source, why, sizeof(why)) == 0,
+    ck_assert_msg(recv_source_open(&(struct recv_source_config){.endpoints = &list, .buffer_bytes = 3 << 20}, &source,
+                                   why, sizeof(why)) == 0,
                   "%s", why);
-    ck_assert_int_eq(inbox_create(2, &home), 0);
+    ck_assert_int_eq(inbox_create(2, &return_to), 0);
     ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &sender), 0);
     for (size_t s = 0; s < 2; s++) {
         const struct send_stream_config config = {
@@ -1174,7 +1174,7 @@ START_TEST(streams_take_turns)
     for (;;) {
         for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
             slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
-        got = packet_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS);
+        got = recv_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS);
         if (got <= 0)
             break;
         for (int i = 0; i < got; i++) {
@@ -1193,11 +1193,11 @@ START_TEST(streams_take_turns)
     }
     assert_home(2);
     sender_destroy(sender);
-    packet_source_close(source);
+    recv_source_close(source);
     endpoint_list_fini(&list);
     free_job(&jobs[0]);
     free_job(&jobs[1]);
-    inbox_destroy(home);
+    inbox_destroy(return_to);
 }
 END_TEST
 

@@ -30,7 +30,7 @@ struct slow_packet {
 };
 
 struct slow_card {
-    struct packet_sink base;
+    struct send_sink base;
     int64_t latency_ns, send_ns;
     unsigned fail_one_in; /* 0: none */
     struct slow_packet ring[RING];
@@ -39,7 +39,7 @@ struct slow_card {
     uint64_t n_changed;
     bool closed_in_flight;
     atomic_size_t n_refusals; /* so many times it says that it has no room, from now on */
-    struct packet_sink_config config;
+    struct send_sink_config config;
 };
 
 static struct slow_card cards[2];
@@ -56,7 +56,7 @@ static uint64_t sum_of(const struct packet_out *packet)
     return sum;
 }
 
-static size_t slow_reap(struct packet_sink *base)
+static size_t slow_reap(struct send_sink *base)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
     int64_t now_ns = clock_monotonic_ns();
@@ -68,14 +68,14 @@ static size_t slow_reap(struct packet_sink *base)
         card->n_changed += sum_of(&packet->out) != packet->sum;
         if (card->fail_one_in && card->n_gone % card->fail_one_in == 0) {
             atomic_fetch_add(&card->n_failed, 1);
-            packet_sink_note_failed(base, EIO);
+            send_sink_note_failed(base, EIO);
         }
-        packet_sink_put_loan(&packet->out);
+        send_sink_put_ref(&packet->out);
     }
     return card->n_sent - card->n_gone;
 }
 
-static size_t slow_send(struct packet_sink *base, struct packet_out *packets, size_t n)
+static size_t slow_send(struct send_sink *base, struct packet_out *packets, size_t n)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
     int64_t now_ns = clock_monotonic_ns();
@@ -92,7 +92,7 @@ static size_t slow_send(struct packet_sink *base, struct packet_out *packets, si
     return n;
 }
 
-static bool slow_has_room(struct packet_sink *base)
+static bool slow_has_room(struct send_sink *base)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
 
@@ -102,7 +102,7 @@ static bool slow_has_room(struct packet_sink *base)
     return false;
 }
 
-static int slow_add_memory(struct packet_sink *base, const void *memory, size_t n_bytes, int fd, char *reason,
+static int slow_add_memory(struct send_sink *base, const void *memory, size_t n_bytes, int fd, char *reason,
                            size_t reason_bytes)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
@@ -115,27 +115,27 @@ static int slow_add_memory(struct packet_sink *base, const void *memory, size_t 
     return 0;
 }
 
-static void slow_lift_rate(struct packet_sink *base)
+static void slow_lift_rate(struct send_sink *base)
 {
     atomic_fetch_add(&CONTAINER_OF(base, struct slow_card, base)->n_lifted, 1);
 }
 
-static void slow_close(struct packet_sink *base)
+static void slow_close(struct send_sink *base)
 {
     struct slow_card *card = CONTAINER_OF(base, struct slow_card, base);
 
     card->closed_in_flight = card->n_gone < card->n_sent;
 }
 
-static const struct packet_sink_ops slow_ops = {.send = slow_send,
-                                                .close = slow_close,
-                                                .reap = slow_reap,
-                                                .has_room = slow_has_room,
-                                                .add_memory = slow_add_memory,
-                                                .lift_rate = slow_lift_rate};
+static const struct send_sink_ops slow_ops = {.send = slow_send,
+                                              .close = slow_close,
+                                              .reap = slow_reap,
+                                              .has_room = slow_has_room,
+                                              .add_memory = slow_add_memory,
+                                              .disable_pacing = slow_lift_rate};
 
-int packet_sink_verbs_open(const struct packet_sink_config *config, struct packet_sink **sink, char *reason,
-                           size_t reason_bytes)
+int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **sink, char *reason,
+                         size_t reason_bytes)
 {
     ck_assert_int_eq(config->transport, TRANSPORT_IBVERBS);
     cards[n_cards].base.ops = &slow_ops;
@@ -150,10 +150,10 @@ struct test_job {
     struct send_job job;
     struct send_group group;
     struct send_heap heap;
-    struct loan loan;
+    struct buffer_ref ref;
 };
 
-static struct inbox *home;
+static struct inbox *return_to;
 
 /* A job of one heap. */
 static struct test_job *make_job(size_t n_bytes)
@@ -165,9 +165,9 @@ static struct test_job *make_job(size_t n_bytes)
         payload[i] = (uint8_t)random_u64();
     t->heap = (struct send_heap){.payload = payload, .payload_bytes = n_bytes};
     t->group = (struct send_group){.heaps = &t->heap, .n_heaps = 1, .send = true};
-    t->job = (struct send_job){.loan = &t->loan, .groups = &t->group, .n_groups = 1};
-    loan_init(&t->loan, home, (struct inbox_item){.object = t});
-    loan_out(&t->loan, 1);
+    t->job = (struct send_job){.ref = &t->ref, .groups = &t->group, .n_groups = 1};
+    buffer_ref_init(&t->ref, return_to, (struct inbox_item){.object = t});
+    buffer_ref_set(&t->ref, 1);
     return t;
 }
 
@@ -183,7 +183,7 @@ static struct test_job *await_home(void)
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_pop_until(home, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+    ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
     return item.object;
 }
 
@@ -195,7 +195,7 @@ static struct send_stream *streams[2];
 static void open_streams(size_t n, double rate_bytes_per_s)
 {
     ck_assert_int_eq(endpoint_list_parse("239.1.2.3:5000", &destinations, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &home), 0);
+    ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &return_to), 0);
     ck_assert_int_eq(sender_create("test-send", -1, n, n * MAX_JOBS, &sender), 0);
     for (size_t s = 0; s < n; s++) {
         const struct send_stream_config config = {
@@ -215,17 +215,17 @@ static void close_streams(void)
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN); /* no loan twice */
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN); /* no loan twice */
     sender_destroy(sender);
     for (size_t i = 0; i < n_cards; i++) {
         ck_assert(!cards[i].closed_in_flight);
         ck_assert_uint_eq(cards[i].n_changed, 0);
     }
-    inbox_destroy(home);
+    inbox_destroy(return_to);
     endpoint_list_fini(&destinations);
 }
 
-START_TEST(loans_come_home_when_packets_have_left)
+START_TEST(references_return_when_packets_have_left)
 {
     int64_t begin_ns = clock_monotonic_ns(), before_ns = begin_ns;
 
@@ -258,7 +258,7 @@ START_TEST(a_stop_waits_for_what_is_in_flight)
     ck_assert_uint_eq(cards[0].n_gone, cards[0].n_sent); /* the stop heap, too */
     for (size_t j = 0; j < MAX_JOBS; j++) {
         struct inbox_item item;
-        ck_assert_int_eq(inbox_try_pop(home, &item), 0);
+        ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
         free_job(item.object);
     }
     close_streams();
@@ -309,7 +309,7 @@ START_TEST(a_drain_that_is_hurried_lifts_the_rate)
     struct test_job *job = make_job(64 * 1000);
     ck_assert_int_eq(sender_start(sender), 0);
     sender_push(streams[0], &job->job);
-    sender_hurry(sender, INT64_MAX);
+    sender_set_deadline(sender, INT64_MAX);
     int64_t deadline_ns = clock_monotonic_ns() + PATIENCE_NS;
     while (_i && atomic_load(&cards[0].n_lifted) == 0 && clock_monotonic_ns() < deadline_ns)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
@@ -330,7 +330,7 @@ START_TEST(what_is_given_up_comes_home_when_packets_have_left)
     sender_push(streams[0], &job->job);
     while (counter_get(&stats[0].packets) == 0)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
-    sender_hurry(sender, clock_monotonic_ns());
+    sender_set_deadline(sender, clock_monotonic_ns());
     ck_assert_ptr_eq(await_home(), job);
     ck_assert_uint_eq(cards[0].n_gone, cards[0].n_sent);
     free_job(job);
@@ -362,7 +362,7 @@ START_TEST(what_a_failed_device_has_is_not_sent)
     uint64_t n_before = counter_get(&stats[0].packets);
     sender_push(streams[0], &jobs[2]->job);
     ck_assert_ptr_eq(await_home(), jobs[2]);
-    loan_out(&jobs[2]->loan, 1);
+    buffer_ref_set(&jobs[2]->ref, 1);
     sender_push(streams[1], &jobs[2]->job);
     ck_assert_ptr_eq(await_home(), jobs[2]);
     sender_stop(sender);
@@ -397,7 +397,7 @@ START_TEST(a_card_without_room_keeps_nobody_else)
     ck_assert_uint_eq(cards[0].n_gone, (5000 + 63) / 64 + 1);
     ck_assert_uint_eq(cards[1].n_gone, 500 + 1);
     ck_assert_uint_eq(counter_get(&stats[0].failed), 0);
-    ck_assert_int_eq(inbox_try_pop(home, &item), -EAGAIN);
+    ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
     free_job(stalled);
     free_job(other);
     close_streams();
@@ -462,7 +462,7 @@ int main(void)
 
     random_start();
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, loans_come_home_when_packets_have_left, 0, 2);
+    tcase_add_loop_test(tcase, references_return_when_packets_have_left, 0, 2);
     tcase_add_test(tcase, a_stop_waits_for_what_is_in_flight);
     tcase_add_test(tcase, who_is_busy_looks_all_the_same);
     tcase_add_test(tcase, what_fails_late_is_counted);

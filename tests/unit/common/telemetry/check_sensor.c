@@ -46,7 +46,7 @@ static struct sensors *make_sensors(void)
     return sensors;
 }
 
-static void add(struct sensors *sensors, struct sensor *sensor, struct sensor_about about, struct sensor_reading first)
+static void add(struct sensors *sensors, struct sensor *sensor, struct sensor_desc about, struct sensor_reading first)
 {
     about.description = about.description ? about.description : "";
     about.units = about.units ? about.units : "";
@@ -115,7 +115,7 @@ START_TEST(names)
     struct sensors *sensors = make_sensors();
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        add(sensors, &many[i], (struct sensor_about){all[i]},
+        add(sensors, &many[i], (struct sensor_desc){all[i]},
             (struct sensor_reading){0, SENSOR_NOMINAL, {.integer = (int64_t)i}});
     ck_assert_uint_eq(sensors->n, ARRAY_LEN(all));
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
@@ -144,13 +144,13 @@ START_TEST(texts)
     struct sensors *sensors = make_sensors();
     char *long_text = malloc(3000001);
 
-    add(sensors, &integer, (struct sensor_about){"integer", .type = SENSOR_INTEGER}, nothing);
-    add(sensors, &real, (struct sensor_about){"real", .type = SENSOR_FLOAT}, nothing);
-    add(sensors, &boolean, (struct sensor_about){"boolean", .type = SENSOR_BOOLEAN}, nothing);
-    add(sensors, &timestamp, (struct sensor_about){"timestamp", .type = SENSOR_TIMESTAMP}, nothing);
-    add(sensors, &discrete, (struct sensor_about){"discrete", .type = SENSOR_DISCRETE, .words = words}, nothing);
-    add(sensors, &text, (struct sensor_about){"text", .type = SENSOR_STRING}, nothing);
-    add(sensors, &pair, (struct sensor_about){"pair", .type = SENSOR_STRING, .format = write_pair}, nothing);
+    add(sensors, &integer, (struct sensor_desc){"integer", .type = SENSOR_INTEGER}, nothing);
+    add(sensors, &real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
+    add(sensors, &boolean, (struct sensor_desc){"boolean", .type = SENSOR_BOOLEAN}, nothing);
+    add(sensors, &timestamp, (struct sensor_desc){"timestamp", .type = SENSOR_TIMESTAMP}, nothing);
+    add(sensors, &discrete, (struct sensor_desc){"discrete", .type = SENSOR_DISCRETE, .words = words}, nothing);
+    add(sensors, &text, (struct sensor_desc){"text", .type = SENSOR_STRING}, nothing);
+    add(sensors, &pair, (struct sensor_desc){"pair", .type = SENSOR_STRING, .format = write_pair}, nothing);
 
     sensor_set_integer(&integer, 7, SENSOR_NOMINAL, INT64_MIN);
     ck_assert_str_eq(text_of(sensors, "integer"), "-9223372036854775808");
@@ -184,7 +184,7 @@ START_TEST(reals)
     static struct sensor real;
     struct sensors *sensors = make_sensors();
 
-    add(sensors, &real, (struct sensor_about){"real", .type = SENSOR_FLOAT}, nothing);
+    add(sensors, &real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         sensor_set_real(&real, 0, SENSOR_NOMINAL, values[i]);
         ck_assert_msg(strtod(text_of(sensors, "real"), NULL) == values[i], "%s", text_of(sensors, "real"));
@@ -207,11 +207,11 @@ START_TEST(time_outs)
     struct sensors *sensors = make_sensors();
     uint64_t before, after;
 
-    add(sensors, &fails, (struct sensor_about){"fails", .timeout_ns = 2 * NS_PER_S},
+    add(sensors, &fails, (struct sensor_desc){"fails", .timeout_ns = 2 * NS_PER_S},
         (struct sensor_reading){77, SENSOR_NOMINAL, {.integer = 3}});
-    add(sensors, &recovers, (struct sensor_about){"recovers", .timeout_ns = NS_PER_S, .recovers = true},
+    add(sensors, &recovers, (struct sensor_desc){"recovers", .timeout_ns = NS_PER_S, .recovers = true},
         (struct sensor_reading){78, SENSOR_ERROR, {.integer = 4}});
-    add(sensors, &stays, (struct sensor_about){"stays", .timeout_ns = NS_PER_S, .recovers = true},
+    add(sensors, &stays, (struct sensor_desc){"stays", .timeout_ns = NS_PER_S, .recovers = true},
         (struct sensor_reading){79, SENSOR_UNKNOWN, {.integer = 5}});
 
     fake_monotonic_ns += 2 * NS_PER_S - 1;
@@ -254,15 +254,15 @@ START_TEST(aggregates)
     struct sensors *sensors = make_sensors();
 
     add(sensors, &rx_status,
-        (struct sensor_about){"rx.device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
-                              .includes = includes_rx},
+        (struct sensor_desc){"rx.device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
+                             .includes = includes_rx},
         nothing);
     add(sensors, &all_status,
-        (struct sensor_about){"device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
-                              .includes = includes_all},
+        (struct sensor_desc){"device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
+                             .includes = includes_all},
         nothing);
-    add(sensors, &rx, (struct sensor_about){"input0.rx.timestamp", .timeout_ns = NS_PER_S}, nothing);
-    add(sensors, &other, (struct sensor_about){"gain"}, nothing);
+    add(sensors, &rx, (struct sensor_desc){"input0.rx.timestamp", .timeout_ns = NS_PER_S}, nothing);
+    add(sensors, &other, (struct sensor_desc){"gain"}, nothing);
     for (enum sensor_status status = SENSOR_UNKNOWN; status <= SENSOR_INACTIVE; status++) {
         bool worse = status >= SENSOR_WARN && status <= SENSOR_UNREACHABLE;
         sensor_set_integer(&other, 0, status, 0);

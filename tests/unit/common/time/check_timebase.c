@@ -13,8 +13,8 @@ static struct timebase make_timebase(const char *sync_time_s, const char *rate_h
 {
     struct timebase timebase = {.from_packets = false};
 
-    ck_assert_int_eq(decimal_parse(sync_time_s, 9, &timebase.sync_time_s), 0);
-    ck_assert_int_eq(decimal_parse(rate_hz, 9, &timebase.adc_sample_rate_hz), 0);
+    ck_assert_int_eq(timebase_parse_decimal(sync_time_s, 9, &timebase.sync_time_s), 0);
+    ck_assert_int_eq(timebase_parse_decimal(rate_hz, 9, &timebase.adc_sample_rate_hz), 0);
     return timebase;
 }
 
@@ -70,7 +70,7 @@ START_TEST(decimals_are_parsed)
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct decimal decimal = {.mantissa = -77, .n_decimals = -77};
 
-        ck_assert_msg(decimal_parse(table[i].text, table[i].max_decimals, &decimal) == table[i].err, "\"%s\"",
+        ck_assert_msg(timebase_parse_decimal(table[i].text, table[i].max_decimals, &decimal) == table[i].err, "\"%s\"",
                       table[i].text);
         ck_assert_msg(decimal.mantissa == (table[i].err ? -77 : table[i].mantissa), "\"%s\"", table[i].text);
         ck_assert_msg(decimal.n_decimals == (table[i].err ? -77 : table[i].n_decimals), "\"%s\"", table[i].text);
@@ -80,13 +80,13 @@ END_TEST
 
 START_TEST(decimal_as_double)
 {
-    ck_assert_double_eq(decimal_to_double((struct decimal){-125, 2}), -1.25);
-    ck_assert_double_eq(decimal_to_double((struct decimal){1712000000, 0}), 1712e6);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){-125, 2}), -1.25);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){1712000000, 0}), 1712e6);
     /* Rounded once: a mantissa beyond 2^53 that is rounded before it is divided gives the neighbours of these. */
-    ck_assert_double_eq(decimal_to_double((struct decimal){100000792023456791, 9}), 0x1.7d7906018050fp+26);
-    ck_assert_double_eq(decimal_to_double((struct decimal){102710673823456791, 9}), 0x1.87cf6474b3842p+26);
-    ck_assert_double_eq(decimal_to_double((struct decimal){106775496523456791, 9}), 0x1.9750f2218050fp+26);
-    ck_assert_double_eq(decimal_to_double((struct decimal){109485378323456791, 9}), 0x1.a1a75094b3842p+26);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){100000792023456791, 9}), 0x1.7d7906018050fp+26);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){102710673823456791, 9}), 0x1.87cf6474b3842p+26);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){106775496523456791, 9}), 0x1.9750f2218050fp+26);
+    ck_assert_double_eq(timebase_decimal_to_double((struct decimal){109485378323456791, 9}), 0x1.a1a75094b3842p+26);
 }
 END_TEST
 

@@ -150,12 +150,12 @@ START_TEST(metrics_are_summed)
                                "c{x=\"1\"";
     double all = 0;
 
-    ck_assert_double_eq(metrics_sum(page, "a_total", NULL), 7);
-    ck_assert_double_eq(metrics_sum(page, "a_total", "pol=\"1\""), 4);
-    ck_assert_double_eq(metrics_sum(page, "a_total", "pol=\"2\""), 0);
-    ck_assert_double_eq(metrics_sum(page, "b", NULL), 2500);
-    ck_assert_double_eq(metrics_sum("", "b", NULL), 0);
-    metrics_each(page, count_sample, &all);
+    ck_assert_double_eq(doctor_metrics_sum(page, "a_total", NULL), 7);
+    ck_assert_double_eq(doctor_metrics_sum(page, "a_total", "pol=\"1\""), 4);
+    ck_assert_double_eq(doctor_metrics_sum(page, "a_total", "pol=\"2\""), 0);
+    ck_assert_double_eq(doctor_metrics_sum(page, "b", NULL), 2500);
+    ck_assert_double_eq(doctor_metrics_sum("", "b", NULL), 0);
+    doctor_metrics_each(page, count_sample, &all);
     ck_assert_double_eq(all, 3507);
 }
 END_TEST

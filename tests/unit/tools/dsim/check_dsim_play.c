@@ -97,11 +97,11 @@ static int64_t check_blocks(struct dsim_play *play, int64_t n_heaps, int64_t n_i
                 check_heap(&block->heaps, input, i,
                            samples[config.recordings.n == 1 ? 0 : input] + heap % n_in_file * PACKET_SAMPLES);
         if (held)
-            loan_put(&held->loan);
+            buffer_ref_put(&held->ref);
         held = block;
     }
     if (held)
-        loan_put(&held->loan);
+        buffer_ref_put(&held->ref);
     return heap;
 }
 
@@ -161,7 +161,7 @@ START_TEST(all_taken)
     for (size_t b = 0; b < n; b++)
         for (size_t i = 0; i < blocks[b]->heaps.n_heaps; i++, heap++)
             check_heap(&blocks[b]->heaps, 2, i, samples[2] + heap % 36 * PACKET_SAMPLES);
-    loan_put(&blocks[0]->loan);
+    buffer_ref_put(&blocks[0]->ref);
     ck_assert_int_eq(take(play, &blocks[n]), 0);
     ck_assert_ptr_eq(blocks[n], blocks[0]);
     dsim_play_destroy(play);

@@ -26,7 +26,7 @@ static bool look(struct setup *s, unsigned n, uint64_t n_dumps, uint64_t n_lost,
         s->counts.n_dumps += n_dumps;
         s->counts.n_lost += n_lost;
         s->counts.n_refused += n_refused;
-        visrec_health_look(&s->health, &s->counts);
+        visrec_health_poll(&s->health, &s->counts);
     }
     return visrec_health_is_good(&s->health);
 }

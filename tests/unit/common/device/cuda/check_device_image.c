@@ -586,7 +586,7 @@ END_TEST
 START_TEST(the_cache_is_where_it_should_be)
 {
     static const struct {
-        const char *configured, *service, *user, *home, *expected;
+        const char *configured, *service, *user, *return_to, *expected;
     } table[] = {
         {"/a/b", "/s", "/u", "/h", "/a/b"},
         {"", "/s", "/u", "/h", "/s"},
@@ -599,7 +599,7 @@ START_TEST(the_cache_is_where_it_should_be)
 
     for (size_t k = 0; k < ARRAY_LEN(table); k++) {
         const char *const names[] = {"CACHE_DIRECTORY", "XDG_CACHE_HOME", "HOME"};
-        const char *const values[] = {table[k].service, table[k].user, table[k].home};
+        const char *const values[] = {table[k].service, table[k].user, table[k].return_to};
 
         for (size_t v = 0; v < ARRAY_LEN(names); v++)
             values[v] ? setenv(names[v], values[v], 1) : unsetenv(names[v]);
