@@ -10,6 +10,7 @@
 #include "common/base/process.h"
 #include "common/telemetry/stats.h"
 #include "common/http/status.h"
+#include "common/net/endpoint.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
 
@@ -279,16 +280,6 @@ static void free_http(struct http *http)
     free(http);
 }
 
-static const char *bind_error_hint(int err)
-{
-    switch (err) {
-    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
-    case -EADDRNOTAVAIL: return "; this host has no such address";
-    case -EACCES: return "; ports below 1024 are for root";
-    default: return "";
-    }
-}
-
 int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
               char *why, size_t why_bytes)
 {
@@ -330,7 +321,7 @@ undo_http:
     free_http(h);
 fail:
     snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
-             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), bind_error_hint(err));
+             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), endpoint_bind_error_hint(err));
     return err;
 }
 

@@ -191,16 +191,6 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
         katcp_client_open(listener->server, fd, &peer, listener->read_only);
 }
 
-static const char *bind_error_hint(int err)
-{
-    switch (err) {
-    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
-    case -EADDRNOTAVAIL: return "; this host has no such address";
-    case -EACCES: return "; ports below 1024 are for root";
-    default: return "";
-    }
-}
-
 /* Stores the socket and its port.  Returns 0 or negative errno. */
 static int open_socket(const struct endpoint *at, int *out, unsigned *port)
 {
@@ -233,7 +223,7 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     if (err) {
         snprintf(why, why_bytes, "katcp.%s: cannot serve KATCP on %s: %s%s",
                  listener->read_only ? "read_only_listen" : "listen",
-                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-err), bind_error_hint(err));
+                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-err), endpoint_bind_error_hint(err));
         return err;
     }
     ev_io_init(&listener->accepts, on_connection, listener->fd, EV_READ);

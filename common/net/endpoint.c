@@ -194,6 +194,16 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
     return text;
 }
 
+const char *endpoint_bind_error_hint(int err)
+{
+    switch (err) {
+    case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
+    case -EADDRNOTAVAIL: return "; this host has no such address";
+    case -EACCES: return "; ports below 1024 are for root";
+    default: return "";
+    }
+}
+
 bool endpoint_is_multicast(const struct endpoint *endpoint)
 {
     return IN_MULTICAST(ntohl(endpoint->address.s_addr));
