@@ -1,11 +1,67 @@
 /* claims.c - beside the assembler's window: what its sources claim of another time.  See claims.h. */
 #include "common/recv/claims.h"
 
+#include "common/base/units.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
 /* Room for held packets of a heap, beside their payload. */
 #define HELD_OVERHEAD_BYTES 65536
+
+/* ---- Held packets ------------------------------------------------------------------------------------------------ */
+
+/* Bytes of a packet with its head; heads stay aligned. */
+static size_t held_bytes(const struct assemble_packet *packet)
+{
+    return sizeof(struct held_packet) + (size_t)round_up((int64_t)packet->n_bytes, sizeof(int64_t));
+}
+
+/* Room for 'n_bytes' of packets and what is noted of each.  Returns 0 or -ENOMEM. */
+static int held_init(struct held *held, size_t n_bytes)
+{
+    *held = (struct held){.bytes = malloc(n_bytes), .n_bytes = n_bytes};
+    return held->bytes ? 0 : -ENOMEM;
+}
+
+static void held_fini(struct held *held)
+{
+    free(held->bytes);
+}
+
+/* Keeps a packet whose payload the caller puts where this says; NULL where there is no room. */
+static uint8_t *held_add(struct held *held, const struct assemble_packet *packet, int64_t arrival_ns)
+{
+    size_t n_bytes = held_bytes(packet);
+
+    if (n_bytes > held->n_bytes - held->used_bytes)
+        return NULL;
+    struct held_packet *kept = (struct held_packet *)(held->bytes + held->used_bytes);
+    kept->packet = *packet;
+    kept->arrival_ns = arrival_ns;
+    held->used_bytes += n_bytes;
+    held->n_packets++;
+    return kept->payload;
+}
+
+/* The packet behind 'previous' (NULL: the first), in the order in which they came; NULL behind the last. */
+static const struct held_packet *held_next(const struct held *held, const struct held_packet *previous)
+{
+    size_t offset = previous ? (size_t)((const uint8_t *)previous - held->bytes) + held_bytes(&previous->packet) : 0;
+
+    return offset < held->used_bytes ? (const struct held_packet *)(held->bytes + offset) : NULL;
+}
+
+/* Lets all go.  Returns how many there were. */
+static size_t held_clear(struct held *held)
+{
+    size_t n_packets = held->n_packets;
+
+    held->used_bytes = held->n_packets = 0;
+    return n_packets;
+}
+
+/* ---- Claims ------------------------------------------------------------------------------------------------------ */
 
 int claims_init(struct claims *claims, const struct claims_config *config)
 {

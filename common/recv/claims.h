@@ -11,15 +11,16 @@
  * window within the time that a window lasts is not believed, so bursts of a stranger beside a stream that goes on move
  * nothing.
  *
- * Recordings: no time passes that could vouch for a claim, so its packets are held (held.h) until it is believed.
+ * Recordings: no time passes that could vouch for a claim, so its packets are held until it is believed.  Nothing that a
+ * recording has may be lost by a gap before it.
  *
- * Ownership: part of an assembler.   Threads: the assembler's.   Blocking: none.   Allocation: claims_init() alone. */
+ * Ownership: part of an assembler.   Threads: the assembler's.   Blocking: none.   Allocation: claims_init() alone; pages of held
+ * packets are touched when packets come. */
 #ifndef COMMON_RECV_CLAIMS_H
 #define COMMON_RECV_CLAIMS_H
 
 #include "common/recv/assemble.h"
 #include "common/base/counter.h"
-#include "common/recv/held.h"
 #include "common/base/log.h"
 
 struct claims_config {
@@ -29,6 +30,19 @@ struct claims_config {
     size_t heap_bytes;
     const char *name;        /* of the member; outlives the claims */
     struct counter *refused; /* held packets of claims that came to nothing */
+};
+
+/* A packet of a claim that is not yet believed. */
+struct held_packet {
+    struct assemble_packet packet;
+    int64_t arrival_ns;
+    uint8_t payload[]; /* [packet.n_bytes] */
+};
+
+/* Such packets of a source, one behind the other. */
+struct held {
+    uint8_t *bytes;
+    size_t n_bytes, used_bytes, n_packets;
 };
 
 /* Knowledge about one source. */

@@ -13,6 +13,7 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/net/spead_shape.h"
+#include "common/recv/predict.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
 
@@ -35,30 +36,9 @@
 
 #define RING_REQUEST_BYTES 69 /* of an ibverbs source's lists of its frames, for each of them */
 
-/* Prediction is judged once so many landings were tried, and after a failure tried again so many batches later. */
-#define JUDGED_LANDINGS 64
-#define RETRY_BATCHES   64
-
 /* Slots offered at least; else twice as many as the last batch had packets, because a prediction that no packet follows
  * is wasted. */
 #define OFFERED_MIN 8
-
-/* A place in the sequence of one source's packets. */
-struct position {
-    int64_t timestamp;
-    uint64_t offset; /* in the heap */
-};
-
-/* What is known of the packets of one source of one member. */
-struct flow {
-    unsigned member;           /* [const] */
-    unsigned source;           /* [const] */
-    struct position next;      /* after the last packet admitted */
-    uint64_t payload_bytes;    /* of its packets, but for the last of a heap */
-    struct flow *successor[2]; /* whose packet came after one of this: [0] in mid-heap, [1] at a heap's end */
-    struct position cursor;    /* where the predictions for batch 'cursor_batch' have got to */
-    uint64_t cursor_batch;
-};
 
 /* What belongs to a slot. */
 struct placement {
@@ -66,10 +46,8 @@ struct placement {
     uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
 
-    /* The prediction; the payload was offered a place in a chunk if 'flow' is set. */
-    struct flow *flow;
-    struct position position;
-    uint64_t n_jumps; /* of the member's window, when that place was looked up */
+    struct prediction predicted; /* the payload was offered a place in a chunk if its 'flow' is set */
+    uint64_t n_jumps;            /* of the member's window, when that place was looked up */
 
     /* What came. */
     struct spead_packet packet;
@@ -84,8 +62,7 @@ struct receiver {
     char name[32];                    /* [const] the thread's; config.thread_name points here */
     struct assembler_config *members; /* [const] [n_assemblers] */
     struct assembler **assemblers;    /* [const] [n_assemblers] */
-    struct flow *flows;               /* [n_flows] member by member */
-    struct flow **member_flows;       /* [const] [n_assemblers] the flow of source 0 of each member */
+    struct predictor predictor;
     struct recv_source *source;
     struct thread thread;
     bool running; /* there is a thread to join */
@@ -99,13 +76,8 @@ struct receiver {
     int64_t ticked_ns;
     struct spead_shape shape; /* of the last good packet */
     size_t header_bytes;      /* of the last good packet: what is offered to the next */
-    struct flow *last_flow;   /* of the last packet admitted; NULL before */
-    bool last_ended_heap;
-    uint64_t n_batches;
-    size_t n_offered;                     /* slots of this batch */
-    size_t n_landed;                      /* packets of it */
-    unsigned n_unpredicted;               /* batches still to be received without prediction */
-    unsigned n_landings, n_good_landings; /* since prediction was last judged */
+    size_t n_offered;         /* slots of this batch */
+    size_t n_landed;          /* packets of it */
 
     struct receiver_stats stats;
     uint32_t named; /* reasons of rejection named in this batch */
@@ -114,111 +86,40 @@ struct receiver {
 
 /* ---- Prediction -------------------------------------------------------------------------------------------------- */
 
-static struct flow *flow_of(const struct receiver *receiver, unsigned member, unsigned source)
+/* Offers 'slot' the place in an open chunk, if there is one, at which the predictor expects the next packet. */
+static void predict(struct receiver *r, struct packet_slot *slot, struct placement *placement)
 {
-    return receiver->member_flows[member] + source;
-}
+    struct prediction next;
+    const struct assemble_packet packet = predictor_next(&r->predictor, &next);
+    uint8_t *payload = assembler_expect(r->assemblers[next.flow->member], &packet);
 
-/* Moves past 'n_bytes' of a heap; returns true at its end. */
-static bool position_advance(struct position *position, const struct assemble_layout *layout, uint64_t n_bytes)
-{
-    position->offset += n_bytes;
-    if (position->offset < layout->heap_bytes)
-        return false;
-    position->offset = 0;
-    position->timestamp += layout->heap_samples;
-    return true;
-}
-
-static bool position_equal(const struct position *a, const struct position *b)
-{
-    return a->timestamp == b->timestamp && a->offset == b->offset;
-}
-
-/* Takes note of an admitted packet. */
-static void flow_follow(struct receiver *r, struct flow *flow, const struct assemble_packet *packet)
-{
-    const struct assemble_layout *layout = &r->members[flow->member].layout;
-
-    flow->next = (struct position){.timestamp = packet->timestamp, .offset = packet->offset};
-    bool ended_heap = position_advance(&flow->next, layout, packet->n_bytes);
-    if (!ended_heap || packet->offset == 0)
-        flow->payload_bytes = packet->n_bytes;
-    if (r->last_flow)
-        r->last_flow->successor[r->last_ended_heap] = flow;
-    r->last_flow = flow;
-    r->last_ended_heap = ended_heap;
-}
-
-/* Offers 'slot' the place of the next packet of 'flow', if that is in an open chunk.  Returns whether the packet would
- * be the last of its heap. */
-static bool predict(struct receiver *r, struct flow *flow, struct packet_slot *slot, struct placement *placement)
-{
-    const struct assemble_layout *layout = &r->members[flow->member].layout;
-
-    if (flow->cursor_batch != r->n_batches) {
-        flow->cursor_batch = r->n_batches;
-        flow->cursor = flow->next;
-    }
-    uint64_t n_bytes = layout->heap_bytes - flow->cursor.offset;
-    if (n_bytes > flow->payload_bytes)
-        n_bytes = flow->payload_bytes;
-    const struct assemble_packet packet = {
-        .source = flow->source,
-        .timestamp = flow->cursor.timestamp,
-        .heap_bytes = layout->heap_bytes,
-        .offset = flow->cursor.offset,
-        .n_bytes = n_bytes,
-    };
-    uint8_t *payload = assembler_expect(r->assemblers[flow->member], &packet);
-    if (payload) {
-        placement->flow = flow;
-        placement->position = flow->cursor;
-        placement->n_jumps = counter_get(&r->members[flow->member].stats->jumps);
-        slot->payload = payload;
-        slot->payload_bytes = n_bytes;
-        slot->spill = placement->spill;
-        slot->spill_bytes = PACKET_BYTES_MAX;
-    }
-    return position_advance(&flow->cursor, layout, n_bytes);
+    if (!payload)
+        return;
+    placement->predicted = next;
+    placement->n_jumps = counter_get(&r->members[next.flow->member].stats->jumps);
+    slot->payload = payload;
+    slot->payload_bytes = packet.n_bytes;
+    slot->spill = placement->spill;
+    slot->spill_bytes = PACKET_BYTES_MAX;
 }
 
 static void offer_slots(struct receiver *r)
 {
-    struct flow *flow = r->last_flow;
-    bool ended_heap = r->last_ended_heap;
+    bool predicts = !r->config.direct && predictor_begin_batch(&r->predictor);
 
-    r->n_batches++;
-    if (r->config.direct || r->n_unpredicted > 0)
-        flow = NULL;
-    if (r->n_unpredicted > 0)
-        r->n_unpredicted--;
     for (size_t i = 0; i < r->n_offered; i++) {
         struct placement *placement = &r->landings[i];
 
-        placement->flow = NULL;
+        placement->predicted.flow = NULL;
         r->slots[i] = (struct packet_slot){
             .header = placement->header,
             .header_bytes = r->header_bytes,
             .payload = placement->own,
             .payload_bytes = PACKET_BYTES_MAX,
         };
-        if (flow) {
-            flow = flow->successor[ended_heap];
-            ended_heap = predict(r, flow, &r->slots[i], placement);
-        }
+        if (predicts)
+            predict(r, &r->slots[i], placement);
     }
-}
-
-/* Where most landings miss, a miss costs two copies and a hit saves one: better not to predict for a while. */
-static void judge_predictions(struct receiver *r)
-{
-    if (r->n_landings < JUDGED_LANDINGS)
-        return;
-    if (2 * r->n_good_landings < r->n_landings)
-        r->n_unpredicted = RETRY_BATCHES;
-    r->n_landings = 0;
-    r->n_good_landings = 0;
 }
 
 /* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
@@ -262,18 +163,11 @@ static enum spead_error parse(struct receiver *r, const struct packet_slot *slot
 static bool is_as_predicted(const struct packet_slot *slot, const struct placement *placement)
 {
     const struct receiver_identity *identity = &placement->identity;
-    const struct position position = {
-        .timestamp = (int64_t)identity->wire_timestamp,
-        .offset = placement->packet.payload_offset,
-    };
-    const struct position predicted = {
-        .timestamp = placement->position.timestamp & (int64_t)SPEAD_VALUE_MASK,
-        .offset = placement->position.offset,
-    };
 
     return placement->packet.header_bytes == slot->header_bytes &&
-           placement->packet.payload_length == slot->payload_bytes && identity->member == placement->flow->member &&
-           identity->source == placement->flow->source && position_equal(&position, &predicted);
+           placement->packet.payload_length == slot->payload_bytes &&
+           prediction_holds(&placement->predicted, identity->member, identity->source, identity->wire_timestamp,
+                            placement->packet.payload_offset);
 }
 
 /* The list is asked here, whatever the source did to keep others away. */
@@ -333,13 +227,11 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
     if (!is_intact(r, slot, packet))
         return REJECT_CRC;
     r->header_bytes = packet->header_bytes < HEADER_BYTES ? packet->header_bytes : HEADER_BYTES;
-    if (!placement->flow)
+    if (!placement->predicted.flow)
         return REJECT_NONE;
-    r->n_landings++;
     placement->as_predicted = is_as_predicted(slot, placement);
-    if (placement->as_predicted)
-        r->n_good_landings++;
-    else
+    predictor_count(&r->predictor, placement->as_predicted);
+    if (!placement->as_predicted)
         recv_packet_copy(slot, packet->header_bytes, packet->payload_length, placement->own);
     return REJECT_NONE;
 }
@@ -373,7 +265,7 @@ static bool is_same(const struct receiver *r, const struct packet_slot *slot, co
         return false;
     if (slot->zero_copy)
         return memcmp(first, slot->header + packet->header_bytes, packet->payload_length) == 0;
-    if (placement->flow)
+    if (placement->predicted.flow)
         return memcmp(first, placement->own, packet->payload_length) == 0;
     recv_packet_copy(slot, packet->header_bytes, packet->payload_length, placement->spill);
     return memcmp(first, placement->spill, packet->payload_length) == 0;
@@ -440,7 +332,7 @@ static void copy_landed(struct receiver *r, const struct packet_slot *slot, cons
     const struct spead_packet *packet = &placement->packet;
 
     make_way(r, placement, place);
-    if (placement->flow)
+    if (placement->predicted.flow)
         memcpy(place, placement->own, packet->payload_length);
     else
         recv_packet_copy(slot, packet->header_bytes, packet->payload_length, place);
@@ -520,7 +412,7 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
         return reject;
     place_payload(r, slot, placement, place);
     if (!slot->zero_copy)
-        flow_follow(r, flow_of(r, identity->member, identity->source), &packet);
+        predictor_follow(&r->predictor, identity->member, &packet);
     return REJECT_NONE;
 }
 
@@ -538,7 +430,7 @@ static void handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arriv
 {
     struct placement *placement = &r->landings[0];
 
-    placement->flow = NULL;
+    placement->predicted.flow = NULL;
     for (size_t i = 0; i < n_packets; i++) {
         if (i + 1 < n_packets)
             prefetch_header(r->slots[i + 1].header);
@@ -570,7 +462,7 @@ static void handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_
         if (placement->reject)
             note_reject(r, &r->slots[i], placement);
     }
-    judge_predictions(r);
+    predictor_judge(&r->predictor);
 }
 
 static void pass_time(struct receiver *r, int64_t now_ns)
@@ -762,25 +654,6 @@ static int create_buffers(struct receiver *r)
     return 0;
 }
 
-static int create_flows(struct receiver *r)
-{
-    size_t n_flows = 0;
-
-    for (size_t i = 0; i < r->config.n_assemblers; i++)
-        n_flows += r->members[i].layout.n_sources;
-    r->flows = calloc(n_flows, sizeof(*r->flows));
-    r->member_flows = calloc(r->config.n_assemblers, sizeof(*r->member_flows));
-    if (!r->flows || !r->member_flows)
-        return -ENOMEM;
-    struct flow *flow = r->flows;
-    for (unsigned i = 0; i < r->config.n_assemblers; i++) {
-        r->member_flows[i] = flow;
-        for (unsigned source = 0; source < r->members[i].layout.n_sources; source++, flow++)
-            *flow = (struct flow){.member = i, .source = source, .successor = {flow, flow}};
-    }
-    return 0;
-}
-
 static int create_assemblers(struct receiver *r)
 {
     const struct receiver_config *config = &r->config;
@@ -826,7 +699,7 @@ int receiver_create_from(const struct receiver_config *config, struct recv_sourc
     err = create_assemblers(r);
     if (err)
         goto undo_receiver;
-    err = create_flows(r);
+    err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
     if (err)
         goto undo_receiver;
     err = create_buffers(r);
@@ -860,8 +733,7 @@ void receiver_destroy(struct receiver *receiver)
     if (receiver->running)
         receiver_stop(receiver);
     free(receiver->buffers);
-    free(receiver->member_flows);
-    free(receiver->flows);
+    predictor_fini(&receiver->predictor);
     for (size_t i = 0; receiver->assemblers && i < receiver->config.n_assemblers; i++)
         assembler_destroy(receiver->assemblers[i]);
     free(receiver->assemblers);
