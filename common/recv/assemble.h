@@ -40,7 +40,7 @@
  * as that lasts, has a shorter way than the others: after 'jump_heaps' heaps the window moves up to it.
  *
  * Recordings: packets come as fast as they are taken, so only their order counts.  The packets of a claim are held
- * (held.h) and, once it is believed, placed: nothing that a recording has behind a gap is lost.
+ * and, once it is believed, placed: nothing that a recording has behind a gap is lost.
  *
  * Silence: a live member whose sources have all been silent for the time of a window hands on its open chunks when
  * another member of its group is so far ahead that they would soon be too late for it ('patience_chunks'), or after a
