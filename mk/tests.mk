@@ -7,7 +7,7 @@ EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kern
 
 $(OBJ)/tests/unit/%.o: EXTRA_CFLAGS = $(CHECK_CFLAGS)
 $(foreach t,$(UNIT_SOURCES),$(eval $(BUILD)/tests/$(basename $(notdir $(t))): $(call objects,$(t))))
-$(UNIT_TESTS): $(call objects,$(EMULATOR) tests/fakes/direct_guard/direct_guard.c) $(ARCHIVES)
+$(UNIT_TESTS): $(call objects,tests/unit/test_main.c $(EMULATOR) tests/fakes/direct_guard/direct_guard.c) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS) $(CHECK_LIBS))
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fakes/cuda/fake_cuda.h).
